@@ -1,0 +1,2 @@
+//! Safelight.
+fn main() {}
