@@ -1,1 +1,3 @@
-//! Safelight.
+//! Safelight's inference engine: everything with tensors.
+
+pub mod weights;

@@ -1,0 +1,49 @@
+//! What can be wrong with a weight file. Says nothing about what to do next: the caller knows that.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum WeightsError {
+    #[error("cannot read the weights: {source}: {}", path.display())]
+    Io { source: io::Error, path: PathBuf },
+    #[error("not a sound safetensors file: {reason}: {}", path.display())]
+    Header { reason: String, path: PathBuf },
+    #[error("not a sound weight index: {reason}: {}", path.display())]
+    Index { reason: String, path: PathBuf },
+    #[error("no .safetensors file in the folder: {}", path.display())]
+    NoWeights { path: PathBuf },
+    #[error(
+        "only pickled weights here, which can run code when opened; get the .safetensors version instead: {}",
+        path.display()
+    )]
+    Pickle { path: PathBuf },
+    #[error("tensor '{key}' is missing, expected shape {expected:?}, {found}: {}", path.display())]
+    MissingKey {
+        key: String,
+        expected: Vec<i64>,
+        found: String,
+        path: PathBuf,
+    },
+    #[error("tensor '{key}' has the wrong shape, expected {expected:?}, found {found:?}: {}", path.display())]
+    WrongShape {
+        key: String,
+        expected: Vec<i64>,
+        found: Vec<i64>,
+        path: PathBuf,
+    },
+    #[error("tensor '{key}' is stored as {dtype}, which cannot be used as a plain number: {}", path.display())]
+    UnsupportedDtype {
+        key: String,
+        dtype: String,
+        path: PathBuf,
+    },
+    #[error("cannot load tensor '{key}': {source}: {}", path.display())]
+    Tensor {
+        key: String,
+        source: tch::TchError,
+        path: PathBuf,
+    },
+}

@@ -1,0 +1,132 @@
+//! From a path to its weight files: a single file, an index with shards, or a folder with either.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tch::Device;
+
+use super::WeightsError;
+use super::file::WeightFile;
+
+/// An index of a 1000-layer model has a few MB.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+type Opened = (Vec<WeightFile>, BTreeMap<String, usize>);
+
+pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> {
+    let path = if path.is_dir() {
+        &file_in_folder(path)?
+    } else {
+        path
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.ends_with(".index.json") {
+        return open_shards(path, device);
+    }
+    if is_pickle(path) {
+        return Err(WeightsError::Pickle {
+            path: path.to_owned(),
+        });
+    }
+    let file = WeightFile::open(path, device)?;
+    let keys = file.names().into_iter().map(|key| (key, 0)).collect();
+    Ok((vec![file], keys))
+}
+
+/// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
+fn file_in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
+    let io = |source| WeightsError::Io {
+        source,
+        path: folder.to_owned(),
+    };
+    for stem in ["diffusion_pytorch_model", "model"] {
+        for end in ["safetensors", "safetensors.index.json"] {
+            let path = folder.join(format!("{stem}.{end}"));
+            if path.is_file() {
+                return Ok(path);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        paths.push(entry.map_err(io)?.path());
+    }
+    paths.sort();
+    let with_end = |end: &str| -> Vec<&PathBuf> {
+        let ends = |p: &&PathBuf| p.to_string_lossy().ends_with(end);
+        paths.iter().filter(ends).collect()
+    };
+    for end in [".safetensors.index.json", ".safetensors"] {
+        if let [only] = with_end(end)[..] {
+            return Ok(only.clone());
+        }
+    }
+    if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
+        return Err(WeightsError::Pickle { path: path.clone() });
+    }
+    Err(WeightsError::NoWeights {
+        path: folder.to_owned(),
+    })
+}
+
+fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError> {
+    let io = |source| WeightsError::Io {
+        source,
+        path: index_path.to_owned(),
+    };
+    let bad = |reason: String| WeightsError::Index {
+        reason,
+        path: index_path.to_owned(),
+    };
+    let len = fs::metadata(index_path).map_err(io)?.len();
+    if len > MAX_INDEX_BYTES {
+        return Err(bad(format!("it has {len} bytes")));
+    }
+    let text = fs::read(index_path).map_err(io)?;
+    let index: Index = serde_json::from_slice(&text).map_err(|err| bad(err.to_string()))?;
+    let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
+    let mut files = Vec::new();
+    let mut shards = BTreeMap::new();
+    let mut keys = BTreeMap::new();
+    for (key, shard) in index.weight_map {
+        let number = if let Some(&number) = shards.get(&shard) {
+            number
+        } else {
+            // A shard lies beside its index: a name with folders in it could lead anywhere.
+            if Path::new(&shard).file_name() != Some(shard.as_ref()) {
+                return Err(bad(format!("it names the shard '{shard}'")));
+            }
+            files.push(WeightFile::open(&folder.join(&shard), device)?);
+            shards.insert(shard, files.len() - 1);
+            files.len() - 1
+        };
+        let file: &WeightFile = &files[number];
+        if file.info(&key).is_none() {
+            return Err(bad(format!(
+                "it places '{key}' in {}, which does not have it",
+                file.path().display()
+            )));
+        }
+        keys.insert(key, number);
+    }
+    // Keys that the index forgot are found all the same.
+    for (number, file) in files.iter().enumerate() {
+        for key in file.names() {
+            keys.entry(key).or_insert(number);
+        }
+    }
+    Ok((files, keys))
+}
+
+fn is_pickle(path: &Path) -> bool {
+    let ends = ["ckpt", "pt", "pth", "bin", "pkl"];
+    path.extension()
+        .is_some_and(|end| ends.iter().any(|pickle| end.eq_ignore_ascii_case(pickle)))
+}

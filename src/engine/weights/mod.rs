@@ -1,0 +1,224 @@
+//! Weights from safetensors files, asked for one by one through a cursor.
+//!
+//! Whoever asks states the shape; a missing key or a wrong shape fails at once, and keys that nobody asked
+//! for can be listed at the end. Nothing here is random, trainable or a copy of a whole file.
+//! Does not translate the key dialects of a family (its `keys.rs` does, through [`Weights::translated`]).
+
+mod error;
+mod file;
+mod folder;
+mod mapping;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::ops::Div;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tch::{Device, Kind, Tensor};
+
+pub use self::error::WeightsError;
+use self::file::WeightFile;
+use self::mapping::Mapping;
+
+type Translate = dyn Fn(&str) -> String + Send + Sync;
+
+/// A position among the keys of a component: cheap to clone, `&w / "blocks" / 3` goes deeper.
+#[derive(Clone)]
+pub struct Weights {
+    source: Arc<Source>,
+    prefix: String,
+    translate: Option<Arc<Translate>>,
+    kind: Kind,
+    device: Device,
+}
+
+struct Source {
+    path: PathBuf,
+    files: Vec<WeightFile>,
+    /// Key → index into `files`.
+    keys: BTreeMap<String, usize>,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+impl Weights {
+    /// Opens a `.safetensors` file, an index of shards, or a component folder that holds either.
+    pub fn open(path: &Path, kind: Kind, device: Device) -> Result<Self, WeightsError> {
+        let (files, keys) = folder::open(path, device)?;
+        Ok(Self {
+            source: Arc::new(Source {
+                path: path.to_owned(),
+                files,
+                keys,
+                asked: Mutex::default(),
+            }),
+            prefix: String::new(),
+            translate: None,
+            kind,
+            device,
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The file or folder that was opened.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// The same position, giving tensors of another kind (for the parts that stay in f32).
+    pub fn with_kind(&self, kind: Kind) -> Self {
+        Self {
+            kind,
+            ..self.clone()
+        }
+    }
+
+    /// From here on, every key asked for is turned into the file's own key by `translate`.
+    pub fn translated(&self, translate: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self {
+            translate: Some(Arc::new(translate)),
+            ..self.clone()
+        }
+    }
+
+    pub fn sub(&self, name: impl Display) -> Self {
+        Self {
+            prefix: self.full_name(&name),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the key is there; asking this does not count as using it.
+    pub fn has(&self, name: &str) -> bool {
+        self.source.keys.contains_key(&self.file_key(name))
+    }
+
+    /// The stored shape of a key, if it is there.
+    pub fn shape_of(&self, name: &str) -> Option<Vec<i64>> {
+        let key = self.file_key(name);
+        let index = *self.source.keys.get(&key)?;
+        self.source.files[index].shape(&key)
+    }
+
+    /// The tensor `name` under this position, which must have exactly `shape`.
+    ///
+    /// On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
+    pub fn tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
+        let key = self.file_key(name);
+        let Some(file) = self.source.keys.get(&key).map(|&i| &self.source.files[i]) else {
+            return Err(self.missing(key, shape));
+        };
+        let Some(info) = file.info(&key) else {
+            return Err(self.missing(key, shape));
+        };
+        let found: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
+        if found != shape {
+            return Err(WeightsError::WrongShape {
+                key,
+                expected: shape.to_vec(),
+                found,
+                path: file.path().to_owned(),
+            });
+        }
+        let tensor = file.tensor(&key, info, self.kind, self.device)?;
+        self.source
+            .asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        Ok(tensor)
+    }
+
+    /// The keys of the files that nobody has asked for so far.
+    pub fn finish(&self) -> Vec<String> {
+        let asked = self
+            .source
+            .asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.source
+            .keys
+            .keys()
+            .filter(|key| !asked.contains(*key))
+            .cloned()
+            .collect()
+    }
+
+    /// Bytes of weight files that are mapped into this process at the moment, by anybody.
+    pub fn mapped_bytes_live() -> u64 {
+        Mapping::live_bytes()
+    }
+
+    fn full_name(&self, name: &impl Display) -> String {
+        if self.prefix.is_empty() {
+            name.to_string()
+        } else {
+            format!("{}.{name}", self.prefix)
+        }
+    }
+
+    fn file_key(&self, name: &str) -> String {
+        let full = self.full_name(&name);
+        match &self.translate {
+            Some(translate) => translate(&full),
+            None => full,
+        }
+    }
+
+    fn missing(&self, key: String, expected: &[i64]) -> WeightsError {
+        let parent = key.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let near: Vec<&str> = self
+            .source
+            .keys
+            .keys()
+            .filter(|other| other.starts_with(parent))
+            .take(4)
+            .map(|other| other.as_str())
+            .collect();
+        let found = if near.is_empty() {
+            format!("nothing found under '{parent}'")
+        } else {
+            format!("found only {}", near.join(", "))
+        };
+        WeightsError::MissingKey {
+            expected: expected.to_vec(),
+            found,
+            path: self.source.path.clone(),
+            key,
+        }
+    }
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Weights({} / {})",
+            self.source.path.display(),
+            self.prefix
+        )
+    }
+}
+
+impl<S: Display> Div<S> for &Weights {
+    type Output = Weights;
+
+    fn div(self, name: S) -> Weights {
+        self.sub(name)
+    }
+}
+
+impl<S: Display> Div<S> for Weights {
+    type Output = Self;
+
+    fn div(self, name: S) -> Self {
+        self.sub(name)
+    }
+}
