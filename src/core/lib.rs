@@ -1,1 +1,12 @@
-//! Safelight.
+//! Safelight's plain data and files.
+//!
+//! What a job is, which models there are, the settings, pictures and clips, and the messages
+//! between the app and its engine process.
+//! Nothing here knows a tensor (`tch`) or a widget (`egui`), and nothing here starts threads.
+
+pub mod catalog;
+pub mod files;
+pub mod job;
+pub mod media;
+pub mod protocol;
+pub mod settings;

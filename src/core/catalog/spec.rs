@@ -1,0 +1,136 @@
+//! One model: what it is, where it lies, what it can make and what it makes by default.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::Sampler;
+use crate::job::form::nearest_multiple;
+
+/// A family of models that share an implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    Wan,
+}
+
+impl Family {
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Wan => "Wan",
+        }
+    }
+}
+
+/// A model that is on this disk and can be asked for clips.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelSpec {
+    /// The catalogue's id, or the path for a folder that the catalogue does not know.
+    pub id: String,
+    pub name: String,
+    /// One sentence for the picker.
+    pub description: String,
+    pub licence: String,
+    pub family: Family,
+    /// The published variant, such as `TI2V`.
+    pub variant: String,
+    /// The diffusers folder.
+    pub folder: PathBuf,
+    /// Bytes of all weight files.
+    pub bytes: u64,
+    /// Whether a start picture is possible.
+    pub takes_image: bool,
+    pub defaults: Defaults,
+    pub limits: Limits,
+    pub example_prompts: Vec<String>,
+    pub latent_rgb: Option<LatentRgb>,
+}
+
+/// What a request gets where its user said nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Defaults {
+    pub width: u32,
+    pub height: u32,
+    pub num_frames: u32,
+    pub fps: f64,
+    pub num_steps: u32,
+    pub guidance_scale: f64,
+    /// The scheduler's own when absent.
+    #[serde(default)]
+    pub shift: Option<f64>,
+    #[serde(default)]
+    pub sampler: Sampler,
+    #[serde(default)]
+    pub negative_prompt: String,
+}
+
+/// What the model can make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
+    pub size_multiple: u32,
+    pub max_pixels: u64,
+    /// Frames are `frame_stride` × n + 1.
+    pub frame_stride: u32,
+    pub max_frames: u32,
+    /// The model knows one size only, so a start picture does not change it.
+    pub fixed_size: bool,
+}
+
+/// A linear map from normalised latents to colours, for live previews.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatentRgb {
+    /// One row a latent channel; red, green, blue in 0…1.
+    pub factors: Vec<[f32; 3]>,
+    pub bias: [f32; 3],
+}
+
+impl ModelSpec {
+    /// The size with the default's area that is nearest to an aspect (width / height).
+    pub fn size_for_aspect(&self, aspect: f64) -> (u32, u32) {
+        let default = (self.defaults.width, self.defaults.height);
+        if self.limits.fixed_size || !aspect.is_finite() || aspect <= 0.0 {
+            return default;
+        }
+        let area = f64::from(default.0) * f64::from(default.1);
+        let aspect = aspect.clamp(0.25, 4.0);
+        let snap = |value: f64| nearest_multiple(value, self.limits.size_multiple);
+        (snap((area * aspect).sqrt()), snap((area / aspect).sqrt()))
+    }
+}
+
+/// A made-up model for tests.
+#[cfg(test)]
+pub(crate) fn test_spec() -> ModelSpec {
+    ModelSpec {
+        id: "test".into(),
+        name: "Test model".into(),
+        description: String::new(),
+        licence: "MIT".into(),
+        family: Family::Wan,
+        variant: "TI2V".into(),
+        folder: PathBuf::new(),
+        bytes: 0,
+        takes_image: true,
+        defaults: Defaults {
+            width: 256,
+            height: 256,
+            num_frames: 17,
+            fps: 8.0,
+            num_steps: 12,
+            guidance_scale: 4.0,
+            shift: Some(3.0),
+            sampler: Sampler::UniPc,
+            negative_prompt: String::new(),
+        },
+        limits: Limits {
+            size_multiple: 32,
+            max_pixels: 1 << 24,
+            frame_stride: 4,
+            max_frames: 257,
+            fixed_size: true,
+        },
+        example_prompts: Vec::new(),
+        latent_rgb: None,
+    }
+}

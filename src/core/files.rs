@@ -1,0 +1,52 @@
+//! Writing files so that nothing half-written is ever seen: to a temporary name beside the target,
+//! then renamed.
+//!
+//! It does not read files and knows no format.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The temporary name under which `path` is written: in the same folder, so that a rename suffices.
+pub fn partial_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.partial", std::process::id()))
+}
+
+/// Writes `bytes` to `path` as a whole or not at all.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = partial_path(path);
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_data()
+    });
+    finish_partial(&partial, path, written)
+}
+
+/// Renames `partial` to `path` when `written` succeeded, and removes it otherwise.
+pub fn finish_partial(partial: &Path, path: &Path, written: io::Result<()>) -> io::Result<()> {
+    let result = written.and_then(|()| fs::rename(partial, path));
+    if result.is_err() {
+        // The first error is the one that matters; a leftover that cannot be removed changes nothing.
+        fs::remove_file(partial).ok();
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_no_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        write_atomically(&path, b"old").unwrap();
+        let partial = partial_path(&path);
+        fs::write(&partial, b"half").unwrap();
+        let failed = finish_partial(&partial, &path, Err(io::Error::other("disk full")));
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

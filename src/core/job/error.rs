@@ -1,0 +1,83 @@
+//! Why a job failed, in the terms of what its user can do about it.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of failure it was; decides the exit code and the colour, never the wording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobErrorKind {
+    /// An argument, a size, a picture or an output path that cannot work.
+    InvalidRequest,
+    /// A model file is missing, truncated or not what it should be.
+    BadModel,
+    /// The device's memory (or the host's) did not suffice.
+    OutOfMemory,
+    /// The device that was asked for is not there, or libtorch is not.
+    Device,
+    /// The engine process crashed, hung or was killed more often than a job may survive.
+    EngineLost,
+    /// The disk is full or a folder cannot be written.
+    Disk,
+    /// A fault of this program.
+    Internal,
+}
+
+impl JobErrorKind {
+    /// The exit code of the command line for this kind of failure.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::InvalidRequest => 2,
+            Self::BadModel => 3,
+            Self::OutOfMemory => 4,
+            Self::Device | Self::EngineLost | Self::Disk | Self::Internal => 1,
+        }
+    }
+}
+
+/// A failed job's reason: one sentence, what to do, and the chain of causes for a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{summary}")]
+pub struct JobError {
+    pub kind: JobErrorKind,
+    /// One sentence, no full stop.
+    pub summary: String,
+    /// What the user can do; empty when there is nothing to say.
+    pub advice: String,
+    /// The chain of causes, for the log and for "Copy details".
+    pub details: String,
+}
+
+impl JobError {
+    pub fn new(kind: JobErrorKind, summary: impl Into<String>) -> Self {
+        Self {
+            kind,
+            summary: summary.into(),
+            advice: String::new(),
+            details: String::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    #[must_use]
+    pub fn detail(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// A failure of this kind whose sentence is the error's own and whose details are its chain.
+    pub fn from_error(kind: JobErrorKind, err: &dyn std::error::Error) -> Self {
+        let mut details = err.to_string();
+        let mut cause = err.source();
+        while let Some(inner) = cause {
+            details.push_str("\ncaused by: ");
+            details.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        Self::new(kind, err.to_string()).detail(details)
+    }
+}

@@ -1,0 +1,89 @@
+//! A job's folder: its request, its start picture, and what each finished stage left.
+//!
+//! It knows names and existence; tensors are written and read by the engine.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{GenerateRequest, JobId, Recipe, Stage};
+use crate::files::write_atomically;
+
+/// The folder of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFolder(PathBuf);
+
+impl JobFolder {
+    /// Makes the folder of a new job under `jobs` and writes its request there.
+    pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
+        let folder = Self(jobs.join(id.to_string()));
+        fs::create_dir_all(&folder.0)?;
+        let json = serde_json::to_vec_pretty(request).map_err(io::Error::other)?;
+        write_atomically(&folder.0.join("request.json"), &json)?;
+        Ok(folder)
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The copy of the start picture: RGB, as the user sees it (turned by its EXIF rotation).
+    pub fn start_picture(&self) -> PathBuf {
+        self.0.join("start.png")
+    }
+
+    /// Where a stage leaves its result.
+    pub fn result(&self, stage: Stage) -> Option<PathBuf> {
+        stage.result_file().map(|name| self.0.join(name))
+    }
+
+    /// The sampler's state in the middle of denoising.
+    pub fn denoise_checkpoint(&self) -> PathBuf {
+        self.0.join("denoise.partial.safetensors")
+    }
+
+    /// How many stages of the recipe need not be run again.
+    ///
+    /// A stage counts when its result is there; one that leaves none counts when a later one does.
+    pub fn num_finished(&self, recipe: &Recipe) -> usize {
+        recipe
+            .stages
+            .iter()
+            .rposition(|&stage| self.result(stage).is_some_and(|path| path.exists()))
+            .map_or(0, |last| last + 1)
+    }
+
+    /// Removes the folder with all that is in it.
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_stages_are_those_up_to_the_last_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        let recipe = Recipe {
+            stages: vec![
+                Stage::EncodeText,
+                Stage::Denoise,
+                Stage::Unload,
+                Stage::Decode,
+                Stage::Save,
+            ],
+        };
+        assert_eq!(job.num_finished(&recipe), 0);
+        fs::write(job.result(Stage::Denoise).unwrap(), b"").unwrap();
+        assert_eq!(job.num_finished(&recipe), 2);
+        fs::write(job.result(Stage::Decode).unwrap(), b"").unwrap();
+        assert_eq!(job.num_finished(&recipe), 4);
+    }
+}

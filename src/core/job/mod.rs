@@ -1,0 +1,21 @@
+//! What a job is: from the form that widgets and arguments fill in, over the validated request and
+//! its recipe of stages, to the updates and the one end.
+//!
+//! Plain data only: no threads, no channels; the job's folder is the one thing here that touches
+//! the disk.
+
+mod cancel;
+mod error;
+mod folder;
+pub(crate) mod form;
+mod recipe;
+mod request;
+mod update;
+
+pub use cancel::CancelToken;
+pub use error::{JobError, JobErrorKind};
+pub use folder::JobFolder;
+pub use form::{FieldError, GenerateForm, StartPicture};
+pub use recipe::{Recipe, Stage};
+pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Sampler};
+pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};

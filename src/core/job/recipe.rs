@@ -1,0 +1,97 @@
+//! A job's recipe: the list of stages that the worker walks.
+//!
+//! One list gives the sequence, the progress bar, the bands in the memory graph, and the point from
+//! which a job goes on after its engine died.
+
+use serde::{Deserialize, Serialize};
+
+use super::GenerateRequest;
+use crate::catalog::Family;
+
+/// One stage of a job. Stages are run one at a time and leave their results on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Prompt and negative prompt to embeddings.
+    EncodeText,
+    /// Start picture to latents, through the VAE's encoder.
+    EncodeImage,
+    /// Noise to latents, through the transformer.
+    Denoise,
+    /// Drop every weight of the transformer, and prove it.
+    Unload,
+    /// Latents to frames, through the VAE's decoder.
+    Decode,
+    /// Frames to a file. The one stage that needs no engine.
+    Save,
+}
+
+impl Stage {
+    pub const ALL: [Self; 6] = [
+        Self::EncodeText,
+        Self::EncodeImage,
+        Self::Denoise,
+        Self::Unload,
+        Self::Decode,
+        Self::Save,
+    ];
+
+    /// The name in messages between processes and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EncodeText => "encode_text",
+            Self::EncodeImage => "encode_image",
+            Self::Denoise => "denoise",
+            Self::Unload => "unload",
+            Self::Decode => "decode",
+            Self::Save => "save",
+        }
+    }
+
+    /// What the interface says while the stage runs.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::EncodeText => "Reading the prompt",
+            Self::EncodeImage => "Reading the picture",
+            Self::Denoise => "Developing",
+            Self::Unload => "Unloading the transformer",
+            Self::Decode => "Decoding frames",
+            Self::Save => "Saving",
+        }
+    }
+
+    /// The file in the job's folder that proves the stage finished and holds its result.
+    ///
+    /// `None` for stages that leave nothing: they are run again when a job resumes.
+    pub fn result_file(self) -> Option<&'static str> {
+        match self {
+            Self::EncodeText => Some("prompt.safetensors"),
+            Self::EncodeImage => Some("image.safetensors"),
+            Self::Denoise => Some("latents.safetensors"),
+            Self::Decode => Some("frames.safetensors"),
+            Self::Unload | Self::Save => None,
+        }
+    }
+}
+
+/// The stages of one job, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    pub stages: Vec<Stage>,
+}
+
+impl Recipe {
+    /// The recipe that the request's family prescribes.
+    pub fn of(request: &GenerateRequest) -> Self {
+        match request.family {
+            Family::Wan => {
+                let mut stages = vec![Stage::EncodeText];
+                if request.image.is_some() {
+                    stages.push(Stage::EncodeImage);
+                }
+                stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+                Self { stages }
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A validated request: everything that a job needs to know, and that repeats it exactly.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::Family;
+
+/// How the latents walk from noise to picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
+    #[default]
+    UniPc,
+    /// Flow-match Euler.
+    Euler,
+}
+
+impl Sampler {
+    pub const ALL: [Self; 2] = [Self::UniPc, Self::Euler];
+
+    /// The name on the command line, in settings and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UniPc => "unipc",
+            Self::Euler => "euler",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::UniPc => "UniPC",
+            Self::Euler => "Euler",
+        }
+    }
+}
+
+impl FromStr for Sampler {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|sampler| sampler.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| format!("expected a sampler (unipc, euler), found {text:?}"))
+    }
+}
+
+/// Which device computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DeviceChoice {
+    /// The GPU of the chosen runtime where there is one, the CPU otherwise.
+    #[default]
+    Auto,
+    Cpu,
+    /// The GPU with this number. ROCm's GPUs present themselves as `cuda` too.
+    Cuda(usize),
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|index| index.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| format!("expected a device (auto, cpu, cuda:N), found {text:?}")),
+        }
+    }
+}
+
+impl TryFrom<String> for DeviceChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<DeviceChoice> for String {
+    fn from(choice: DeviceChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+/// The type that the transformer computes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DtypeChoice {
+    /// bf16 on a GPU, f32 on the CPU.
+    #[default]
+    Auto,
+    F32,
+    Bf16,
+    F16,
+}
+
+impl DtypeChoice {
+    pub const ALL: [Self; 4] = [Self::Auto, Self::F32, Self::Bf16, Self::F16];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+impl FromStr for DtypeChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .ok_or_else(|| format!("expected a dtype (auto, f32, bf16, f16), found {text:?}"))
+    }
+}
+
+/// How a start picture of another aspect comes to the clip's size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// Stretched to the size, as diffusers does.
+    #[default]
+    Stretch,
+    /// Cropped around its middle to the clip's aspect, then resized.
+    Crop,
+}
+
+impl FromStr for Fit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "stretch" => Ok(Self::Stretch),
+            "crop" => Ok(Self::Crop),
+            _ => Err(format!("expected a fit (stretch, crop), found {text:?}")),
+        }
+    }
+}
+
+/// A validated request. The engine need not check it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerateRequest {
+    /// The catalogue's id, or the path that the user gave.
+    pub model: String,
+    pub family: Family,
+    /// The diffusers folder that holds the model's components.
+    pub model_folder: PathBuf,
+    pub prompt: String,
+    pub negative_prompt: String,
+    /// The start picture, as the user named it. The job's folder has its own copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<PathBuf>,
+    #[serde(default)]
+    pub fit: Fit,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// 4n + 1; 1 is a picture.
+    pub num_frames: u32,
+    /// Frames a second of the written clip.
+    pub fps: f64,
+    pub num_steps: u32,
+    /// Real classifier-free guidance; two passes a step when above 1.
+    pub guidance_scale: f64,
+    /// The schedule's shift; the model's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shift: Option<f64>,
+    pub sampler: Sampler,
+    pub seed: u64,
+    #[serde(default)]
+    pub dtype: DtypeChoice,
+    /// Where `capture.safetensors` goes, for comparisons with the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// The file to write; its extension is its kind.
+    pub out: PathBuf,
+    /// Also write the settings beside the file, as `.json`.
+    #[serde(default)]
+    pub sidecar: bool,
+}
+
+impl GenerateRequest {
+    /// Whether each step needs a second pass for the negative prompt.
+    pub fn is_guided(&self) -> bool {
+        self.guidance_scale > 1.0
+    }
+}

@@ -1,0 +1,142 @@
+//! What a running job tells: its stages, steps, frames, memory, and its one end.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{JobError, Recipe, Stage};
+use crate::media::Picture;
+
+/// A job's number: unique, and later jobs have larger ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobId(pub u64);
+
+impl JobId {
+    /// A number that no earlier job of this user has: microseconds since 1970, never the same twice.
+    pub fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_micros() as u64);
+        let previous = LAST
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(now.max(last + 1))
+            })
+            .unwrap_or(now);
+        Self(now.max(previous + 1))
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The engine's memory at one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemorySample {
+    /// Seconds since the engine started.
+    pub at_secs: f64,
+    /// On a GPU what the driver says is used on the device by all programs; on the CPU the engine's
+    /// resident memory.
+    pub used_bytes: u64,
+    /// Bytes of live tensors, weights that are mapped from files included.
+    pub allocated_bytes: u64,
+    /// Bytes that the allocator holds, live or cached.
+    pub reserved_bytes: u64,
+    /// What there is.
+    pub total_bytes: u64,
+}
+
+/// One picture on its way to the screen.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Which frame of the clip this is; a preview counts latent frames.
+    pub index: u32,
+    /// How many there will be.
+    pub count: u32,
+    pub picture: Arc<Picture>,
+}
+
+/// A finished clip, ready to play.
+#[derive(Clone, Debug, Default)]
+pub struct Clip {
+    pub frames: Vec<Arc<Picture>>,
+    pub fps: f64,
+}
+
+/// How long one stage took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageTime {
+    pub stage: Stage,
+    pub secs: f64,
+}
+
+/// What a finished job leaves.
+#[derive(Clone, Debug)]
+pub struct JobOutput {
+    /// The file, or the first of numbered ones.
+    pub path: PathBuf,
+    pub clip: Arc<Clip>,
+    pub seed: u64,
+    pub secs: f64,
+    pub stages: Vec<StageTime>,
+    /// The largest `used_bytes` that was seen.
+    pub peak_bytes: u64,
+    /// What was done differently than asked, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub enum JobOutcome {
+    Finished(JobOutput),
+    Cancelled,
+    Failed(JobError),
+}
+
+/// What a running job says. `Started`, `Stage`, `StageEnded`, `Warning` and `Ended` arrive for
+/// certain, the others may be dropped when the receiver is slow.
+#[derive(Clone, Debug)]
+pub enum JobUpdate {
+    Started(Recipe),
+    /// The engine's one line on its device, once it is known.
+    Device(String),
+    /// A stage begins; `resumed` when an earlier engine died in it.
+    Stage {
+        stage: Stage,
+        resumed: bool,
+    },
+    StageEnded(StageTime),
+    /// A step of the running stage ended.
+    Step {
+        stage: Stage,
+        step: u32,
+        num_steps: u32,
+        secs_left: f64,
+    },
+    /// The latents as a picture would look, roughly.
+    Preview(Frame),
+    /// A decoded frame.
+    Frame(Frame),
+    Memory(MemorySample),
+    Warning(String),
+    /// The last word, exactly once.
+    Ended(JobOutcome),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_numbers_grow_and_never_repeat() {
+        let ids: Vec<JobId> = (0..1000).map(|_| JobId::next()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

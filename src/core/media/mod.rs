@@ -1,0 +1,3 @@
+//! Pictures and clips, in and out.
+mod pixels;
+pub use pixels::Picture;

@@ -1,0 +1,181 @@
+//! The messages between the app and its engine process, and their framing.
+//!
+//! A frame is two little-endian `u32` lengths, a JSON message of the first length, and raw bytes
+//! (pixels) of the second. Nothing here starts a process or a thread.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Stage};
+
+/// Counted up when the messages change; both ends must agree.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// No message is longer, so a stray write to the stream cannot ask for gigabytes.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// No picture is larger: 16,384 × 16,384 RGB.
+const MAX_PAYLOAD_BYTES: usize = 3 << 28;
+
+/// From the app to the engine. The end of the stream ends the engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum EngineCommand {
+    RunStage(Box<StageOrder>),
+    /// Sets the cancel flag of the running stage; read by a thread of its own.
+    Cancel,
+}
+
+/// One stage of one job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageOrder {
+    pub job: JobId,
+    pub stage: Stage,
+    /// The job's folder.
+    pub folder: PathBuf,
+    pub request: GenerateRequest,
+    /// Write `capture.<stage>.safetensors` parts into the job's folder.
+    pub capture: bool,
+}
+
+/// From the engine to the app.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum EngineMessage {
+    /// The first message of an engine that can work.
+    Ready(EngineReport),
+    /// The first and last message of one that cannot.
+    Refused(JobError),
+    Step {
+        step: u32,
+        num_steps: u32,
+    },
+    /// Pixels follow as raw RGB bytes.
+    Preview(PixelHeader),
+    /// Pixels follow as raw RGB bytes.
+    Frame(PixelHeader),
+    /// Sent several times a second while a stage runs. `ticks` counts the places where the stage
+    /// looked at its cancel flag: when it stands still, the stage hangs.
+    Pulse {
+        ticks: u64,
+        memory: MemorySample,
+    },
+    Warning {
+        text: String,
+    },
+    StageEnded(StageEnd),
+}
+
+/// What the engine is and what it got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineReport {
+    pub protocol: u32,
+    pub libtorch: String,
+    /// The device in use.
+    pub device: DeviceChoice,
+    /// The device's own name.
+    pub device_name: String,
+    pub total_bytes: u64,
+    /// One line: which device it got, and why not a better one where it did not.
+    pub line: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PixelHeader {
+    pub index: u32,
+    pub count: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// How a stage ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum StageEnd {
+    Finished { secs: f64 },
+    Cancelled,
+    Failed { error: JobError },
+}
+
+/// Writes one frame and flushes it.
+pub fn write_frame<T: Serialize>(
+    out: &mut impl Write,
+    message: &T,
+    payload: &[u8],
+) -> io::Result<()> {
+    let json = serde_json::to_vec(message).map_err(io::Error::other)?;
+    let json_len = u32::try_from(json.len()).map_err(io::Error::other)?;
+    let payload_len = u32::try_from(payload.len()).map_err(io::Error::other)?;
+    out.write_all(&json_len.to_le_bytes())?;
+    out.write_all(&payload_len.to_le_bytes())?;
+    out.write_all(&json)?;
+    out.write_all(payload)?;
+    out.flush()
+}
+
+/// Reads one frame; `None` at the end of the stream between two frames.
+pub fn read_frame<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<(T, Vec<u8>)>> {
+    let mut lengths = [0; 8];
+    match input.read(&mut lengths)? {
+        0 => return Ok(None),
+        got => input.read_exact(&mut lengths[got..])?,
+    }
+    let [a, b, c, d, e, f, g, h] = lengths;
+    let json_len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let payload_len = u32::from_le_bytes([e, f, g, h]) as usize;
+    if json_len > MAX_MESSAGE_BYTES || payload_len > MAX_PAYLOAD_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("expected a frame, found lengths of {json_len} and {payload_len} bytes"),
+        ));
+    }
+    let mut json = vec![0; json_len];
+    input.read_exact(&mut json)?;
+    let message = serde_json::from_slice(&json)
+        .map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err))?;
+    let mut payload = vec![0; payload_len];
+    input.read_exact(&mut payload)?;
+    Ok(Some((message, payload)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_comes_back_with_its_pixels() {
+        let message = EngineMessage::Frame(PixelHeader {
+            index: 3,
+            count: 17,
+            width: 2,
+            height: 1,
+        });
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &message, &[1, 2, 3, 4, 5, 6]).unwrap();
+        let mut input = bytes.as_slice();
+        let (read, payload) = read_frame::<EngineMessage>(&mut input).unwrap().unwrap();
+        assert_eq!(read, message);
+        assert_eq!(payload, [1, 2, 3, 4, 5, 6]);
+        assert!(read_frame::<EngineMessage>(&mut input).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_cut_frame_is_an_error_and_not_an_end() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &EngineCommand::Cancel, &[]).unwrap();
+        for cut in 1..bytes.len() {
+            assert!(
+                read_frame::<EngineCommand>(&mut &bytes[..cut]).is_err(),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_on_the_stream_is_refused_before_anything_is_allocated() {
+        let err = read_frame::<EngineMessage>(&mut b"Warning: something\n".as_slice()).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::InvalidData);
+    }
+}

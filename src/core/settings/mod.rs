@@ -1,0 +1,104 @@
+//! The settings file: what the user chose, as TOML in the user's configuration folder.
+//!
+//! Knows no widget; the window's place and other things that may be lost live elsewhere.
+
+mod paths;
+
+pub use paths::Paths;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{DeviceChoice, DtypeChoice};
+
+/// Everything that a user can set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub runtime: RuntimeSettings,
+    pub output: OutputSettings,
+    pub models: ModelSettings,
+    pub interface: InterfaceSettings,
+}
+
+/// Which libtorch computes, where, and how long it may be silent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeSettings {
+    /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
+    pub libtorch: Option<PathBuf>,
+    pub device: DeviceChoice,
+    pub dtype: DtypeChoice,
+    /// Seconds without any progress after which the engine counts as hung and is restarted.
+    pub stall_limit_secs: u64,
+    /// Seconds that a cancelled stage gets before its engine is ended.
+    pub cancel_grace_secs: u64,
+}
+
+impl Default for RuntimeSettings {
+    fn default() -> Self {
+        Self {
+            libtorch: None,
+            device: DeviceChoice::Auto,
+            dtype: DtypeChoice::Auto,
+            stall_limit_secs: 600,
+            cancel_grace_secs: 5,
+        }
+    }
+}
+
+/// Where results go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutputSettings {
+    /// Empty: the folder `Safelight` in the user's videos folder.
+    pub folder: Option<PathBuf>,
+    /// `mp4`, `webm`, `gif`, `webp` or `png`.
+    pub format: String,
+    /// Also write the settings of each result beside it, as `.json`.
+    pub sidecar: bool,
+}
+
+impl Default for OutputSettings {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            format: "mp4".to_owned(),
+            sidecar: false,
+        }
+    }
+}
+
+/// Where models are looked for, besides the one that ships with the app.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSettings {
+    pub folders: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Theme {
+    #[default]
+    Dark,
+    Light,
+}
+
+/// How the window looks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceSettings {
+    pub theme: Theme,
+    /// 1.0 is 100 %.
+    pub scale: f32,
+}
+
+impl Default for InterfaceSettings {
+    fn default() -> Self {
+        Self {
+            theme: Theme::Dark,
+            scale: 1.0,
+        }
+    }
+}
