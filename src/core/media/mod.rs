@@ -1,3 +1,13 @@
-//! Pictures and clips, in and out.
+//! Pictures and clips in and out: opening what people have, writing what the models make, and the
+//! settings that travel inside the files.
+//!
+//! Everything works on plain [`Picture`]s. Nothing here knows a tensor, a widget or a job, and no
+//! clip is read back: only pictures and settings are.
+
+mod error;
 mod pixels;
+mod resize;
+
+pub use error::MediaError;
 pub use pixels::Picture;
+pub use resize::{crop_to_aspect, resize_lanczos};

@@ -1,24 +1,105 @@
-//! A plain RGB picture in memory.
+//! A plain picture in memory: 8-bit RGB, rows from the top, no padding.
 //!
-//! Knows no file format.
+//! It has no alpha, no colour profile and no format; reading and writing files is elsewhere.
 
-/// A picture: rows from the top, red, green and blue of each pixel, 8 bits each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use super::MediaError;
+
+/// An 8-bit RGB picture whose buffer always has `width * height * 3` bytes and at least one pixel.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// Pixels.
-    pub width: u32,
-    /// Pixels.
-    pub height: u32,
-    /// `width * height * 3` bytes.
-    pub rgb: Vec<u8>,
+    width: u32,
+    height: u32,
+    rgb: Vec<u8>,
 }
 
 impl Picture {
-    /// A picture of these bytes; `None` when their number does not fit the size.
-    pub fn new(width: u32, height: u32, rgb: Vec<u8>) -> Option<Self> {
-        let expected = (width as usize)
-            .checked_mul(height as usize)?
-            .checked_mul(3)?;
-        (width > 0 && height > 0 && rgb.len() == expected).then_some(Self { width, height, rgb })
+    /// Takes over `rgb`, which must hold exactly three bytes a pixel, row by row from the top.
+    pub fn new(width: u32, height: u32, rgb: Vec<u8>) -> Result<Self, MediaError> {
+        if width == 0 || height == 0 {
+            return Err(MediaError::NoPixels { width, height });
+        }
+        let expected = u128::from(width) * u128::from(height) * 3;
+        if expected != rgb.len() as u128 {
+            return Err(MediaError::PixelCount {
+                expected: u64::try_from(expected).unwrap_or(u64::MAX),
+                found: rgb.len() as u64,
+                width,
+                height,
+            });
+        }
+        Ok(Self { width, height, rgb })
+    }
+
+    /// A picture whose pixel at column `x` and row `y` is `colour(x, y)`.
+    pub fn from_fn(
+        width: u32,
+        height: u32,
+        mut colour: impl FnMut(u32, u32) -> [u8; 3],
+    ) -> Result<Self, MediaError> {
+        let rgb = (0..height)
+            .flat_map(|y| (0..width).map(move |x| (x, y)))
+            .flat_map(|(x, y)| colour(x, y))
+            .collect();
+        Self::new(width, height, rgb)
+    }
+
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// The pixels, three bytes each, row by row from the top.
+    pub fn rgb(&self) -> &[u8] {
+        &self.rgb
+    }
+
+    pub fn into_rgb(self) -> Vec<u8> {
+        self.rgb
+    }
+
+    /// The pixel at column `x` and row `y`, both inside the picture.
+    pub fn pixel(&self, x: u32, y: u32) -> [u8; 3] {
+        let at = (y as usize * self.width as usize + x as usize) * 3;
+        [self.rgb[at], self.rgb[at + 1], self.rgb[at + 2]]
+    }
+
+    /// The bytes of row `y`.
+    pub(crate) fn row(&self, y: usize) -> &[u8] {
+        let stride = self.width as usize * 3;
+        &self.rgb[y * stride..(y + 1) * stride]
+    }
+}
+
+impl std::fmt::Debug for Picture {
+    // The pixels would flood every failed assertion.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Picture({} × {})", self.width, self.height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_of_the_wrong_length_is_refused() {
+        let err = Picture::new(2, 2, vec![0; 11]).unwrap_err();
+        assert_eq!(err.to_string(), "expected 12 bytes of pixels for 2 × 2, found 11");
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_refused() {
+        assert!(Picture::new(u32::MAX, u32::MAX, Vec::new()).is_err());
+        assert!(Picture::new(0, 7, Vec::new()).is_err());
+    }
+
+    #[test]
+    fn pixels_are_where_they_were_put() {
+        let picture = Picture::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        assert_eq!(picture.pixel(2, 1), [2, 1, 9]);
+        assert_eq!(picture.row(1), [0, 1, 9, 1, 1, 9, 2, 1, 9]);
     }
 }
