@@ -17,7 +17,11 @@ pub enum MediaError {
     #[error("no permission to {action}: {path}", path = path.display())]
     Denied { action: &'static str, path: PathBuf },
     #[error("could not {action} ({source}): {path}", path = path.display())]
-    Io { action: &'static str, source: io::Error, path: PathBuf },
+    Io {
+        action: &'static str,
+        source: io::Error,
+        path: PathBuf,
+    },
 
     #[error("expected a picture, found an empty file: {path}", path = path.display())]
     Empty { path: PathBuf },
@@ -29,22 +33,44 @@ pub enum MediaError {
     #[error("expected a whole {kind} picture, but the file ends early: {path}", path = path.display())]
     Truncated { kind: &'static str, path: PathBuf },
     #[error("expected a {kind} picture, but it is damaged ({detail}): {path}", path = path.display())]
-    Damaged { kind: &'static str, detail: String, path: PathBuf },
+    Damaged {
+        kind: &'static str,
+        detail: String,
+        path: PathBuf,
+    },
     #[error(
         "expected a {kind} picture of a usual make, found one that cannot be read ({detail}): {path}",
         path = path.display()
     )]
-    Unsupported { kind: &'static str, detail: String, path: PathBuf },
+    Unsupported {
+        kind: &'static str,
+        detail: String,
+        path: PathBuf,
+    },
     #[error(
         "expected a picture of at most {max_megapixels} megapixels, found {width} × {height}: {path}",
         path = path.display()
     )]
-    TooManyPixels { max_megapixels: u64, width: u32, height: u32, path: PathBuf },
+    TooManyPixels {
+        max_megapixels: u64,
+        width: u32,
+        height: u32,
+        path: PathBuf,
+    },
     #[error("expected a file of at most {max_bytes} bytes, found {found_bytes}: {path}", path = path.display())]
-    FileTooLarge { max_bytes: u64, found_bytes: u64, path: PathBuf },
+    FileTooLarge {
+        max_bytes: u64,
+        found_bytes: u64,
+        path: PathBuf,
+    },
 
     #[error("expected {expected} bytes of pixels for {width} × {height}, found {found}")]
-    PixelCount { expected: u64, found: u64, width: u32, height: u32 },
+    PixelCount {
+        expected: u64,
+        found: u64,
+        width: u32,
+        height: u32,
+    },
     #[error("expected a width and a height of at least 1, found {width} × {height}")]
     NoPixels { width: u32, height: u32 },
 
@@ -70,16 +96,36 @@ pub enum MediaError {
         "expected every frame to be {expected_width} × {expected_height}, found {width} × {height}: {path}",
         path = path.display()
     )]
-    FrameSize { expected_width: u32, expected_height: u32, width: u32, height: u32, path: PathBuf },
+    FrameSize {
+        expected_width: u32,
+        expected_height: u32,
+        width: u32,
+        height: u32,
+        path: PathBuf,
+    },
     #[error(
         "expected a frame that fits {kind} ({limit}), found {width} × {height}: {path}",
         path = path.display()
     )]
-    FrameTooLarge { kind: &'static str, limit: &'static str, width: u32, height: u32, path: PathBuf },
+    FrameTooLarge {
+        kind: &'static str,
+        limit: &'static str,
+        width: u32,
+        height: u32,
+        path: PathBuf,
+    },
     #[error("expected settings as a JSON object of at most {max_bytes} bytes, found {found}: {path}", path = path.display())]
-    Settings { max_bytes: u64, found: String, path: PathBuf },
+    Settings {
+        max_bytes: u64,
+        found: String,
+        path: PathBuf,
+    },
     #[error("the {kind} encoder failed ({detail}): {path}", path = path.display())]
-    Encoder { kind: &'static str, detail: String, path: PathBuf },
+    Encoder {
+        kind: &'static str,
+        detail: String,
+        path: PathBuf,
+    },
 
     #[error("expected a picture, a clip or a JSON file that can carry settings, found {found}: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
@@ -96,7 +142,11 @@ impl MediaError {
             }
             io::ErrorKind::IsADirectory => Self::IsFolder { path },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
-            _ => Self::Io { action, source, path },
+            _ => Self::Io {
+                action,
+                source,
+                path,
+            },
         }
     }
 

@@ -4,12 +4,15 @@
 
 use super::MediaError;
 
-/// An 8-bit RGB picture whose buffer always has `width * height * 3` bytes and at least one pixel.
+/// An 8-bit RGB picture. [`Picture::new`] checks what the fields promise.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
-    width: u32,
-    height: u32,
-    rgb: Vec<u8>,
+    /// Pixels a row, at least one.
+    pub width: u32,
+    /// Rows, at least one.
+    pub height: u32,
+    /// `width * height * 3` bytes, row by row from the top.
+    pub rgb: Vec<u8>,
 }
 
 impl Picture {
@@ -18,16 +21,18 @@ impl Picture {
         if width == 0 || height == 0 {
             return Err(MediaError::NoPixels { width, height });
         }
-        let expected = u128::from(width) * u128::from(height) * 3;
-        if expected != rgb.len() as u128 {
-            return Err(MediaError::PixelCount {
-                expected: u64::try_from(expected).unwrap_or(u64::MAX),
-                found: rgb.len() as u64,
-                width,
-                height,
-            });
+        let picture = Self { width, height, rgb };
+        if picture.is_consistent() {
+            return Ok(picture);
         }
-        Ok(Self { width, height, rgb })
+        let pixels = u64::from(width) * u64::from(height);
+        let (expected, found) = (pixels.saturating_mul(3), picture.rgb.len() as u64);
+        Err(MediaError::PixelCount {
+            expected,
+            found,
+            width,
+            height,
+        })
     }
 
     /// A picture whose pixel at column `x` and row `y` is `colour(x, y)`.
@@ -43,21 +48,10 @@ impl Picture {
         Self::new(width, height, rgb)
     }
 
-    pub fn width(&self) -> u32 {
-        self.width
-    }
-
-    pub fn height(&self) -> u32 {
-        self.height
-    }
-
-    /// The pixels, three bytes each, row by row from the top.
-    pub fn rgb(&self) -> &[u8] {
-        &self.rgb
-    }
-
-    pub fn into_rgb(self) -> Vec<u8> {
-        self.rgb
+    /// Whether the buffer has the length that the size says.
+    pub(super) fn is_consistent(&self) -> bool {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        pixels > 0 && pixels.checked_mul(3) == Some(self.rgb.len() as u64)
     }
 
     /// The pixel at column `x` and row `y`, both inside the picture.
@@ -87,7 +81,10 @@ mod tests {
     #[test]
     fn a_buffer_of_the_wrong_length_is_refused() {
         let err = Picture::new(2, 2, vec![0; 11]).unwrap_err();
-        assert_eq!(err.to_string(), "expected 12 bytes of pixels for 2 × 2, found 11");
+        assert_eq!(
+            err.to_string(),
+            "expected 12 bytes of pixels for 2 × 2, found 11"
+        );
     }
 
     #[test]

@@ -57,9 +57,9 @@ pub(super) fn resample(
     if width == 0 || height == 0 {
         return Err(MediaError::NoPixels { width, height });
     }
-    let (old_width, old_height) = (picture.width() as usize, picture.height() as usize);
+    let (old_width, old_height) = (picture.width as usize, picture.height as usize);
     let (new_width, new_height) = (width as usize, height as usize);
-    let mut rgb = Cow::Borrowed(picture.rgb());
+    let mut rgb = Cow::Borrowed(picture.rgb.as_slice());
     if new_width != old_width {
         let spans = spans(old_width, new_width, filter);
         rgb = Cow::Owned(resample_rows(&rgb, old_width, &spans));
@@ -95,7 +95,10 @@ fn spans(old: usize, new: usize, filter: Filter) -> Vec<Span> {
                 // Rounds halves away from zero; the cast cuts towards it.
                 (w * f64::from(1 << WEIGHT_BITS) + 0.5_f64.copysign(w)) as i32
             };
-            Span { first, weights: weights.iter().map(fixed).collect() }
+            Span {
+                first,
+                weights: weights.iter().map(fixed).collect(),
+            }
         })
         .collect()
 }
@@ -144,11 +147,14 @@ pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Pict
     if width == 0 || height == 0 {
         return Err(MediaError::NoPixels { width, height });
     }
-    let (old_width, old_height) = (u64::from(picture.width()), u64::from(picture.height()));
+    let (old_width, old_height) = (u64::from(picture.width), u64::from(picture.height));
     let (width, height) = (u64::from(width), u64::from(height));
     let rounded = |a: u64, b: u64, c: u64| ((a * b + c / 2) / c).max(1);
     let (new_width, new_height) = if old_width * height > width * old_height {
-        (rounded(old_height, width, height).min(old_width), old_height)
+        (
+            rounded(old_height, width, height).min(old_width),
+            old_height,
+        )
     } else {
         (old_width, rounded(old_width, height, width).min(old_height))
     };
