@@ -1,1 +1,15 @@
-//! Safelight.
+//! Safelight: a native desktop app that makes images and videos on your own GPU.
+//!
+//! Reading order: [`safelight_core`] says what a job is; [`worker`] walks its recipe and owns the
+//! engine process; [`app`] and [`ui`] are the window, [`cli`] the command line: two fronts on the
+//! same path. [`telemetry`] watches the device.
+//!
+//! Invariant: no tensors here; everything with `tch` lives in the engine process.
+//! Invariant: every job ends exactly once.
+//! Invariant: the window's thread never blocks.
+
+pub mod app;
+pub mod cli;
+pub mod telemetry;
+pub mod ui;
+pub mod worker;

@@ -1,0 +1,63 @@
+//! The near end of the worker: two bounded channels that never block their user.
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use safelight_core::job::{CancelToken, DeviceChoice, GenerateRequest, JobId, JobUpdate};
+
+/// How many events may wait. Lossy ones are dropped beyond that, the others wait for room.
+const EVENT_ROOM: usize = 256;
+
+/// What the worker is told. Quitting is dropping the handle.
+#[derive(Clone, Debug)]
+pub enum WorkerCommand {
+    Generate { id: JobId, request: Box<GenerateRequest>, device: DeviceChoice, cancel: CancelToken },
+}
+
+/// What the worker tells.
+#[derive(Clone, Debug)]
+pub struct WorkerEvent {
+    pub id: JobId,
+    pub update: JobUpdate,
+}
+
+/// The worker as the rest of the program sees it.
+#[derive(Debug)]
+pub struct WorkerHandle {
+    commands: Sender<WorkerCommand>,
+    events: Receiver<WorkerEvent>,
+}
+
+/// The other end of both channels, for the worker thread or a test.
+#[derive(Debug)]
+pub struct WorkerFarEnd {
+    pub commands: Receiver<WorkerCommand>,
+    pub events: Sender<WorkerEvent>,
+}
+
+impl WorkerHandle {
+    /// A handle without a thread behind it; a test plays the worker on the far end.
+    pub fn detached() -> (Self, WorkerFarEnd) {
+        let (command_sender, command_receiver) = bounded(1);
+        let (event_sender, event_receiver) = bounded(EVENT_ROOM);
+        (
+            Self { commands: command_sender, events: event_receiver },
+            WorkerFarEnd { commands: command_receiver, events: event_sender },
+        )
+    }
+
+    /// Hands over a job; gives it back when the worker is still busy with another or gone.
+    #[expect(clippy::result_large_err, reason = "the command is given back, not an error made")]
+    pub fn try_send(&self, command: WorkerCommand) -> Result<(), WorkerCommand> {
+        self.commands.try_send(command).map_err(TrySendError::into_inner)
+    }
+
+    /// All events that have arrived.
+    pub fn drain(&self) -> impl Iterator<Item = WorkerEvent> + '_ {
+        self.events.try_iter()
+    }
+
+    /// Waits for the next event; `None` when the worker is gone. For the command line, never for
+    /// the window.
+    pub fn wait(&self) -> Option<WorkerEvent> {
+        self.events.recv().ok()
+    }
+}
