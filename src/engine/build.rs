@@ -1,1 +1,26 @@
-fn main() {}
+//! Compiles the few lines of C++ that reach what tch does not wrap. Finds no libtorch: `LIBTORCH` names it.
+
+use std::path::PathBuf;
+
+/// Each file stands beside the Rust module that declares its functions.
+const SOURCES: &[&str] = &["runtime/shim.cpp", "weights/view.cpp"];
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=LIBTORCH");
+    let libtorch = std::env::var_os("LIBTORCH").map(PathBuf::from).expect(
+        "LIBTORCH is set by .cargo/config.toml; `cargo xtask setup` prepares what it names",
+    );
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
+        .include(libtorch.join("include"))
+        .include(libtorch.join("include/torch/csrc/api/include"));
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+        build.file(source);
+    }
+    build.compile("safelight_shim");
+}

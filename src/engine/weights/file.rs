@@ -175,8 +175,8 @@ impl WeightFile {
 /// `None` for types that libtorch has no arithmetic for.
 fn kind_from_dtype(dtype: Dtype) -> Option<Kind> {
     Some(match dtype {
-        Dtype::BOOL => Kind::Bool,
-        Dtype::U8 => Kind::Uint8,
+        // A byte that claims to be a truth value may be anything.
+        Dtype::BOOL | Dtype::U8 => Kind::Uint8,
         Dtype::I8 => Kind::Int8,
         Dtype::I16 => Kind::Int16,
         Dtype::I32 => Kind::Int,

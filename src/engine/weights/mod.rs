@@ -222,3 +222,6 @@ impl<S: Display> Div<S> for Weights {
         self.sub(name)
     }
 }
+
+#[cfg(test)]
+mod tests;
