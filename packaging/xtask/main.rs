@@ -1,2 +1,90 @@
-//! Safelight.
-fn main() {}
+//! `cargo xtask`: prepares everything that Safelight needs, then runs, tests or packs it.
+//!
+//! It has no dependencies, so it starts within seconds on a fresh clone and without a network.
+//! Everything that it says goes to standard error: standard output belongs to the program that it starts.
+//! It does not decide what a test is (cargo does), nor fetch by itself (`fetch.py` does, through pip).
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "talking to a terminal is what this tool is for"
+)]
+
+mod arguments;
+mod cargo;
+mod checks;
+mod failure;
+mod libtorch;
+mod package;
+mod packages;
+mod workspace;
+
+use std::process::ExitCode;
+
+use arguments::{Request, TestOptions};
+use failure::{Failure, Result};
+use packages::Goal;
+use workspace::Workspace;
+
+fn main() -> ExitCode {
+    let outcome = arguments::parse(std::env::args().skip(1)).and_then(obey);
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            if let Some(sentence) = failure.sentence() {
+                eprintln!("error: {sentence}");
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn obey(request: Request) -> Result<ExitCode> {
+    match request {
+        Request::Help => print!("{}", arguments::HELP),
+        Request::Setup => {
+            let workspace = Workspace::find()?;
+            let libtorch = set_up(&workspace, Goal::Everything)?;
+            eprintln!(
+                "Everything is prepared; libtorch is in {}",
+                libtorch.display()
+            );
+        }
+        Request::Run { release, args } => {
+            let workspace = Workspace::find()?;
+            set_up(
+                &workspace,
+                if args.is_empty() {
+                    Goal::Window
+                } else {
+                    Goal::CommandLine
+                },
+            )?;
+            return Err(cargo::build_and_become_the_app(&workspace, release, &args));
+        }
+        Request::Test(TestOptions { only }) => {
+            let workspace = Workspace::find()?;
+            let libtorch = set_up(&workspace, Goal::Tests)?;
+            return checks::run(&workspace, &libtorch, only);
+        }
+        Request::Package { runtime } => {
+            let workspace = Workspace::find()?;
+            let libtorch = set_up(&workspace, Goal::CommandLine)?;
+            package::make(&workspace, runtime.then_some(&*libtorch))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// System packages, libtorch and Rust packages, in the order in which they need each other.
+fn set_up(workspace: &Workspace, goal: Goal) -> Result<std::path::PathBuf> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Err(Failure::new(
+            "Safelight is prepared on Linux on x86_64 only, for now",
+        ));
+    }
+    let libtorch = libtorch::Libtorch::locate(workspace)?;
+    packages::prepare(goal, !libtorch.is_complete())?;
+    libtorch.prepare()?;
+    cargo::fetch(workspace)?;
+    Ok(libtorch.into_folder())
+}

@@ -1,0 +1,174 @@
+//! The command line of `cargo xtask`, parsed by hand: it is small, and a parser would be the only dependency.
+
+use crate::checks::PartName;
+use crate::failure::{Failure, Result};
+
+pub const HELP: &str = "\
+cargo xtask setup                  prepare libtorch and what the system lacks
+cargo xtask run [--release]        prepare, build and open the app
+cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
+cargo xtask test [--only PART]     prepare and pass everything: format, lint, build, tests, docs
+cargo xtask package [--runtime]    pack a release into target/package, with --runtime also libtorch
+cargo xtask help                   show this
+
+SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/safelight
+";
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    Help,
+    Setup,
+    Run { release: bool, args: Vec<String> },
+    Test(TestOptions),
+    Package { runtime: bool },
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TestOptions {
+    pub only: Option<PartName>,
+}
+
+pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
+    let mut args = args.into_iter();
+    let Some(command) = args.next() else {
+        return Err(Failure::usage(format!(
+            "cargo xtask needs to know what to do\n\n{HELP}"
+        )));
+    };
+    let (options, rest) = split_at_dashes(args);
+    if !rest.is_empty() && command != "run" {
+        return Err(Failure::usage(format!(
+            "cargo xtask {command} takes nothing after --"
+        )));
+    }
+    match command.as_str() {
+        "help" | "--help" | "-h" => Ok(Request::Help),
+        "setup" => flags(&command, &options, &[]).map(|_| Request::Setup),
+        "run" => {
+            let release = flags(&command, &options, &["--release"])?;
+            Ok(Request::Run {
+                release,
+                args: rest,
+            })
+        }
+        "test" => test_options(&options).map(Request::Test),
+        "package" => {
+            flags(&command, &options, &["--runtime"]).map(|runtime| Request::Package { runtime })
+        }
+        other => Err(Failure::usage(format!(
+            "cargo xtask has no command {other}\n\n{HELP}"
+        ))),
+    }
+}
+
+fn split_at_dashes(args: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
+    let mut args: Vec<String> = args.collect();
+    let Some(dashes) = args.iter().position(|arg| arg == "--") else {
+        return (args, Vec::new());
+    };
+    let rest = args.split_off(dashes + 1);
+    args.truncate(dashes);
+    (args, rest)
+}
+
+/// Whether the one known flag is there; anything else is refused by name.
+fn flags(command: &str, options: &[String], known: &[&str]) -> Result<bool> {
+    match options
+        .iter()
+        .find(|option| !known.contains(&option.as_str()))
+    {
+        Some(unknown) if command == "run" => Err(Failure::usage(format!(
+            "cargo xtask run does not know {unknown}; arguments for Safelight go behind --, as in \
+             cargo xtask run -- generate"
+        ))),
+        Some(unknown) => Err(Failure::usage(format!(
+            "cargo xtask {command} does not know {unknown}"
+        ))),
+        None => Ok(!options.is_empty()),
+    }
+}
+
+fn test_options(options: &[String]) -> Result<TestOptions> {
+    match options {
+        [] => Ok(TestOptions::default()),
+        [flag, name] if flag == "--only" => PartName::from_text(name)
+            .map(|part| TestOptions { only: Some(part) })
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "cargo xtask test has no part {name}: it has {}",
+                    PartName::all()
+                ))
+            }),
+        _ => Err(Failure::usage(format!(
+            "cargo xtask test takes --only PART and nothing else: {}",
+            PartName::all()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn run_passes_on_what_stands_behind_the_dashes() {
+        let request = parsed("run --release -- generate --seed 3 -- x").expect("valid");
+        let args = ["generate", "--seed", "3", "--", "x"]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(
+            request,
+            Request::Run {
+                release: true,
+                args
+            }
+        );
+        assert_eq!(
+            parsed("run").expect("valid"),
+            Request::Run {
+                release: false,
+                args: Vec::new()
+            }
+        );
+    }
+
+    #[test]
+    fn test_runs_one_part_when_asked() {
+        let only = Some(PartName::Docs);
+        assert_eq!(
+            parsed("test --only docs").expect("valid"),
+            Request::Test(TestOptions { only })
+        );
+        assert_eq!(
+            parsed("test").expect("valid"),
+            Request::Test(TestOptions::default())
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_are_named_and_end_with_two() {
+        for (line, named) in [
+            ("", "what to do"),
+            ("fly", "fly"),
+            ("run generate", "generate"),
+            ("setup --fast", "--fast"),
+            ("setup -- x", "--"),
+            ("test --only", "--only"),
+            ("test --only speed", "speed"),
+            ("package --release", "--release"),
+        ] {
+            let failure = parsed(line).expect_err(line);
+            assert_eq!(failure.code(), 2, "{line}");
+            assert!(
+                failure
+                    .sentence()
+                    .is_some_and(|sentence| sentence.contains(named)),
+                "{line}: {failure:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `cargo xtask test`: the parts that must pass, in the order in which a mistake is cheapest to find.
+//!
+//! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
+//! lint, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
+//! instead of the user's own. It does not choose tests: `cargo test --workspace` runs all there are.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cargo;
+use crate::failure::{Doing as _, Failure, Result};
+use crate::packages;
+use crate::workspace::Workspace;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartName {
+    Format,
+    Lint,
+    Build,
+    Tests,
+    Docs,
+}
+
+impl PartName {
+    const ALL: [Self; 5] = [
+        Self::Format,
+        Self::Lint,
+        Self::Build,
+        Self::Tests,
+        Self::Docs,
+    ];
+
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.text() == text)
+    }
+
+    pub fn all() -> String {
+        Self::ALL.map(Self::text).join(", ")
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Lint => "lint",
+            Self::Build => "build",
+            Self::Tests => "tests",
+            Self::Docs => "docs",
+        }
+    }
+
+    /// Build and tests take the same targets, so that nothing is built for one and again for the other.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Format => &["fmt", "--all", "--check"],
+            Self::Lint => &[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+            Self::Build => &["build", "--workspace", "--bins", "--tests"],
+            Self::Tests => &["test", "--workspace", "--no-fail-fast"],
+            Self::Docs => &["doc", "--workspace", "--no-deps"],
+        }
+    }
+
+    /// What has to be there before this part runs alone.
+    fn with_what_it_needs(self) -> Vec<Self> {
+        if self == Self::Tests {
+            vec![Self::Build, self]
+        } else {
+            vec![self]
+        }
+    }
+}
+
+/// What the `test result` lines of cargo add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
+
+struct Ended {
+    part: PartName,
+    took: Duration,
+    is_passed: bool,
+}
+
+pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<PartName>) -> Result<ExitCode> {
+    let parts = only.map_or_else(|| PartName::ALL.to_vec(), PartName::with_what_it_needs);
+    let mut tally = Tally::default();
+    let mut ended = Vec::new();
+    for part in parts {
+        eprintln!("== {} ==", part.text());
+        let start = Instant::now();
+        let is_passed = run_part(workspace, libtorch, part, &mut tally)?;
+        ended.push(Ended {
+            part,
+            took: start.elapsed(),
+            is_passed,
+        });
+        if !is_passed {
+            break;
+        }
+    }
+    let is_passed = ended.iter().all(|part| part.is_passed);
+    if !is_passed {
+        // A part that fails without a failed test is a failure all the same.
+        tally.failed = tally.failed.max(1);
+        if let Some(sentence) = cargo::explain_full_disk(workspace)
+            .as_ref()
+            .and_then(Failure::sentence)
+        {
+            eprintln!("error: {sentence}");
+        }
+    }
+    report(&ended, tally);
+    Ok(if is_passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn report(ended: &[Ended], tally: Tally) {
+    println!();
+    for Ended {
+        part,
+        took,
+        is_passed,
+    } in ended
+    {
+        let word = if *is_passed { "ok" } else { "FAILED" };
+        println!("{:<8} {word:<6} {:>6.1} s", part.text(), took.as_secs_f64());
+    }
+    if tally.ignored > 0 {
+        println!(
+            "{} tests are ignored, and this project ignores none",
+            tally.ignored
+        );
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+}
+
+fn run_part(
+    workspace: &Workspace,
+    libtorch: &Path,
+    part: PartName,
+    tally: &mut Tally,
+) -> Result<bool> {
+    let mut command = cargo::cargo(workspace);
+    command.args(part.arguments());
+    match part {
+        PartName::Tests => run_tests(workspace, libtorch, command, tally),
+        PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
+        PartName::Format | PartName::Lint | PartName::Build => succeeds(&mut command),
+    }
+}
+
+fn succeeds(command: &mut Command) -> Result<bool> {
+    command
+        .status()
+        .map(|status| status.success())
+        .doing(|| "cargo cannot be started".to_owned())
+}
+
+/// Passes every line on and adds up the results.
+fn run_tests(
+    workspace: &Workspace,
+    libtorch: &Path,
+    mut command: Command,
+    tally: &mut Tally,
+) -> Result<bool> {
+    isolate(&mut command, workspace, libtorch)?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing(|| "cargo cannot be started".to_owned())?;
+    if let Some(stdout) = child.stdout.take() {
+        let mut out = std::io::stdout().lock();
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.doing(|| "The output of cargo test".to_owned())?;
+            if let Some(results) = results_of(&String::from_utf8_lossy(&line)) {
+                tally.add(results);
+            }
+            out.write_all(&line)
+                .and_then(|()| out.write_all(b"\n"))
+                .doing(|| "Standard output".to_owned())?;
+        }
+    }
+    let status = child.wait().doing(|| "cargo test".to_owned())?;
+    Ok(status.success() && tally.ignored == 0)
+}
+
+/// No display, always the same driver, and nothing of the user's that a test could read or write.
+fn isolate(command: &mut Command, workspace: &Workspace, libtorch: &Path) -> Result<()> {
+    let scratch = workspace.target().join("test-home");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).doing(|| scratch.display().to_string())?;
+    }
+    for (variable, folder) in [
+        ("XDG_CONFIG_HOME", "config"),
+        ("XDG_DATA_HOME", "data"),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_CACHE_HOME", "cache"),
+        ("XDG_PICTURES_DIR", "pictures"),
+        ("XDG_VIDEOS_DIR", "videos"),
+    ] {
+        let folder = scratch.join(folder);
+        std::fs::create_dir_all(&folder).doing(|| folder.display().to_string())?;
+        command.env(variable, folder);
+    }
+    for variable in [
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "WAYLAND_SOCKET",
+        "SAFELIGHT_LIBTORCH",
+    ] {
+        command.env_remove(variable);
+    }
+    if let Some(driver) = packages::software_vulkan_driver() {
+        command.env("VK_DRIVER_FILES", driver);
+    }
+    // The engine finds the prepared libtorch as it does on a user's machine, though the cache above is a scratch one.
+    if let Some(cache) = libtorch.parent() {
+        command.env("SAFELIGHT_CACHE", cache);
+    }
+    Ok(())
+}
+
+/// The numbers of `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`.
+fn results_of(line: &str) -> Option<Tally> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |word: &str| {
+        numbers.split("; ").find_map(|pair| {
+            let (number, name) = pair.trim().split_once(' ')?;
+            (name == word).then(|| number.parse().ok())?
+        })
+    };
+    Some(Tally {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        ignored: count("ignored")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_cargo_test_are_added_up() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 11 passed; 2 failed; 1 ignored; 0 measured; 5 filtered out; finished in 1.20s",
+            "test result: nonsense",
+        ] {
+            if let Some(results) = results_of(line) {
+                tally.add(results);
+            }
+        }
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 14,
+                failed: 2,
+                ignored: 1
+            }
+        );
+    }
+
+    #[test]
+    fn every_part_is_found_by_its_name() {
+        for part in PartName::ALL {
+            assert_eq!(PartName::from_text(part.text()), Some(part));
+        }
+        assert_eq!(PartName::from_text("everything"), None);
+    }
+}
