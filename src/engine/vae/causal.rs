@@ -1,0 +1,167 @@
+//! Convolution over time that never looks ahead, fed a few frames at a time.
+//!
+//! Each convolution remembers the last frames that it saw, so that chunks give what the whole clip would.
+//! Does not choose the chunks, and knows nothing of what stands between two convolutions.
+
+use tch::{Device, Tensor};
+
+use crate::weights::{Weights, WeightsError};
+
+/// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
+pub(super) struct FrameCache {
+    slots: Vec<Option<Tensor>>,
+    next: usize,
+    first_chunk: bool,
+}
+
+impl FrameCache {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            next: 0,
+            first_chunk: true,
+        }
+    }
+
+    /// To be called between two chunks.
+    pub(super) fn rewind(&mut self) {
+        self.next = 0;
+        self.first_chunk = false;
+    }
+
+    pub(super) fn is_first_chunk(&self) -> bool {
+        self.first_chunk
+    }
+
+    /// The memory of the layer that runs now: the same one at the same place of every chunk.
+    pub(super) fn slot(&mut self) -> &mut Option<Tensor> {
+        if self.next == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.next += 1;
+        &mut self.slots[self.next - 1]
+    }
+}
+
+/// How the convolution is computed.
+#[derive(Debug)]
+enum Form {
+    /// As one convolution of pictures that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
+    /// On the CPU this is twice to ten times as fast as the convolution of volumes at widths that are no power of two.
+    Pictures(Tensor),
+    /// As one convolution of volumes, `(O, C, taps, kh, kw)`.
+    Volumes(Tensor),
+}
+
+/// A convolution of `(T, H, W, C)` frames whose borders in space are zero and whose future is unknown.
+#[derive(Debug)]
+pub(super) struct CausalConv3d {
+    form: Form,
+    bias: Tensor,
+    taps: i64,
+    padding: [i64; 2],
+    inputs: i64,
+}
+
+impl CausalConv3d {
+    pub(super) fn new(
+        w: &Weights,
+        inputs: i64,
+        outputs: i64,
+        kernel: [i64; 3],
+    ) -> Result<Self, WeightsError> {
+        let [taps, kernel_h, kernel_w] = kernel;
+        let weight = w.tensor("weight", &[outputs, inputs, taps, kernel_h, kernel_w])?;
+        let form = if w.device() == Device::Cpu {
+            // o c t h w -> o h w (t c), seen as o (t c) h w
+            let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
+            let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
+            Form::Pictures(rows.permute([0, 3, 1, 2]))
+        } else {
+            // o c t h w with channels innermost in memory
+            let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
+            Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
+        };
+        Ok(Self {
+            form,
+            bias: w.tensor("bias", &[outputs])?,
+            taps,
+            padding: [kernel_h / 2, kernel_w / 2],
+            inputs,
+        })
+    }
+
+    pub(super) fn device(&self) -> Device {
+        self.bias.device()
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`, with what came before `xs` taken from and left in `history`.
+    pub(super) fn forward(&self, xs: &Tensor, history: &mut Option<Tensor>) -> Tensor {
+        if self.taps == 1 {
+            return self.convolve(xs, 1);
+        }
+        let frames = match &*history {
+            Some(before) => Tensor::cat(&[before, xs], 0),
+            None => xs.shallow_clone(),
+        };
+        let kept = frames.size()[0].min(self.taps - 1);
+        *history = Some(frames.narrow(0, frames.size()[0] - kept, kept).copy());
+        // Frames before the first are zero. One frame alone needs none of them, only fewer taps.
+        let missing = xs.size()[0] + self.taps - 1 - frames.size()[0];
+        if missing > 0 && xs.size()[0] > 1 {
+            let frames = frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0]);
+            self.convolve(&frames, 1)
+        } else {
+            self.convolve(&frames, 1)
+        }
+    }
+
+    /// `frames`: `(stride · (T - 1) + taps, H, W, C)` → `(T, H, W, O)`; fewer frames than taps are the newest ones.
+    pub(super) fn convolve(&self, frames: &Tensor, stride: i64) -> Tensor {
+        let taps = self.taps.min(frames.size()[0]);
+        match &self.form {
+            Form::Pictures(weight) => {
+                let unused = (self.taps - taps) * self.inputs;
+                let weight = weight.narrow(1, unused, taps * self.inputs);
+                let pictures = with_predecessors(frames, taps, stride);
+                // t h w c -> t c h w and back: strides only
+                let ys = pictures.permute([0, 3, 1, 2]).conv2d(
+                    &weight,
+                    Some(&self.bias),
+                    [1, 1],
+                    self.padding,
+                    [1, 1],
+                    1,
+                );
+                ys.permute([0, 2, 3, 1]).contiguous()
+            }
+            Form::Volumes(weight) => {
+                let weight = weight.narrow(2, self.taps - taps, taps);
+                let [pad_h, pad_w] = self.padding;
+                // t h w c -> 1 c t h w and back: strides only
+                let volume = frames.permute([3, 0, 1, 2]).unsqueeze(0);
+                let ys = volume.conv3d(
+                    &weight,
+                    Some(&self.bias),
+                    [stride, 1, 1],
+                    [0, pad_h, pad_w],
+                    [1, 1, 1],
+                    1,
+                );
+                ys.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous()
+            }
+        }
+    }
+}
+
+/// `(stride · (T - 1) + taps, H, W, C)` → `(T, H, W, taps · C)`: every frame behind those before it.
+fn with_predecessors(frames: &Tensor, taps: i64, stride: i64) -> Tensor {
+    if taps == 1 && stride == 1 {
+        return frames.shallow_clone();
+    }
+    let last = frames.size()[0] - taps;
+    let shifted: Vec<Tensor> = (0..taps)
+        .map(|tap| frames.slice(0, tap, tap + last + 1, stride))
+        .collect();
+    Tensor::cat(&shifted, -1)
+}

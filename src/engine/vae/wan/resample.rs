@@ -1,0 +1,181 @@
+//! Between two levels: halving and doubling of edges and time, with their parameterless shortcuts, and patches.
+//!
+//! In the first chunk, one frame, time is neither halved nor doubled.
+
+use tch::{Kind, Tensor};
+
+use super::blocks::{Pass, four};
+use super::config::Level;
+use crate::vae::causal::CausalConv3d;
+use crate::weights::{Weights, WeightsError};
+
+/// A 3 × 3 convolution of `(T, H, W, C)` frames.
+#[derive(Debug)]
+struct Conv2d {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Conv2d {
+    fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[dim, dim, 3, 3])?;
+        // Channels innermost in memory, as in the frames.
+        let weight = weight
+            .permute([0, 2, 3, 1])
+            .contiguous()
+            .permute([0, 3, 1, 2]);
+        Ok(Self {
+            weight,
+            bias: w.tensor("bias", &[dim])?,
+        })
+    }
+
+    fn forward(&self, xs: &Tensor, stride: i64, padding: i64) -> Tensor {
+        let (weight, bias) = (&self.weight, Some(&self.bias));
+        let xs = xs.permute([0, 3, 1, 2]);
+        let ys = xs.conv2d(weight, bias, [stride; 2], [padding; 2], [1, 1], 1);
+        ys.permute([0, 2, 3, 1]).contiguous()
+    }
+}
+
+/// The encoder's step to the next level.
+#[derive(Debug)]
+pub(super) struct Downsample {
+    resample: Conv2d,
+    time_conv: Option<CausalConv3d>,
+}
+
+impl Downsample {
+    pub(super) fn new(w: &Weights, dim: i64, time: bool) -> Result<Self, WeightsError> {
+        Ok(Self {
+            resample: Conv2d::new(&(w / "resample" / 1), dim)?,
+            time_conv: time
+                .then(|| CausalConv3d::new(&(w / "time_conv"), dim, dim, [3, 1, 1]))
+                .transpose()?,
+        })
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T or T/2, H/2, W/2, C)`
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        // A border of zeros below and to the right only.
+        let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, 1]);
+        let xs = self.resample.forward(&xs, 2, 0);
+        let Some(time_conv) = &self.time_conv else {
+            return Some(xs);
+        };
+        let last = xs.narrow(0, xs.size()[0] - 1, 1).copy();
+        Some(match pass.cache.slot().replace(last) {
+            // The frame before the first chunk does not exist, so its only frame passes as it is.
+            None => xs,
+            Some(before) => time_conv.convolve(&Tensor::cat(&[&before, &xs], 0), 2),
+        })
+    }
+}
+
+/// The decoder's step to the next level.
+#[derive(Debug)]
+pub(super) struct Upsample {
+    resample: Conv2d,
+    time_conv: Option<CausalConv3d>,
+}
+
+impl Upsample {
+    pub(super) fn new(w: &Weights, dim: i64, time: bool) -> Result<Self, WeightsError> {
+        Ok(Self {
+            resample: Conv2d::new(&(w / "resample" / 1), dim)?,
+            time_conv: time
+                .then(|| CausalConv3d::new(&(w / "time_conv"), dim, 2 * dim, [3, 1, 1]))
+                .transpose()?,
+        })
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T or 2T, 2H, 2W, C)`
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        let xs = match &self.time_conv {
+            Some(time_conv) => self.double_time(time_conv, xs, pass),
+            None => xs.shallow_clone(),
+        };
+        let (_, height, width, _) = four(&xs);
+        let xs = xs.permute([0, 3, 1, 2]);
+        let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
+        Some(self.resample.forward(&xs.permute([0, 2, 3, 1]), 1, 1))
+    }
+
+    fn double_time(&self, time_conv: &CausalConv3d, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let first_chunk = pass.cache.is_first_chunk();
+        let slot = pass.cache.slot();
+        if first_chunk {
+            // The first frame stays one frame, and the second chunk does not remember it.
+            return xs.shallow_clone();
+        }
+        let (frames, height, width, dim) = four(xs);
+        // t h w (2 c) -> (t 2) h w c
+        let pairs = time_conv
+            .forward(xs, slot)
+            .view([frames, height, width, 2, dim]);
+        let pairs = pairs.permute([0, 3, 1, 2, 4]).contiguous();
+        pairs.view([2 * frames, height, width, dim])
+    }
+}
+
+/// The encoder's shortcut: the pixels of a cube become channels, and neighbouring channels their mean.
+///
+/// `xs`: `(T, H, W, C)` → `(T/ft, H/fs, W/fs, level.output)`
+pub(super) fn average_down(xs: &Tensor, level: Level) -> Tensor {
+    let (ft, fs) = (level.time_factor(), level.space_factor());
+    let missing = (ft - xs.size()[0] % ft) % ft;
+    let xs = if missing > 0 {
+        xs.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0])
+    } else {
+        xs.shallow_clone()
+    };
+    let (frames, height, width, dim) = four(&xs);
+    let (frames, height, width) = (frames / ft, height / fs, width / fs);
+    // (t ft) (h fh) (w fw) c -> t h w (c ft fh fw) -> t h w o group
+    let cubes = xs.view([frames, ft, height, fs, width, fs, dim].as_slice());
+    let cubes = cubes.permute([0, 2, 4, 6, 1, 3, 5]);
+    let groups = cubes.reshape([frames, height, width, level.output, -1]);
+    groups.mean_dim([-1].as_slice(), false, None::<Kind>)
+}
+
+/// The decoder's shortcut: channels are repeated and become the pixels of a cube.
+///
+/// `xs`: `(T, H, W, C)` → `(T · ft, H · fs, W · fs, level.output)`, in the first chunk without what time adds.
+pub(super) fn duplicate_up(xs: &Tensor, level: Level, first_chunk: bool) -> Tensor {
+    let (ft, fs) = (level.time_factor(), level.space_factor());
+    let (frames, height, width, dim) = four(xs);
+    let repeats = level.output * ft * fs * fs / dim;
+    // t h w c -> t h w (c repeats) = t h w (o ft fh fw) -> (t ft) (h fh) (w fw) o
+    let xs = xs
+        .unsqueeze(-1)
+        .expand([frames, height, width, dim, repeats], false);
+    let xs = xs.reshape([frames, height, width, level.output, ft, fs, fs]);
+    let xs = xs.permute([0, 4, 1, 5, 2, 6, 3]);
+    let xs = xs.reshape([frames * ft, height * fs, width * fs, level.output]);
+    if first_chunk {
+        xs.slice(0, ft - 1, None, 1)
+    } else {
+        xs
+    }
+}
+
+/// Squares of pixels become channels. `pixels`: `(1, 3, T, H, W)` → `(T, H/p, W/p, 3 · p · p)`
+pub(super) fn patchify(pixels: &Tensor, patch: i64) -> Tensor {
+    let size = pixels.size();
+    let (frames, height, width) = (size[2], size[3] / patch, size[4] / patch);
+    // 1 c t (h ph) (w pw) -> t h w (c pw ph): the column of a patch before its row
+    let xs = pixels.reshape([3, frames, height, patch, width, patch]);
+    let xs = xs.permute([1, 2, 4, 0, 5, 3]);
+    xs.reshape([frames, height, width, 3 * patch * patch])
+}
+
+/// The way back. `xs`: `(T, h, w, 3 · p · p)` → `(1, 3, T, h · p, w · p)`
+pub(super) fn unpatchify(xs: &Tensor, patch: i64) -> Tensor {
+    let (frames, height, width, _) = four(xs);
+    // t h w (c pw ph) -> 1 c t (h ph) (w pw)
+    let xs = xs.view([frames, height, width, 3, patch, patch]);
+    let xs = xs.permute([3, 0, 1, 5, 2, 4]);
+    xs.reshape([1, 3, frames, height * patch, width * patch])
+}
