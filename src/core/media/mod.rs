@@ -5,9 +5,14 @@
 //! clip is read back: only pictures and settings are.
 
 mod error;
+mod kind;
+mod open;
 mod pixels;
+mod place;
 mod resize;
 
 pub use error::MediaError;
+pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
+pub use place::available_bytes;
 pub use resize::{crop_to_aspect, resize_lanczos};

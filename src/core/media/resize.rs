@@ -2,10 +2,8 @@
 //!
 //! Models were trained on pictures that Pillow resized, so equal bytes matter more than speed.
 //! The method: each output pixel is a weighted mean of the input pixels under the filter, which is
-//! widened when shrinking. Weights are rounded to fixed point with 22 fractional bits, rows are done
-//! before columns, and the rows' result is rounded to 8 bits in between.
-
-use std::borrow::Cow;
+//! widened when shrinking. Weights are rounded to fixed point with 22 fractional bits; the two
+//! directions are done one after the other, and the first one's result is rounded to 8 bits.
 
 use super::{MediaError, Picture};
 
@@ -59,16 +57,27 @@ pub(super) fn resample(
     }
     let (old_width, old_height) = (picture.width as usize, picture.height as usize);
     let (new_width, new_height) = (width as usize, height as usize);
-    let mut rgb = Cow::Borrowed(picture.rgb.as_slice());
-    if new_width != old_width {
-        let spans = spans(old_width, new_width, filter);
-        rgb = Cow::Owned(resample_rows(&rgb, old_width, &spans));
-    }
-    if new_height != old_height {
-        let spans = spans(old_height, new_height, filter);
-        rgb = Cow::Owned(resample_columns(&rgb, new_width * 3, &spans));
-    }
-    Picture::new(width, height, rgb.into_owned())
+    let resampled_rows =
+        |rgb: &[u8]| resample_rows(rgb, old_width, &spans(old_width, new_width, filter));
+    let resampled_columns = |rgb: &[u8], width: usize| {
+        resample_columns(rgb, width * 3, &spans(old_height, new_height, filter))
+    };
+    let rgb = match (new_width == old_width, new_height == old_height) {
+        (true, true) => picture.rgb.clone(),
+        (true, false) => resampled_columns(&picture.rgb, old_width),
+        (false, true) => resampled_rows(&picture.rgb),
+        (false, false) if columns_first(old_width, old_height, new_width, new_height) => {
+            resampled_rows(&resampled_columns(&picture.rgb, old_width))
+        }
+        (false, false) => resampled_columns(&resampled_rows(&picture.rgb), new_width),
+    };
+    Picture::new(width, height, rgb)
+}
+
+/// Which direction Pillow 13 does first. The order shows where the 8 bits in between clip, so it has
+/// to be the same; the rule was found by comparing results over all sizes up to 70 × 70.
+fn columns_first(old_width: usize, old_height: usize, width: usize, height: usize) -> bool {
+    old_height.saturating_sub(height) > 2 * old_width.saturating_sub(width)
 }
 
 /// The input pixels that one output pixel is made of.

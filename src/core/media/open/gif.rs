@@ -1,0 +1,72 @@
+//! GIF: the first frame on its canvas, in the colours of its palette.
+//!
+//! Transparency is dropped as Pillow drops it: a see-through pixel keeps the colour of its index.
+
+use std::num::NonZeroU64;
+
+use gif::{ColorOutput, DecodeOptions, MemoryLimit};
+use image::metadata::Orientation;
+
+use super::{Decoded, Failure, Input, MAX_PIXELS, check_size, picture_from_rgb};
+
+pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+    let mut options = DecodeOptions::new();
+    options.set_color_output(ColorOutput::Indexed);
+    if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
+        options.set_memory_limit(MemoryLimit::Bytes(limit));
+    }
+    let mut decoder = options.read_info(file).map_err(failure)?;
+    let (canvas_width, canvas_height) = (decoder.width(), decoder.height());
+    check_size(canvas_width.into(), canvas_height.into())?;
+    let global = decoder.global_palette().map(<[u8]>::to_vec);
+    let background = decoder.bg_color();
+    let frame = decoder
+        .read_next_frame()
+        .map_err(failure)?
+        .ok_or_else(|| Failure::Damaged("it has no frame".to_owned()))?;
+    let palette = frame
+        .palette
+        .as_deref()
+        .or(global.as_deref())
+        .ok_or_else(|| Failure::Damaged("it has no palette".to_owned()))?;
+    let colour = |index: usize| -> [u8; 3] {
+        palette
+            .get(index * 3..index * 3 + 3)
+            .and_then(|rgb| rgb.try_into().ok())
+            .unwrap_or([0; 3])
+    };
+
+    let (canvas_width, canvas_height) = (usize::from(canvas_width), usize::from(canvas_height));
+    let outside = frame
+        .transparent
+        .map_or(background.unwrap_or(0), usize::from);
+    let mut rgb = colour(outside).repeat(canvas_width * canvas_height);
+    let width = usize::from(frame.width);
+    let left = usize::from(frame.left);
+    let visible = width.min(canvas_width.saturating_sub(left));
+    let rows = frame
+        .buffer
+        .chunks_exact(width.max(1))
+        .take(usize::from(frame.height));
+    let canvas = rgb
+        .chunks_exact_mut(canvas_width * 3)
+        .skip(usize::from(frame.top));
+    for (target, row) in canvas.zip(rows) {
+        let pixels = target.chunks_exact_mut(3).skip(left);
+        for (pixel, index) in pixels.zip(&row[..visible]) {
+            pixel.copy_from_slice(&colour(usize::from(*index)));
+        }
+    }
+    let picture = picture_from_rgb(canvas_width as u32, canvas_height as u32, rgb)?;
+    Ok(Decoded {
+        picture,
+        orientation: Orientation::NoTransforms,
+    })
+}
+
+fn failure(err: gif::DecodingError) -> Failure {
+    match err {
+        gif::DecodingError::Io(err) => Failure::from_io(&err),
+        err => Failure::from_words(&err.to_string()),
+    }
+}

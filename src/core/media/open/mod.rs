@@ -1,0 +1,208 @@
+//! Opening pictures that people have: PNG, JPEG, WebP, GIF, BMP and TIFF, made into plain RGB as
+//! Pillow's `ImageOps.exif_transpose(image).convert("RGB")` makes them, which is what diffusers'
+//! `load_image` does.
+//!
+//! So the EXIF rotation is applied, alpha is dropped (not composited) and of an animation the first
+//! frame is taken. One difference is on purpose: 16-bit grey keeps its high byte, where Pillow turns
+//! everything above 255 white. Colour profiles are not applied, and clips are not opened.
+
+mod gif;
+mod jpeg;
+mod other;
+mod png;
+mod tiff;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _};
+use std::path::Path;
+
+use image::metadata::Orientation;
+use image::{DynamicImage, RgbImage};
+
+use super::kind::{self, Kind};
+use super::{MediaError, Picture};
+
+/// Larger pictures are refused from their header, before anything is allocated for them.
+pub const MAX_PIXELS: u64 = 200_000_000;
+
+/// More than the largest permitted picture needs without compression, at 8 bytes a pixel.
+const MAX_FILE_BYTES: u64 = 2_000_000_000;
+
+/// What a decoder may allocate: the largest permitted picture at 8 bytes a pixel.
+const MAX_DECODED_BYTES: u64 = MAX_PIXELS * 8;
+
+/// Opens the picture at `path`, whatever its extension says, upright and as plain RGB.
+pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
+    let opened = kind::open_file(path, "read the picture")?;
+    if opened.len == 0 {
+        return Err(MediaError::Empty {
+            path: path.to_path_buf(),
+        });
+    }
+    if opened.len > MAX_FILE_BYTES {
+        return Err(MediaError::FileTooLarge {
+            max_bytes: MAX_FILE_BYTES,
+            found_bytes: opened.len,
+            path: path.to_path_buf(),
+        });
+    }
+    let file = BufReader::new(opened.file);
+    let (kind, decoded) = match opened.kind {
+        Kind::Png => ("PNG", png::decode(file)),
+        Kind::Jpeg => ("JPEG", jpeg::decode(file)),
+        Kind::Gif => ("GIF", gif::decode(file)),
+        Kind::WebP => ("WebP", decode_webp(file, opened.len)),
+        Kind::Bmp => ("BMP", other::decode(file, image::ImageFormat::Bmp)),
+        Kind::Tiff => ("TIFF", tiff::decode(file)),
+        Kind::Mp4 | Kind::WebM | Kind::Other(_) => {
+            let found = opened.kind.described().to_owned();
+            return Err(MediaError::NotAPicture {
+                found,
+                path: path.to_path_buf(),
+            });
+        }
+    };
+    match decoded {
+        Ok(Decoded {
+            picture,
+            orientation,
+        }) => upright(picture, orientation),
+        Err(failure) => Err(failure.into_error(kind, path)),
+    }
+}
+
+/// The decoder would call a cut-off file damaged: the length in the header tells.
+fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
+    let mut head = [0; 8];
+    file.read_exact(&mut head)
+        .map_err(|err| Failure::from_io(&err))?;
+    let [_, _, _, _, a, b, c, d] = head;
+    if u64::from(u32::from_le_bytes([a, b, c, d])) + 8 > len {
+        return Err(Failure::Truncated);
+    }
+    file.rewind().map_err(Failure::Io)?;
+    other::decode(file, image::ImageFormat::WebP)
+}
+
+/// A decoded picture before it is turned upright.
+struct Decoded {
+    picture: Picture,
+    orientation: Orientation,
+}
+
+type Input = BufReader<File>;
+
+/// What a decoder found wrong, before the kind and the path are known.
+enum Failure {
+    Truncated,
+    TooManyPixels { width: u32, height: u32 },
+    Unsupported(String),
+    Damaged(String),
+    Io(io::Error),
+}
+
+impl Failure {
+    fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
+        let path = path.to_path_buf();
+        match self {
+            Self::Truncated => MediaError::Truncated { kind, path },
+            Self::TooManyPixels { width, height } => MediaError::TooManyPixels {
+                max_megapixels: MAX_PIXELS / 1_000_000,
+                width,
+                height,
+                path,
+            },
+            Self::Unsupported(detail) => MediaError::Unsupported { kind, detail, path },
+            Self::Damaged(detail) => MediaError::Damaged { kind, detail, path },
+            Self::Io(err) => MediaError::from_io("read the picture", err, &path),
+        }
+    }
+
+    fn from_io(err: &io::Error) -> Self {
+        match err.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Truncated,
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+                Self::from_words(&err.to_string())
+            }
+            kind => Self::Io(kind.into()),
+        }
+    }
+
+    /// Some decoders report the end of the file as wrong content, in the words of the standard
+    /// library or their own.
+    fn from_words(words: &str) -> Self {
+        let lower = words.to_lowercase();
+        let ends = [
+            "unexpected end of file",
+            "failed to fill whole buffer",
+            "unexpected eof",
+        ];
+        if ends.iter().any(|end| lower.contains(end)) {
+            return Self::Truncated;
+        }
+        Self::Damaged(one_line(words))
+    }
+}
+
+/// A decoder's words on one line and of a bearable length: some quote the file.
+fn one_line(words: &str) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    words
+        .join(" ")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(160)
+        .collect()
+}
+
+/// Refuses a size that is zero or too large: called with the header's size, before allocating.
+fn check_size(width: u32, height: u32) -> Result<(), Failure> {
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 {
+        return Err(Failure::Damaged(format!("its size is {width} × {height}")));
+    }
+    if pixels > MAX_PIXELS {
+        return Err(Failure::TooManyPixels { width, height });
+    }
+    Ok(())
+}
+
+fn picture_from_rgb(width: u32, height: u32, rgb: Vec<u8>) -> Result<Picture, Failure> {
+    Picture::new(width, height, rgb).map_err(|err| Failure::Damaged(err.to_string()))
+}
+
+/// RGB from pixels of `channels` bytes, of which the first one (grey) or three are colour.
+fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
+    match channels {
+        1 | 2 => bytes
+            .chunks_exact(channels)
+            .flat_map(|pixel| [pixel[0]; 3])
+            .collect(),
+        4 => {
+            // In place: a copy of the largest permitted picture would be 600 MB more.
+            let pixels = bytes.len() / 4;
+            for i in 1..pixels {
+                bytes.copy_within(i * 4..i * 4 + 3, i * 3);
+            }
+            bytes.truncate(pixels * 3);
+            bytes
+        }
+        _ => bytes,
+    }
+}
+
+fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
+    if orientation == Orientation::NoTransforms {
+        return Ok(picture);
+    }
+    let (width, height) = (picture.width, picture.height);
+    let buffer = RgbImage::from_raw(width, height, picture.rgb)
+        .ok_or(MediaError::NoPixels { width, height })?;
+    let mut turned = DynamicImage::ImageRgb8(buffer);
+    turned.apply_orientation(orientation);
+    Picture::new(
+        turned.width(),
+        turned.height(),
+        turned.into_rgb8().into_raw(),
+    )
+}

@@ -1,0 +1,53 @@
+//! PNG: every colour type and depth, interlaced or not; of an animated one, the still picture.
+//!
+//! Text and colour profiles are skipped unread, so that a huge or broken one does no harm.
+
+use image::metadata::Orientation;
+use png::{Decoder, DecodingError, Limits, Transformations};
+
+use super::{Decoded, Failure, Input, MAX_DECODED_BYTES, check_size, drop_alpha, picture_from_rgb};
+
+pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+    let limits = Limits {
+        bytes: MAX_DECODED_BYTES as usize,
+    };
+    let mut decoder = Decoder::new_with_limits(file, limits);
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    // Palette and few bits become 8 bits; of 16 bits the high byte stays, as in Pillow.
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let header = decoder.read_header_info().map_err(failure)?;
+    check_size(header.width, header.height)?;
+    let mut reader = decoder.read_info().map_err(failure)?;
+    let (width, height) = reader.info().size();
+    let bytes = reader
+        .output_buffer_size()
+        .ok_or(Failure::TooManyPixels { width, height })?;
+    let mut pixels = vec![0; bytes];
+    let frame = reader.next_frame(&mut pixels).map_err(failure)?;
+    pixels.truncate(frame.buffer_size());
+    // The rotation may stand behind the pixels; what is wrong there harms no pixel.
+    reader.finish().ok();
+    let orientation = reader
+        .info()
+        .exif_metadata
+        .as_deref()
+        .and_then(Orientation::from_exif_chunk)
+        .unwrap_or(Orientation::NoTransforms);
+    let rgb = drop_alpha(pixels, frame.color_type.samples());
+    let picture = picture_from_rgb(frame.width, frame.height, rgb)?;
+    Ok(Decoded {
+        picture,
+        orientation,
+    })
+}
+
+fn failure(err: DecodingError) -> Failure {
+    match err {
+        DecodingError::LimitsExceeded => {
+            Failure::Unsupported("it needs too much memory".to_owned())
+        }
+        DecodingError::IoError(err) => Failure::from_io(&err),
+        err => Failure::from_words(&err.to_string()),
+    }
+}

@@ -1,0 +1,257 @@
+//! Where files are written: whether a place can take them, and writing there as a whole or not at all.
+//!
+//! A file is written under a temporary name in the same folder and renamed when it is complete, so
+//! neither a full disk nor a crash leaves half a file under the name that people look for. One missing
+//! folder is made; more are taken for a typing error.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::MediaError;
+
+/// Tells whether a file could be written at `path` now, without leaving anything behind.
+pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
+    Pending::new(path).map(drop)
+}
+
+/// The bytes that an unprivileged user may still write in `folder`, or in the nearest folder above
+/// it that exists.
+pub fn available_bytes(folder: &Path) -> Result<u64, MediaError> {
+    let mut existing = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    while !existing.exists() {
+        existing = match existing.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+    }
+    let stat = rustix::fs::statvfs(existing)
+        .map_err(|err| MediaError::from_io("ask for the free space", err.into(), existing))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Refuses what must not be replaced by a file.
+fn check_target(path: &Path) -> Result<(), MediaError> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(MediaError::IsFolder {
+            path: path.to_path_buf(),
+        }),
+        Ok(meta) if !meta.is_file() => Err(MediaError::NotAFile {
+            path: path.to_path_buf(),
+        }),
+        Ok(meta) if meta.permissions().readonly() => Err(MediaError::WriteProtected {
+            path: path.to_path_buf(),
+        }),
+        Ok(_) => Ok(()),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
+        // "Not a directory" is worded by the folder's own check.
+        Err(err) if err.kind() == io::ErrorKind::NotADirectory => Ok(()),
+        Err(err) => Err(MediaError::from_io("write there", err, path)),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes `folder` when only it is missing, and tells whether it did.
+fn make_folder(folder: &Path) -> Result<bool, MediaError> {
+    let path = || folder.to_path_buf();
+    match fs::metadata(folder) {
+        Ok(meta) if meta.is_dir() => return Ok(false),
+        Ok(_) => return Err(MediaError::FolderIsFile { path: path() }),
+        Err(err) if err.kind() == io::ErrorKind::NotADirectory => {
+            return Err(MediaError::FolderMissing { path: path() });
+        }
+        Err(err) if err.kind() != io::ErrorKind::NotFound => {
+            return Err(MediaError::from_io("write into the folder", err, folder));
+        }
+        Err(_) => {}
+    }
+    match fs::create_dir(folder) {
+        Ok(()) => Ok(true),
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {
+            Err(MediaError::FolderMissing { path: path() })
+        }
+        Err(err) => Err(MediaError::from_io("make the folder", err, folder)),
+    }
+}
+
+/// A file on its way to `path`: dropped before [`Pending::finish`], nothing of it remains.
+pub(super) struct Pending {
+    file: Option<File>,
+    partial: PathBuf,
+    path: PathBuf,
+    /// The folder, when it was made for this file.
+    made: Option<PathBuf>,
+}
+
+impl Pending {
+    /// Opens a temporary file beside `path`, making its folder when only that is missing.
+    pub fn new(path: &Path) -> Result<Self, MediaError> {
+        check_target(path)?;
+        let folder = folder_of(path);
+        let made = make_folder(folder)?.then(|| folder.to_path_buf());
+        let (partial, file) = create_partial(folder).map_err(|err| {
+            remove_made(made.as_deref());
+            MediaError::from_io("write into the folder", err, folder)
+        })?;
+        Ok(Self {
+            file: Some(file),
+            partial,
+            path: path.to_path_buf(),
+            made,
+        })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
+        let written = self
+            .file
+            .as_mut()
+            .map_or(Ok(()), |file| file.write_all(bytes));
+        written.map_err(|err| self.failed(err))
+    }
+
+    /// Makes sure that everything is on the disk, where a full one shows at the latest.
+    pub fn complete(&mut self) -> Result<(), MediaError> {
+        let synced = self.file.take().map_or(Ok(()), |file| file.sync_all());
+        synced.map_err(|err| self.failed(err))
+    }
+
+    /// Gives the file its name.
+    pub fn finish(mut self) -> Result<PathBuf, MediaError> {
+        self.complete()?;
+        check_target(&self.path)?;
+        fs::rename(&self.partial, &self.path).map_err(|err| self.failed(err))?;
+        self.partial = PathBuf::new();
+        Ok(self.path.clone())
+    }
+
+    fn failed(&self, err: io::Error) -> MediaError {
+        MediaError::from_io("write", err, &self.path)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.partial.as_os_str().is_empty() {
+            // A leftover that cannot be removed changes nothing for whoever reads the error.
+            fs::remove_file(&self.partial).ok();
+            remove_made(self.made.as_deref());
+        }
+    }
+}
+
+/// Removes a folder made for a file that did not come about, unless something else is in it by now.
+fn remove_made(folder: Option<&Path>) {
+    if let Some(folder) = folder {
+        fs::remove_dir(folder).ok();
+    }
+}
+
+/// A new file with a name of its own, short whatever the target is called.
+fn create_partial(folder: &Path) -> io::Result<(PathBuf, File)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let partial = folder.join(format!(
+            ".safelight-{}-{number}.partial",
+            std::process::id()
+        ));
+        match File::create_new(&partial) {
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|file| (partial, file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_file_leaves_nothing_and_the_old_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        fs::write(&path, b"old").unwrap();
+        let mut pending = Pending::new(&path).unwrap();
+        pending.write(b"half of the n").unwrap();
+        drop(pending);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn one_missing_folder_is_made_and_two_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/a.png");
+        check_place(&path).unwrap();
+        assert!(
+            !folder.path().join("new").exists(),
+            "a check leaves nothing behind"
+        );
+        Pending::new(&path).unwrap().finish().unwrap();
+        assert!(path.exists());
+        let deep = folder.path().join("x/y/a.png");
+        let err = check_place(&deep).unwrap_err().to_string();
+        assert!(
+            err.starts_with("expected a folder to write into, but neither"),
+            "{err}"
+        );
+    }
+
+    #[test]
+    fn places_that_cannot_take_a_file_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let told = |path: &Path| check_place(path).unwrap_err();
+        assert!(matches!(
+            told(&file.join("a.png")),
+            MediaError::FolderIsFile { .. }
+        ));
+        assert!(matches!(
+            told(&file.join("b/a.png")),
+            MediaError::FolderMissing { .. }
+        ));
+        assert!(matches!(told(folder.path()), MediaError::IsFolder { .. }));
+        assert!(matches!(
+            told(Path::new("/dev/null")),
+            MediaError::NotAFile { .. }
+        ));
+        let mut permissions = fs::metadata(&file).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&file, permissions).unwrap();
+        assert!(matches!(told(&file), MediaError::WriteProtected { .. }));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        let mut pending = Pending::new(&path).unwrap();
+        // The device that is always full stands in for the disk.
+        pending.file = File::options().write(true).open("/dev/full").ok();
+        assert!(matches!(
+            pending.write(b"pixels"),
+            Err(MediaError::DiskFull { .. })
+        ));
+        drop(pending);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_free_space_of_a_folder_yet_to_be_made_is_that_of_the_one_above() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(available_bytes(&folder.path().join("a/b")).unwrap() > 0);
+    }
+}
