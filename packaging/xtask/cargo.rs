@@ -98,7 +98,6 @@ pub fn build(workspace: &Workspace, release: bool) -> Result<()> {
     let mut command = cargo(workspace);
     command.args([
         "build",
-        "--locked",
         "--package",
         "safelight",
         "--package",

@@ -56,7 +56,6 @@ impl PartName {
             Self::Format => &["fmt", "--all", "--check"],
             Self::Lint => &[
                 "clippy",
-                "--locked",
                 "--workspace",
                 "--all-targets",
                 "--",
