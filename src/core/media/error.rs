@@ -30,9 +30,9 @@ pub enum MediaError {
         path = path.display()
     )]
     NotAPicture { found: String, path: PathBuf },
-    #[error("expected a whole {kind} picture, but the file ends early: {path}", path = path.display())]
+    #[error("expected a whole {kind} file, but it ends early: {path}", path = path.display())]
     Truncated { kind: &'static str, path: PathBuf },
-    #[error("expected a {kind} picture, but it is damaged ({detail}): {path}", path = path.display())]
+    #[error("expected a sound {kind} file, but it is damaged ({detail}): {path}", path = path.display())]
     Damaged {
         kind: &'static str,
         detail: String,

@@ -19,6 +19,7 @@ pub(super) enum Kind {
     Tiff,
     Mp4,
     WebM,
+    Json,
     /// Something that is not read here, in words that fit behind "found".
     Other(&'static str),
 }
@@ -35,6 +36,7 @@ impl Kind {
             Self::Tiff => "a TIFF picture",
             Self::Mp4 => "an MP4 video",
             Self::WebM => "a WebM or Matroska video",
+            Self::Json => "a JSON file",
             Self::Other(words) => words,
         }
     }
@@ -96,7 +98,13 @@ pub(super) fn sniff(head: &[u8]) -> Kind {
         Err(err) => err.valid_up_to() + 4 > head.len() && err.error_len().is_none(),
     };
     if is_text && !head.contains(&0) {
-        Kind::Other("a text file")
+        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let is_json = head.trim_ascii_start().starts_with(b"{");
+        if is_json {
+            Kind::Json
+        } else {
+            Kind::Other("a text file")
+        }
     } else {
         Kind::Other("a file of another kind")
     }

@@ -4,15 +4,21 @@
 //! Everything works on plain [`Picture`]s. Nothing here knows a tensor, a widget or a job, and no
 //! clip is read back: only pictures and settings are.
 
+mod clip;
 mod error;
 mod kind;
+mod metadata;
 mod open;
 mod pixels;
 mod place;
+mod preview;
 mod resize;
 
+pub use clip::{ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip};
 pub use error::MediaError;
+pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use place::available_bytes;
+pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};

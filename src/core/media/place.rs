@@ -36,7 +36,7 @@ pub fn available_bytes(folder: &Path) -> Result<u64, MediaError> {
 }
 
 /// Refuses what must not be replaced by a file.
-fn check_target(path: &Path) -> Result<(), MediaError> {
+pub(super) fn check_target(path: &Path) -> Result<(), MediaError> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(MediaError::IsFolder {
             path: path.to_path_buf(),
@@ -127,13 +127,13 @@ impl Pending {
         synced.map_err(|err| self.failed(err))
     }
 
-    /// Gives the file its name.
-    pub fn finish(mut self) -> Result<PathBuf, MediaError> {
+    /// Gives the file its name, which is in the folder that it was opened for.
+    pub fn finish_as(mut self, path: &Path) -> Result<PathBuf, MediaError> {
         self.complete()?;
-        check_target(&self.path)?;
-        fs::rename(&self.partial, &self.path).map_err(|err| self.failed(err))?;
+        check_target(path)?;
+        fs::rename(&self.partial, path).map_err(|err| self.failed(err))?;
         self.partial = PathBuf::new();
-        Ok(self.path.clone())
+        Ok(path.to_path_buf())
     }
 
     fn failed(&self, err: io::Error) -> MediaError {
@@ -148,6 +148,31 @@ impl Drop for Pending {
             fs::remove_file(&self.partial).ok();
             remove_made(self.made.as_deref());
         }
+    }
+}
+
+/// Several files on their way. The last goes first when they are dropped: the first one may have made
+/// the folder, and removes it when it is empty again.
+#[derive(Default)]
+pub(super) struct PendingFiles(Vec<Pending>);
+
+impl PendingFiles {
+    pub fn push(&mut self, file: Pending) {
+        self.0.push(file);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn take(&mut self) -> impl Iterator<Item = Pending> {
+        std::mem::take(&mut self.0).into_iter()
+    }
+}
+
+impl Drop for PendingFiles {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
     }
 }
 
@@ -199,7 +224,7 @@ mod tests {
             !folder.path().join("new").exists(),
             "a check leaves nothing behind"
         );
-        Pending::new(&path).unwrap().finish().unwrap();
+        Pending::new(&path).unwrap().finish_as(&path).unwrap();
         assert!(path.exists());
         let deep = folder.path().join("x/y/a.png");
         let err = check_place(&deep).unwrap_err().to_string();

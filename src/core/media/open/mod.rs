@@ -54,7 +54,7 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
         Kind::WebP => ("WebP", decode_webp(file, opened.len)),
         Kind::Bmp => ("BMP", other::decode(file, image::ImageFormat::Bmp)),
         Kind::Tiff => ("TIFF", tiff::decode(file)),
-        Kind::Mp4 | Kind::WebM | Kind::Other(_) => {
+        Kind::Mp4 | Kind::WebM | Kind::Json | Kind::Other(_) => {
             let found = opened.kind.described().to_owned();
             return Err(MediaError::NotAPicture {
                 found,

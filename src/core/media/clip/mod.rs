@@ -1,0 +1,372 @@
+//! Writing clips and pictures: `.mp4`, `.webm`, `.gif`, `.webp` or `.png`, as the file's name says.
+//!
+//! Frames are encoded as they come and the file appears under its name when all are there: an error, a
+//! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
+//! Clips are never read back.
+
+mod gif;
+mod h264;
+mod mp4;
+mod palette;
+mod png;
+mod vp8;
+mod webm;
+mod webp;
+mod yuv;
+
+use std::path::{Path, PathBuf};
+
+pub(super) use webm::id;
+
+use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
+use super::place::{self, Pending, PendingFiles};
+use super::{MediaError, Picture};
+
+/// Who made the file, for those who look.
+const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
+
+/// The frame rates that every format can keep.
+const MIN_FPS: f64 = 0.1;
+const MAX_FPS: f64 = 240.0;
+
+/// What kind of file a clip becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClipFormat {
+    Mp4,
+    WebM,
+    Gif,
+    WebP,
+    /// One frame, or a numbered file a frame.
+    Png,
+}
+
+impl ClipFormat {
+    /// The format that the extension of `path` asks for, in capitals or not.
+    pub fn from_path(path: &Path) -> Result<Self, MediaError> {
+        let extension = path
+            .extension()
+            .map(|extension| extension.to_string_lossy().to_lowercase());
+        match extension.as_deref() {
+            Some("mp4") => Ok(Self::Mp4),
+            Some("webm") => Ok(Self::WebM),
+            Some("gif") => Ok(Self::Gif),
+            Some("webp") => Ok(Self::WebP),
+            Some("png") => Ok(Self::Png),
+            other => Err(MediaError::UnknownExtension {
+                found: other.map_or_else(|| "none".to_owned(), |other| format!(".{other}")),
+                path: path.to_path_buf(),
+            }),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mp4 => "MP4",
+            Self::WebM => "WebM",
+            Self::Gif => "GIF",
+            Self::WebP => "WebP",
+            Self::Png => "PNG",
+        }
+    }
+
+    /// What the format allows for a frame's size, when `width × height` is more.
+    fn broken_limit(self, width: u32, height: u32) -> Option<&'static str> {
+        let (long, short) = (width.max(height), width.min(height));
+        match self {
+            Self::Mp4 if long > h264::MAX_LONG_SIDE || short > h264::MAX_SHORT_SIDE => {
+                Some("3840 × 2160 or 2160 × 3840")
+            }
+            Self::WebM | Self::WebP if long > vp8::MAX_SIDE => Some("16383 × 16383"),
+            Self::Gif if long > gif::MAX_SIDE => Some("65535 × 65535"),
+            _ => None,
+        }
+    }
+}
+
+/// How a clip is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClipOptions {
+    /// Frames a second.
+    pub fps: f64,
+    /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
+    /// 16 looks like the original. GIF and PNG take no notice.
+    pub crf: u8,
+    /// What made the clip, as a JSON object that goes into the file.
+    pub settings: Option<String>,
+}
+
+impl Default for ClipOptions {
+    fn default() -> Self {
+        Self {
+            fps: 24.0,
+            crf: 16,
+            settings: None,
+        }
+    }
+}
+
+impl ClipOptions {
+    fn check(&self, path: &Path) -> Result<(), MediaError> {
+        if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
+            return Err(MediaError::FrameRate {
+                min: MIN_FPS,
+                max: MAX_FPS,
+                found: self.fps,
+            });
+        }
+        let wrong = |found: String| {
+            Err(MediaError::Settings {
+                max_bytes: MAX_SETTINGS_BYTES,
+                found,
+                path: path.to_path_buf(),
+            })
+        };
+        match &self.settings {
+            Some(settings) if settings.len() as u64 > MAX_SETTINGS_BYTES => {
+                wrong(format!("{} bytes", settings.len()))
+            }
+            Some(settings) if !is_json_object(settings) => wrong("something else".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tells whether a clip could be written to `path` now: whether its extension is known, its folder can
+/// be written into, and nothing stands in the way. To be asked before a long job starts.
+pub fn check_writable(path: &Path) -> Result<(), MediaError> {
+    ClipFormat::from_path(path)?;
+    place::check_place(path)
+}
+
+/// Tells whether frames of this size could be written to `path`.
+pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), MediaError> {
+    let format = ClipFormat::from_path(path)?;
+    match format.broken_limit(width, height) {
+        None => Ok(()),
+        Some(limit) => Err(MediaError::FrameTooLarge {
+            kind: format.name(),
+            limit,
+            width,
+            height,
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+/// Writes `frames` to `path` and tells the files that came of it: one, or for PNG one a frame.
+pub fn write_clip(
+    path: &Path,
+    frames: &[Picture],
+    options: ClipOptions,
+) -> Result<Vec<PathBuf>, MediaError> {
+    let mut writer = ClipWriter::create(path, options)?;
+    for frame in frames {
+        writer.push(frame)?;
+    }
+    writer.finish()
+}
+
+/// A clip on its way to a file. Dropped before [`ClipWriter::finish`], nothing of it remains.
+pub struct ClipWriter {
+    path: PathBuf,
+    format: ClipFormat,
+    options: ClipOptions,
+    /// Made with the first frame, whose size all others must have.
+    started: Option<Started>,
+}
+
+struct Started {
+    width: u32,
+    height: u32,
+    encoder: Encoder,
+}
+
+enum Encoder {
+    Mp4(Box<mp4::Mp4>),
+    WebM(webm::WebM),
+    Gif(gif::Gif),
+    WebP(webp::WebP),
+    /// Files that wait for their names.
+    Png(PendingFiles),
+}
+
+impl ClipWriter {
+    /// Begins a clip after the checks of [`check_writable`].
+    pub fn create(path: &Path, options: ClipOptions) -> Result<Self, MediaError> {
+        check_writable(path)?;
+        options.check(path)?;
+        let format = ClipFormat::from_path(path)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            format,
+            options,
+            started: None,
+        })
+    }
+
+    /// Adds a frame behind the others.
+    pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
+        let (width, height) = (picture.width, picture.height);
+        if !picture.is_consistent() {
+            // The constructor words what is wrong.
+            Picture::new(width, height, picture.rgb.clone())?;
+        }
+        let mut started = match self.started.take() {
+            Some(started) => started,
+            None => self.start(width, height)?,
+        };
+        if (started.width, started.height) != (width, height) {
+            return Err(MediaError::FrameSize {
+                expected_width: started.width,
+                expected_height: started.height,
+                width,
+                height,
+                path: self.path.clone(),
+            });
+        }
+        let pushed = match &mut started.encoder {
+            Encoder::Mp4(mp4) => mp4.push(picture),
+            Encoder::WebM(webm) => webm.push(picture),
+            Encoder::Gif(gif) => gif.push(picture),
+            Encoder::WebP(webp) => webp.push(picture),
+            Encoder::Png(files) => match png::encode(picture, self.options.settings.as_deref()) {
+                Ok(bytes) => {
+                    let mut file = Pending::new(&self.path)?;
+                    file.write(&bytes)?;
+                    file.complete()?;
+                    files.push(file);
+                    Ok(())
+                }
+                Err(detail) => Err(detail),
+            },
+        };
+        pushed.map_err(|detail| self.failed(detail))?;
+        self.started = Some(started);
+        Ok(())
+    }
+
+    /// Writes what is left, gives the file its name, and tells which files there are now.
+    pub fn finish(mut self) -> Result<Vec<PathBuf>, MediaError> {
+        let Some(started) = self.started.take() else {
+            return Err(MediaError::NoFrames {
+                path: self.path.clone(),
+            });
+        };
+        let settings = self.options.settings.as_deref();
+        let parts = match started.encoder {
+            Encoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
+            Encoder::WebM(webm) => Ok(Vec::from(webm.finish(settings))),
+            Encoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
+            Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
+            Encoder::Png(files) => return self.name_files(files),
+        };
+        let mut file = Pending::new(&self.path)?;
+        for part in parts.map_err(|detail| self.failed(detail))? {
+            file.write(&part)?;
+        }
+        Ok(vec![file.finish_as(&self.path)?])
+    }
+
+    fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
+        check_frame_size(&self.path, width, height)?;
+        let ClipOptions { fps, crf, settings } = &self.options;
+        let (fps, crf) = (*fps, *crf);
+        let encoder = match self.format {
+            ClipFormat::Mp4 => {
+                mp4::Mp4::new(width, height, fps, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
+            }
+            ClipFormat::WebM => Ok(Encoder::WebM(webm::WebM::new(width, height, fps, crf))),
+            ClipFormat::Gif => {
+                gif::Gif::new(width, height, fps, settings.as_deref()).map(Encoder::Gif)
+            }
+            ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, fps, crf))),
+            ClipFormat::Png => Ok(Encoder::Png(PendingFiles::default())),
+        };
+        let encoder = encoder.map_err(|detail| self.failed(detail))?;
+        Ok(Started {
+            width,
+            height,
+            encoder,
+        })
+    }
+
+    fn name_files(&self, mut files: PendingFiles) -> Result<Vec<PathBuf>, MediaError> {
+        let is_single = files.len() == 1;
+        let paths: Vec<PathBuf> = (1..=files.len())
+            .map(|number| {
+                if is_single {
+                    self.path.clone()
+                } else {
+                    numbered(&self.path, number)
+                }
+            })
+            .collect();
+        for path in &paths {
+            place::check_target(path)?;
+        }
+        let mut named = Vec::new();
+        for (file, path) in files.take().zip(paths) {
+            match file.finish_as(&path) {
+                Ok(path) => named.push(path),
+                Err(err) => {
+                    // Half a sequence is half a clip.
+                    for path in &named {
+                        std::fs::remove_file(path).ok();
+                    }
+                    return Err(err);
+                }
+            }
+        }
+        Ok(named)
+    }
+
+    fn failed(&self, detail: String) -> MediaError {
+        MediaError::Encoder {
+            kind: self.format.name(),
+            detail,
+            path: self.path.clone(),
+        }
+    }
+}
+
+/// `dir/name.png` becomes `dir/name_0001.png`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!("_{number:04}.png"));
+    path.with_file_name(name)
+}
+
+/// When frames begin, in whole units of a format's clock, without drifting from the true rate.
+struct FrameTimes {
+    /// Units a second.
+    timescale: u32,
+    /// Units a frame.
+    delta: u32,
+}
+
+impl FrameTimes {
+    /// An exact clock for whole rates, thousandths, and the 1000/1001 of television.
+    fn new(fps: f64) -> Self {
+        let television = (fps * 1.001).round();
+        if fps.fract() != 0.0 && (fps - television / 1.001).abs() < 1e-3 {
+            return Self {
+                timescale: television as u32 * 1000,
+                delta: 1001,
+            };
+        }
+        Self {
+            timescale: (fps * 1000.0).round() as u32,
+            delta: 1000,
+        }
+    }
+
+    /// When `frame` begins, counted from 0, on a clock of `units` a second.
+    fn start(fps: f64, frame: u64, units: f64) -> u64 {
+        (frame as f64 * units / fps).round() as u64
+    }
+
+    /// How long `frame` lasts, so that the next one begins in time.
+    fn lasting(fps: f64, frame: u64, units: f64) -> u64 {
+        Self::start(fps, frame + 1, units) - Self::start(fps, frame, units)
+    }
+}

@@ -1,0 +1,261 @@
+//! The boxes of an MP4 with one H.264 track: header first, so that it plays while it loads, and the
+//! settings as its comment.
+//!
+//! No sound, no fragments, no edit lists. Sizes that H.264 cannot express are padded by the encoder and
+//! cut to the exact size by a clean-aperture box.
+
+use super::FrameTimes;
+use super::h264::{H264, MIN_SIDE};
+use super::yuv::planes_from_picture;
+use crate::media::Picture;
+
+pub(super) struct Mp4 {
+    h264: H264,
+    width: u32,
+    height: u32,
+    fps: f64,
+}
+
+impl Mp4 {
+    pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Result<Self, String> {
+        Ok(Self {
+            h264: H264::new(crf, fps)?,
+            width,
+            height,
+            fps,
+        })
+    }
+
+    pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
+        let (width, height) = (padded(self.width), padded(self.height));
+        let planes = planes_from_picture(picture, width as usize, height as usize);
+        self.h264.push(&planes)
+    }
+
+    /// The file in two parts: everything up to the frames, and the frames.
+    pub fn finish(self, settings: Option<&str>) -> Result<[Vec<u8>; 2], String> {
+        if self.h264.sps.len() < 4 || self.h264.pps.is_empty() {
+            return Err("it gave no parameter sets".to_owned());
+        }
+        let file_type = boxed(b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
+        let frames = self.h264.bytes.len() as u64;
+        // A size of 1 says that the real one follows in 64 bits.
+        let data_head = match u32::try_from(frames + 8) {
+            Ok(size) => [&be32(size), b"mdat".as_slice()].concat(),
+            Err(_) => [&be32(1), b"mdat".as_slice(), &(frames + 16).to_be_bytes()].concat(),
+        };
+        // The header holds the frames' position, which depends on the header's length alone.
+        let movie_bytes = self.movie(0, settings).len();
+        let position = file_type.len() + movie_bytes + data_head.len();
+        let position = u32::try_from(position).map_err(|err| err.to_string())?;
+        let head = [file_type, self.movie(position, settings), data_head].concat();
+        Ok([head, self.h264.bytes])
+    }
+
+    fn movie(&self, position: u32, settings: Option<&str>) -> Vec<u8> {
+        let times = FrameTimes::new(self.fps);
+        let duration = be32(times.delta.saturating_mul(self.h264.sizes.len() as u32));
+        let timescale = be32(times.timescale);
+        let header = full_box(
+            b"mvhd",
+            0,
+            &[
+                &[0; 8],
+                &timescale,
+                &duration,
+                &be32(0x1_0000), // normal speed
+                &be16(0x100),    // normal volume
+                &[0; 10],
+                &MATRIX,
+                &[0; 24],
+                &be32(2), // the next track's number
+            ],
+        );
+        // Enabled and used in the presentation.
+        let track_header = full_box(
+            b"tkhd",
+            3,
+            &[
+                &[0; 8],
+                &be32(1),
+                &[0; 4],
+                &duration,
+                &[0; 16],
+                &MATRIX,
+                &be32(self.width << 16),
+                &be32(self.height << 16),
+            ],
+        );
+        // 0x55c4 is "und", no language, in its packed form.
+        let media_header = full_box(
+            b"mdhd",
+            0,
+            &[&[0; 8], &timescale, &duration, &be16(0x55c4), &[0; 2]],
+        );
+        let handler = full_box(b"hdlr", 0, &[&[0; 4], b"vide", &[0; 12], b"Video\0"]);
+        let here = full_box(b"url ", 1, &[]);
+        let data_information = boxed(b"dinf", &[&full_box(b"dref", 0, &[&be32(1), &here])]);
+        let media_information = boxed(
+            b"minf",
+            &[
+                &full_box(b"vmhd", 1, &[&[0; 8]]),
+                &data_information,
+                &self.sample_table(position, times.delta),
+            ],
+        );
+        let media = boxed(b"mdia", &[&media_header, &handler, &media_information]);
+        let track = boxed(b"trak", &[&track_header, &media]);
+        boxed(b"moov", &[&header, &track, &user_data(settings)])
+    }
+
+    fn sample_table(&self, position: u32, delta: u32) -> Vec<u8> {
+        let count = be32(self.h264.sizes.len() as u32);
+        let sizes: Vec<u8> = self
+            .h264
+            .sizes
+            .iter()
+            .flat_map(|size| be32(*size))
+            .collect();
+        let keyframes: Vec<u8> = self
+            .h264
+            .keyframes
+            .iter()
+            .flat_map(|number| be32(*number))
+            .collect();
+        boxed(
+            b"stbl",
+            &[
+                &full_box(b"stsd", 0, &[&be32(1), &self.sample_entry()]),
+                &full_box(b"stts", 0, &[&be32(1), &count, &be32(delta)]),
+                &full_box(
+                    b"stss",
+                    0,
+                    &[&be32(self.h264.keyframes.len() as u32), &keyframes],
+                ),
+                // One chunk holds all frames.
+                &full_box(b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
+                &full_box(b"stsz", 0, &[&be32(0), &count, &sizes]),
+                &full_box(b"stco", 0, &[&be32(1), &be32(position)]),
+            ],
+        )
+    }
+
+    fn sample_entry(&self) -> Vec<u8> {
+        let (sps, pps) = (&self.h264.sps, &self.h264.pps);
+        let configuration = boxed(
+            b"avcC",
+            &[
+                &[1, sps[1], sps[2], sps[3], 0xff, 0xe1],
+                &be16(sps.len() as u16),
+                sps,
+                &[1],
+                &be16(pps.len() as u16),
+                pps,
+                // The High profile says more: 4:2:0, 8 bits of luma, 8 bits of colour, no extensions.
+                &[0xfd, 0xf8, 0xf8, 0],
+            ],
+        );
+        // BT.709 three times (primaries, transfer, matrix), limited range.
+        let colour = boxed(b"colr", &[b"nclx", &be16(1), &be16(1), &be16(1), &[0]]);
+        let square = boxed(b"pasp", &[&be32(1), &be32(1)]);
+        let (width, height) = (padded(self.width), padded(self.height));
+        let aperture = if (width, height) == (self.width, self.height) {
+            Vec::new()
+        } else {
+            // The size as fractions, then how far its middle is from the padded frame's, in halves.
+            let off = |exact: u32, padded: u32| (exact as i32 - padded as i32).to_be_bytes();
+            boxed(
+                b"clap",
+                &[
+                    &be32(self.width),
+                    &be32(1),
+                    &be32(self.height),
+                    &be32(1),
+                    &off(self.width, width),
+                    &be32(2),
+                    &off(self.height, height),
+                    &be32(2),
+                ],
+            )
+        };
+        boxed(
+            b"avc1",
+            &[
+                &[0; 6],
+                &be16(1), // the data reference
+                &[0; 16],
+                &be16(width as u16),
+                &be16(height as u16),
+                &be32(0x48_0000), // 72 dots per inch, as everyone writes
+                &be32(0x48_0000),
+                &[0; 4],
+                &be16(1), // frames a sample
+                &[0; 32], // the compressor's name
+                &be16(24),
+                &[0xff, 0xff],
+                &configuration,
+                &colour,
+                &square,
+                &aperture,
+            ],
+        )
+    }
+}
+
+/// The smallest size that H.264 can hold a side in: even, and at least one macroblock.
+fn padded(side: u32) -> u32 {
+    side.next_multiple_of(2).max(MIN_SIDE)
+}
+
+/// The settings and the program, where players show a comment and an encoder.
+fn user_data(settings: Option<&str>) -> Vec<u8> {
+    let item = |name: &[u8; 4], text: &str| {
+        // 1 says UTF-8; then the language, which is none.
+        boxed(
+            name,
+            &[&boxed(b"data", &[&be32(1), &[0; 4], text.as_bytes()])],
+        )
+    };
+    let handler = full_box(b"hdlr", 0, &[&[0; 4], b"mdirappl", &[0; 8], &[0]]);
+    let program = item(b"\xa9too", super::MADE_BY);
+    let comment = settings.map_or_else(Vec::new, |settings| item(b"\xa9cmt", settings));
+    let items = boxed(b"ilst", &[&program, &comment]);
+    boxed(b"udta", &[&full_box(b"meta", 0, &[&handler, &items])])
+}
+
+/// Neither turned nor stretched.
+const MATRIX: [u8; 36] = {
+    let mut matrix = [0; 36];
+    matrix[1] = 1;
+    matrix[17] = 1;
+    matrix[32] = 0x40;
+    matrix
+};
+
+fn be16(value: u16) -> [u8; 2] {
+    value.to_be_bytes()
+}
+
+fn be32(value: u32) -> [u8; 4] {
+    value.to_be_bytes()
+}
+
+fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+    let size = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend(be32(size as u32));
+    bytes.extend(name);
+    for part in parts {
+        bytes.extend(*part);
+    }
+    bytes
+}
+
+/// A box that begins with a version, here always 0, and 24 bits of flags.
+fn full_box(name: &[u8; 4], flags: u32, parts: &[&[u8]]) -> Vec<u8> {
+    let version_and_flags = be32(flags);
+    let parts: Vec<&[u8]> = std::iter::once(version_and_flags.as_slice())
+        .chain(parts.iter().copied())
+        .collect();
+    boxed(name, &parts)
+}

@@ -1,0 +1,115 @@
+//! A WebP file: an endless animation of lossy frames, or one picture without loss, with the settings as
+//! XMP.
+//!
+//! Every frame is whole: what a model makes moves everywhere, so differences would save little.
+
+use super::vp8::{Encoded, encode_lossless, encode_lossy};
+use super::{FrameTimes, MADE_BY};
+use crate::media::Picture;
+
+pub(super) struct WebP {
+    width: u32,
+    height: u32,
+    fps: f64,
+    crf: u8,
+    /// A single picture is stored without loss, so the first waits until a second one comes.
+    first: Option<Picture>,
+    frames: Vec<Encoded>,
+}
+
+impl WebP {
+    pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Self {
+        Self {
+            width,
+            height,
+            fps,
+            crf,
+            first: None,
+            frames: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
+        if self.first.is_none() && self.frames.is_empty() {
+            self.first = Some(picture.clone());
+            return Ok(());
+        }
+        if let Some(first) = self.first.take() {
+            self.frames.push(encode_lossy(&first, self.crf)?);
+        }
+        self.frames.push(encode_lossy(picture, self.crf)?);
+        Ok(())
+    }
+
+    pub fn finish(self, settings: Option<&str>) -> Result<Vec<u8>, String> {
+        let is_animation = self.first.is_none();
+        // Bit 1 says animation, bit 2 XMP.
+        let flags = u8::from(is_animation) << 1 | u8::from(settings.is_some()) << 2;
+        let size = [le24(self.width - 1), le24(self.height - 1)].concat();
+        let mut chunks = chunk(*b"VP8X", &[&[flags, 0, 0, 0], &size]);
+        if let Some(first) = &self.first {
+            let still = encode_lossless(first)?;
+            chunks.extend(chunk(still.name, &[&still.bytes]));
+        } else {
+            // A black background and no limit to the repetitions.
+            chunks.extend(chunk(*b"ANIM", &[&[0, 0, 0, 255, 0, 0]]));
+        }
+        for (i, frame) in self.frames.iter().enumerate() {
+            let millis = FrameTimes::lasting(self.fps, i as u64, 1000.0);
+            let place = [&[0; 6], size.as_slice(), &le24(millis as u32), &[0b10]].concat();
+            let frame = chunk(frame.name, &[&frame.bytes]);
+            chunks.extend(chunk(*b"ANMF", &[&place, &frame]));
+        }
+        if let Some(settings) = settings {
+            chunks.extend(chunk(
+                *b"XMP ",
+                &[packet_from_settings(settings).as_bytes()],
+            ));
+        }
+        let size =
+            u32::try_from(chunks.len() + 4).map_err(|_| "it is larger than 4 GiB".to_owned())?;
+        Ok([b"RIFF".as_slice(), &size.to_le_bytes(), b"WEBP", &chunks].concat())
+    }
+}
+
+fn le24(value: u32) -> [u8; 3] {
+    let [a, b, c, _] = value.to_le_bytes();
+    [a, b, c]
+}
+
+fn chunk(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+    let data = parts.concat();
+    let pad: &[u8] = if data.len() % 2 == 1 { &[0] } else { &[] };
+    [
+        &name,
+        (data.len() as u32).to_le_bytes().as_slice(),
+        &data,
+        pad,
+    ]
+    .concat()
+}
+
+/// The settings as an XMP packet, under a name of our own.
+fn packet_from_settings(settings: &str) -> String {
+    let mut escaped = String::with_capacity(settings.len() + settings.len() / 8);
+    for c in settings.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            // XML readers turn a bare carriage return into a line feed.
+            '\r' => escaped.push_str("&#13;"),
+            c => escaped.push(c),
+        }
+    }
+    format!(
+        "<?xpacket begin=\"\u{feff}\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\
+         <x:xmpmeta xmlns:x=\"adobe:ns:meta/\">\
+         <rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\
+         <rdf:Description rdf:about=\"\" xmlns:xmp=\"http://ns.adobe.com/xap/1.0/\" \
+         xmlns:safelight=\"urn:safelight\">\
+         <xmp:CreatorTool>{MADE_BY}</xmp:CreatorTool>\
+         <safelight:settings>{escaped}</safelight:settings>\
+         </rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end=\"w\"?>"
+    )
+}
