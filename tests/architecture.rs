@@ -1,0 +1,448 @@
+//! Holds the walls between the crates and folders, and the rules that the compiler does not know.
+//!
+//! It reads manifests and sources as text. It does not judge style: formatting and lints do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder and the names that its code must not contain.
+struct Wall {
+    folder: &'static str,
+    except: &'static [&'static str],
+    forbidden: &'static [&'static str],
+    because: &'static str,
+}
+
+const WALLS: &[Wall] = &[
+    Wall {
+        folder: "src/core",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "egui",
+            "eframe",
+            "wgpu",
+            "crossbeam_channel",
+            "std::thread",
+        ],
+        because: "core is plain data and files",
+    },
+    Wall {
+        folder: "src/engine",
+        except: &[],
+        forbidden: &["egui", "eframe", "wgpu", "winit", "rfd"],
+        because: "the engine has no window",
+    },
+    Wall {
+        folder: "src/engine/sampling",
+        except: &[],
+        forbidden: &[
+            "std::fs",
+            "std::thread",
+            "std::process",
+            "crossbeam_channel",
+        ],
+        because: "samplers are pure",
+    },
+    Wall {
+        folder: "src/worker",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "egui",
+            "eframe",
+            "crate::ui",
+            "crate::app",
+            "crate::cli",
+        ],
+        because: "the worker serves the window and the command line alike, and computes nothing",
+    },
+    Wall {
+        folder: "src/ui",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "crossbeam_channel",
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::thread",
+            "crate::worker",
+            "crate::cli",
+        ],
+        because: "panels read state and push commands",
+    },
+    Wall {
+        folder: "src/app",
+        except: &[],
+        forbidden: &["tch", "crate::cli"],
+        because: "tensors stay in the engine's process",
+    },
+    Wall {
+        folder: "src/cli",
+        except: &[],
+        forbidden: &["tch", "egui", "eframe", "crate::ui", "crate::app"],
+        because: "the command line has no window",
+    },
+    Wall {
+        folder: "src/telemetry",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "egui",
+            "eframe",
+            "crate::ui",
+            "crate::app",
+            "crate::worker",
+            "crate::cli",
+        ],
+        because: "telemetry only samples",
+    },
+    Wall {
+        folder: "src",
+        except: &["src/ui/theme.rs"],
+        forbidden: &["Color32::from_"],
+        because: "colours live in the theme",
+    },
+];
+
+/// Which crate alone may depend on these packages.
+const OWNERS: &[(&str, &str)] = &[
+    ("tch", "src/engine/Cargo.toml"),
+    ("torch-sys", "src/engine/Cargo.toml"),
+    ("egui", "Cargo.toml"),
+    ("eframe", "Cargo.toml"),
+    ("egui_plot", "Cargo.toml"),
+    ("egui_kittest", "Cargo.toml"),
+    ("safelight-engine", ""),
+];
+
+const MAX_LINES: usize = 500;
+const MAX_LINES_NETWORK: usize = 700;
+/// A network stays in one file, as its reference does.
+const NETWORKS: &[&str] = &[
+    "transformer.rs",
+    "encoder.rs",
+    "decoder.rs",
+    "autoencoder.rs",
+];
+
+#[test]
+fn folders_name_only_what_their_walls_allow() {
+    let mut found = Vec::new();
+    for wall in WALLS {
+        for path in rust_files(wall.folder) {
+            if wall.except.contains(&path.as_str()) {
+                continue;
+            }
+            let code = code_with_whole_paths(&read(&path));
+            for name in wall.forbidden.iter().filter(|name| names(&code, name)) {
+                found.push(format!("{path} names {name}, but {}", wall.because));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_walls_stand_around_folders_that_exist() {
+    for wall in WALLS {
+        assert!(
+            !rust_files(wall.folder).is_empty(),
+            "{} holds no Rust file",
+            wall.folder
+        );
+    }
+}
+
+#[test]
+fn each_big_library_belongs_to_one_crate() {
+    let mut found = Vec::new();
+    for manifest in manifests() {
+        for dependency in dependencies(&manifest) {
+            if let Some((_, owner)) = OWNERS
+                .iter()
+                .find(|(name, owner)| *name == dependency && *owner != manifest)
+            {
+                found.push(format!(
+                    "{manifest} depends on {dependency}, which belongs to {owner:?} alone"
+                ));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_set_up_tool_depends_on_nothing() {
+    assert_eq!(
+        dependencies("packaging/xtask/Cargo.toml"),
+        BTreeSet::new(),
+        "it must start at once, without a network"
+    );
+}
+
+#[test]
+fn every_crate_follows_the_lints_of_the_workspace() {
+    for manifest in manifests() {
+        let lints = parse(&manifest)
+            .get("lints")
+            .and_then(|lints| lints.get("workspace").cloned());
+        assert_eq!(
+            lints,
+            Some(toml::Value::Boolean(true)),
+            "[lints] workspace = true is missing in {manifest}"
+        );
+    }
+}
+
+#[test]
+fn every_file_opens_with_what_it_does() {
+    let silent: Vec<_> = all_rust_files()
+        .into_iter()
+        .filter(|path| !read(path).starts_with("//! "))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "these do not open with `//! …`: {silent:?}"
+    );
+}
+
+#[test]
+fn no_file_is_too_long_to_read_at_once() {
+    let long: Vec<_> = all_rust_files()
+        .into_iter()
+        .map(|path| (read(&path).lines().count(), path))
+        .filter(|(lines, path)| *lines > longest(path))
+        .map(|(lines, path)| format!("{path} has {lines} lines of at most {}", longest(&path)))
+        .collect();
+    assert!(long.is_empty(), "\n{}", long.join("\n"));
+}
+
+#[test]
+fn lints_are_expected_with_a_reason_and_never_allowed() {
+    // Put together here so that this file does not find itself.
+    let allow = ["#[", "allow("].concat();
+    let allow_all = ["#![", "allow("].concat();
+    let ignore = ["#[", "ignore"].concat();
+    for path in all_rust_files() {
+        let code = code(&read(&path));
+        for attribute in [&allow, &allow_all, &ignore] {
+            assert!(!code.contains(attribute.as_str()), "{path} has {attribute}");
+        }
+    }
+}
+
+#[test]
+fn the_catalogue_of_models_is_a_table_of_models() {
+    let catalogue = parse("models.toml");
+    let models = catalogue.get("model").and_then(toml::Value::as_array);
+    assert!(
+        models.is_some_and(|models| !models.is_empty()),
+        "models.toml lists no [[model]]"
+    );
+}
+
+#[test]
+fn the_readme_and_the_checks_give_the_same_test_command() {
+    let command = "cargo xtask test";
+    assert!(
+        read("README.md").lines().any(|line| line.trim() == command),
+        "README.md has no line `{command}`"
+    );
+    let script = read(".ci/run");
+    let last = script.lines().map(str::trim).rfind(|line| !line.is_empty());
+    assert_eq!(
+        last,
+        Some(command),
+        ".ci/run ends with the README's command"
+    );
+}
+
+#[test]
+fn names_are_found_as_words_in_code_and_nowhere_else() {
+    let found = |source: &str, name: &str| names(&code_with_whole_paths(source), name);
+    assert!(found("use tch::Tensor;", "tch"));
+    assert!(found(
+        "let a = Color32::from_rgb(1, 2, 3);",
+        "Color32::from_"
+    ));
+    assert!(found("use std::{collections::HashMap, fs, io};", "std::fs"));
+    assert!(found(
+        "use std::{\n    io::{self, Read},\n    process::Command,\n};",
+        "std::process"
+    ));
+    assert!(found("use crate::{app::{State, jobs}, ui};", "crate::ui"));
+    assert!(!found("use crate::{app::{ui}, job};", "crate::ui"));
+    assert!(!found("// tch is not named here", "tch"));
+    assert!(!found("let switch = patch;", "tch"));
+    assert!(!found("let url = \"a://tchoupitoulas\";", "tch"));
+}
+
+fn longest(path: &str) -> usize {
+    let is_network = path.starts_with("src/engine/")
+        && NETWORKS
+            .iter()
+            .any(|name| path.ends_with(&format!("/{name}")));
+    if is_network {
+        MAX_LINES_NETWORK
+    } else {
+        MAX_LINES
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|err| panic!("{path}: {err}"))
+}
+
+fn parse(path: &str) -> toml::Table {
+    read(path)
+        .parse()
+        .unwrap_or_else(|err| panic!("{path}: {err}"))
+}
+
+fn all_rust_files() -> Vec<String> {
+    ["src", "tests", "benches", "packaging"]
+        .into_iter()
+        .flat_map(rust_files)
+        .collect()
+}
+
+/// The Rust files below a folder, as paths from the repository's root.
+fn rust_files(folder: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut waiting = vec![root().join(folder)];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(from_root(&path));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn from_root(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn manifests() -> Vec<String> {
+    let members = parse("Cargo.toml");
+    let members = members["workspace"]["members"]
+        .as_array()
+        .expect("members are a list");
+    let folders = members
+        .iter()
+        .map(|member| PathBuf::from(member.as_str().expect("a member is a path")));
+    std::iter::once(PathBuf::new())
+        .chain(folders)
+        .map(|folder| folder.join("Cargo.toml").to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Every package that a manifest depends on, under its own name, for any target and purpose.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let manifest = parse(manifest);
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let tables = targets
+        .into_iter()
+        .flat_map(|targets| targets.values().filter_map(toml::Value::as_table));
+    std::iter::once(&manifest)
+        .chain(tables)
+        .flat_map(|table| {
+            ["dependencies", "dev-dependencies", "build-dependencies"]
+                .map(|section| table.get(section))
+        })
+        .flatten()
+        .filter_map(toml::Value::as_table)
+        .flatten()
+        .map(|(key, value)| {
+            value
+                .get("package")
+                .and_then(toml::Value::as_str)
+                .unwrap_or(key)
+                .to_owned()
+        })
+        .collect()
+}
+
+/// The lines of a source without their comments. A `//` after a colon is an address.
+fn code(source: &str) -> String {
+    source
+        .lines()
+        .map(|line| {
+            let comment = line
+                .match_indices("//")
+                .find(|(at, _)| !line[..*at].ends_with(':'));
+            comment.map_or(line, |(at, _)| &line[..at])
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The code, with `std::{io, fs}` followed by the paths that it means.
+fn code_with_whole_paths(source: &str) -> String {
+    let mut code = code(source);
+    let mut paths = Vec::new();
+    for prefix in ["std::{", "crate::{"] {
+        for (start, _) in code.match_indices(prefix) {
+            let inside = &code[start + prefix.len()..];
+            let stem = prefix.trim_end_matches('{');
+            paths.extend(
+                items_of_group(inside)
+                    .into_iter()
+                    .map(|item| format!("{stem}{item}")),
+            );
+        }
+    }
+    code.push('\n');
+    code.push_str(&paths.join("\n"));
+    code
+}
+
+/// The items of a group up to its closing brace, each without what stands in inner groups.
+fn items_of_group(inside: &str) -> Vec<String> {
+    let mut items = vec![String::new()];
+    let mut depth = 1;
+    for character in inside.chars() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => items.push(String::new()),
+            _ if depth == 1 => items
+                .last_mut()
+                .expect("there is always one")
+                .push(character),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    items
+        .into_iter()
+        .map(|item| item.trim().to_owned())
+        .collect()
+}
+
+/// Whether a path stands in the code as whole words; one that ends with `_` may go on.
+fn names(code: &str, name: &str) -> bool {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + name.len()..].chars().next();
+        !before.is_some_and(is_word) && (name.ends_with('_') || !after.is_some_and(is_word))
+    })
+}
