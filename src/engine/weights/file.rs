@@ -131,6 +131,18 @@ impl WeightFile {
         }
     }
 
+    /// `key`, which the file has, on the CPU in its own type.
+    pub(super) fn stored_tensor(&self, key: &str) -> Result<Tensor, WeightsError> {
+        let Some(info) = self.header.info(key) else {
+            return Err(WeightsError::Header {
+                reason: format!("it has no '{key}'"),
+                path: self.path.clone(),
+            });
+        };
+        let stored = kind_from_dtype(info.dtype).unwrap_or(Kind::Float);
+        self.tensor(key, info, stored, Device::Cpu)
+    }
+
     pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {
         self.header.info(key)
     }

@@ -59,6 +59,17 @@ impl Weights {
         })
     }
 
+    /// Every tensor of a file on the CPU, copied, in the type it is stored in, sorted by name.
+    pub fn read_all(path: &Path) -> Result<Vec<(String, Tensor)>, WeightsError> {
+        let (files, keys) = folder::open(path, Device::Cpu)?;
+        keys.into_iter()
+            .map(|(key, index)| {
+                let tensor = files[index].stored_tensor(&key)?.copy();
+                Ok((key, tensor))
+            })
+            .collect()
+    }
+
     pub fn kind(&self) -> Kind {
         self.kind
     }

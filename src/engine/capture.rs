@@ -1,0 +1,134 @@
+//! Records a job's tensors under the names that `tiny_reference.py run` uses, for comparisons with the reference.
+//!
+//! Stages may run in different processes, so each one writes a file of its own; [`merge`] makes one of them.
+//! Records nothing unless it is asked to, and then changes no result.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::EngineError;
+use crate::store;
+
+const MERGED_NAME: &str = "capture.safetensors";
+
+/// What one stage records. Dropping it without [`Capture::finish`] records nothing more.
+pub struct Capture {
+    path: Option<PathBuf>,
+    tensors: BTreeMap<String, Tensor>,
+}
+
+impl Capture {
+    /// Records nothing.
+    pub fn off() -> Self {
+        Self {
+            path: None,
+            tensors: BTreeMap::new(),
+        }
+    }
+
+    /// Records into `folder/capture.<stage>.safetensors`, going on with what a run that died has recorded.
+    pub fn stage(folder: &Path, stage: &str) -> Result<Self, EngineError> {
+        let path = folder.join(format!("capture.{stage}.safetensors"));
+        let tensors = if path.exists() {
+            store::read(&path)?.into_iter().collect()
+        } else {
+            BTreeMap::new()
+        };
+        Ok(Self {
+            path: Some(path),
+            tensors,
+        })
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Records a copy of `tensor`: on the CPU, in f32 or an integer type, as the reference has it.
+    pub fn put(&mut self, name: impl Into<String>, tensor: &Tensor) {
+        if !self.is_on() {
+            return;
+        }
+        let kind = match tensor.kind() {
+            Kind::Half | Kind::BFloat16 => Kind::Float,
+            kind => kind,
+        };
+        let copy = tensor.detach().to_device(Device::Cpu).to_kind(kind);
+        self.tensors.insert(name.into(), copy.contiguous().copy());
+    }
+
+    /// Writes what is recorded so far.
+    pub fn finish(&self) -> Result<(), EngineError> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        store::write(path, &self.tensors)
+    }
+}
+
+/// One `capture.safetensors` in `folder` of what the stages recorded there; their own files are removed.
+pub fn merge(folder: &Path) -> Result<PathBuf, EngineError> {
+    let io = |source| EngineError::Io {
+        source,
+        path: folder.to_owned(),
+    };
+    let mut parts = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("capture.") && name.ends_with(".safetensors") && name != MERGED_NAME {
+            parts.push(path);
+        }
+    }
+    parts.sort();
+    let mut tensors = BTreeMap::new();
+    for part in &parts {
+        tensors.extend(store::read(part)?);
+    }
+    let merged = folder.join(MERGED_NAME);
+    store::write(&merged, &tensors)?;
+    for part in parts {
+        std::fs::remove_file(&part).map_err(|source| EngineError::Io { source, path: part })?;
+    }
+    Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_different_processes_make_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        let mut text = Capture::stage(dir.path(), "encode_text").unwrap();
+        text.put("prompt_embeds", &one.to_kind(Kind::BFloat16));
+        text.finish().unwrap();
+        let mut denoise = Capture::stage(dir.path(), "denoise").unwrap();
+        denoise.put("step.00.latents", &one);
+        denoise.finish().unwrap();
+        drop(denoise);
+        let mut resumed = Capture::stage(dir.path(), "denoise").unwrap();
+        resumed.put("step.01.latents", &(&one + 1.0));
+        resumed.finish().unwrap();
+        let merged = merge(dir.path()).unwrap();
+        let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+        let names: Vec<_> = found.keys().cloned().collect();
+        assert_eq!(
+            names,
+            ["prompt_embeds", "step.00.latents", "step.01.latents"]
+        );
+        assert_eq!(found["prompt_embeds"].kind(), Kind::Float);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_capture_that_is_off_writes_nothing() {
+        let mut capture = Capture::off();
+        capture.put("x", &Tensor::from(1.0));
+        capture.finish().unwrap();
+        assert!(!capture.is_on());
+    }
+}

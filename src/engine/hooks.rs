@@ -1,0 +1,35 @@
+//! How a stage talks to whoever runs it: asks whether to stop, tells how far it is, hands out what is ready.
+//!
+//! Knows no channels and no processes; a test implements it with a few cells.
+
+use tch::Tensor;
+
+use crate::wan::DenoiseState;
+
+/// Everything has a default, so that a caller implements what it needs.
+pub trait Hooks {
+    /// Asked between blocks, tiles and steps. Once true, the stage ends with `None` soon.
+    fn cancelled(&self) -> bool {
+        false
+    }
+
+    /// `step` of `num_steps` is done, counted from 1.
+    fn step(&self, _step: usize, _num_steps: usize) {}
+
+    /// What the latents would be if the noise were gone already, `(1, C, f, h, w)` in f32 on the stage's device.
+    fn preview(&self, _x0_latents: &Tensor) {}
+
+    /// The next frames of the clip, `(F, H, W, 3)` bytes on the CPU.
+    fn frames(&self, _frames: &Tensor) {}
+
+    /// Enough to go on from here bit for bit, should the process die.
+    fn checkpoint(&self, _state: DenoiseState) {}
+
+    /// The job goes on, but something is not as it should be.
+    fn warn(&self, _message: String) {}
+}
+
+/// For callers that want nothing but the result.
+pub struct NoHooks;
+
+impl Hooks for NoHooks {}

@@ -1,0 +1,16 @@
+//! Layers that several families share, built from a [`Weights`](crate::weights::Weights) cursor.
+//!
+//! Only leaf layers and small formulas live here; whole blocks belong to their families.
+//! Nothing here trains, drops out or initialises.
+
+mod attention;
+mod linear;
+mod norm;
+mod rope;
+mod timestep;
+
+pub use attention::attention;
+pub use linear::Linear;
+pub use norm::{LayerNorm, RmsNorm, T5Norm};
+pub use rope::{Rope, axis_angles};
+pub use timestep::timestep_embedding;

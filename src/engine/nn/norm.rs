@@ -1,0 +1,78 @@
+//! Normalisations over the last dimension. Statistics are always taken in f32, whatever comes in.
+
+use tch::{Kind, Tensor};
+
+use crate::weights::{Weights, WeightsError};
+
+/// Mean and deviation, computed and given back in f32 (diffusers' `FP32LayerNorm` before its final cast).
+pub struct LayerNorm {
+    affine: Option<(Tensor, Tensor)>,
+    dim: i64,
+    eps: f64,
+}
+
+impl LayerNorm {
+    pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
+        let w = w.with_kind(Kind::Float);
+        let affine = Some((w.tensor("weight", &[dim])?, w.tensor("bias", &[dim])?));
+        Ok(Self { affine, dim, eps })
+    }
+
+    pub fn without_affine(dim: i64, eps: f64) -> Self {
+        Self {
+            affine: None,
+            dim,
+            eps,
+        }
+    }
+
+    /// `xs`: `(.., dim)` of any kind -> the same in f32
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        let weight = self.affine.as_ref().map(|(weight, _)| weight);
+        let bias = self.affine.as_ref().map(|(_, bias)| bias);
+        xs.to_kind(Kind::Float)
+            .layer_norm([self.dim], weight, bias, self.eps, true)
+    }
+}
+
+/// Root mean square, as `torch.nn.RMSNorm` has it.
+pub struct RmsNorm {
+    weight: Tensor,
+    dim: i64,
+    eps: f64,
+}
+
+impl RmsNorm {
+    pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[dim])?;
+        Ok(Self { weight, dim, eps })
+    }
+
+    /// `xs`: `(.., dim)` -> the same
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        xs.rms_norm([self.dim], Some(&self.weight), self.eps)
+    }
+}
+
+/// Root mean square as T5 has it: what is normalised is rounded to the weight's type before it is scaled.
+pub struct T5Norm {
+    weight: Tensor,
+    eps: f64,
+}
+
+impl T5Norm {
+    pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[dim])?;
+        Ok(Self { weight, eps })
+    }
+
+    /// `xs`: `(.., dim)` -> the same
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        let variance =
+            xs.to_kind(Kind::Float)
+                .square()
+                .mean_dim([-1_i64].as_slice(), true, Kind::Float);
+        let xs = xs * (variance + self.eps).rsqrt();
+        &self.weight * xs.to_kind(self.weight.kind())
+    }
+}

@@ -1,0 +1,40 @@
+//! Rotary positions: neighbouring pairs of numbers are turned by an angle that grows with the position.
+
+use tch::{Device, Kind, Tensor};
+
+/// The angles of one axis, in f64: `(positions, dim / 2)`.
+pub fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
+    let f64s = (Kind::Double, Device::Cpu);
+    let exponents = Tensor::arange_start_step(0, dim, 2, f64s) / dim as f64;
+    let freqs = Tensor::from(theta).pow(&exponents).reciprocal();
+    Tensor::arange(positions, f64s).outer(&freqs)
+}
+
+/// A table of turns, one row a token.
+pub struct Rope {
+    /// `(L, 1, D / 2)`, complex
+    turns: Tensor,
+}
+
+impl Rope {
+    /// `angles`: `(L, D / 2)` in f64
+    pub fn new(angles: &Tensor, device: Device) -> Self {
+        let cos = angles.cos().to_kind(Kind::Float);
+        let sin = angles.sin().to_kind(Kind::Float);
+        let turns = Tensor::complex(&cos, &sin).unsqueeze(1).to_device(device);
+        Self { turns }
+    }
+
+    /// `xs`: `(B, L, H, D)` -> the same; turned in f32, given back in the kind that came in
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        let (b, l, h, d) = xs.size4().expect("queries and keys have four dimensions");
+        let pairs = xs
+            .to_kind(Kind::Float)
+            .view([b, l, h, d / 2, 2])
+            .view_as_complex();
+        (pairs * &self.turns)
+            .view_as_real()
+            .view([b, l, h, d])
+            .to_kind(xs.kind())
+    }
+}

@@ -1,0 +1,289 @@
+//! The numbers of a Wan model in diffusers' folder layout, read and checked. Nothing is assumed.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::EngineError;
+use crate::json;
+use crate::text::Umt5Config;
+use crate::vae::WanVaeConfig;
+
+/// A model's folder and what its configuration files say.
+#[derive(Clone, Debug)]
+pub struct WanConfig {
+    pub folder: PathBuf,
+    pub transformer: TransformerConfig,
+    pub scheduler: SchedulerConfig,
+    pub text_encoder: Umt5Config,
+    pub vae: WanVaeConfig,
+    /// The class that reads the tokenizer's files.
+    pub tokenizer_class: String,
+    /// Every token has a timestep of its own, and a given first frame has timestep 0 (Wan 2.2 TI2V).
+    pub expand_timesteps: bool,
+}
+
+#[derive(Deserialize)]
+struct ModelIndex {
+    #[serde(default)]
+    expand_timesteps: bool,
+    #[serde(default)]
+    tokenizer: Value,
+    #[serde(default)]
+    transformer_2: Value,
+}
+
+impl WanConfig {
+    pub fn read(folder: &Path) -> Result<Self, EngineError> {
+        let index_path = folder.join("model_index.json");
+        let index: ModelIndex = json::read(&index_path)?;
+        if index.transformer_2[0].is_string() {
+            return Err(EngineError::Config {
+                reason: "models with two transformers are not supported yet".to_owned(),
+                path: index_path,
+            });
+        }
+        let config = Self {
+            folder: folder.to_owned(),
+            transformer: TransformerConfig::read(&folder.join("transformer"))?,
+            scheduler: SchedulerConfig::read(&folder.join("scheduler"))?,
+            text_encoder: Umt5Config::read(&folder.join("text_encoder"))?,
+            vae: WanVaeConfig::read(&folder.join("vae"))?,
+            tokenizer_class: index.tokenizer[1].as_str().unwrap_or_default().to_owned(),
+            expand_timesteps: index.expand_timesteps,
+        };
+        config.check(index_path)?;
+        Ok(config)
+    }
+
+    /// Whether the components fit together.
+    fn check(&self, path: PathBuf) -> Result<(), EngineError> {
+        let pairs = [
+            (
+                "text encoder's width and the transformer's text width",
+                self.text_encoder.d_model,
+                self.transformer.text_dim,
+            ),
+            (
+                "autoencoder's channels and the transformer's input channels",
+                self.vae.z_dim,
+                self.transformer.in_channels,
+            ),
+            (
+                "transformer's input and output channels",
+                self.transformer.in_channels,
+                self.transformer.out_channels,
+            ),
+        ];
+        for (what, one, other) in pairs {
+            if one != other {
+                return Err(EngineError::Config {
+                    reason: format!("the {what} should be equal, but are {one} and {other}"),
+                    path,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `transformer/config.json` says, with the defaults of diffusers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct TransformerConfig {
+    /// Latents that make one token: over time, height and width.
+    pub patch_size: [i64; 3],
+    pub num_attention_heads: i64,
+    pub attention_head_dim: i64,
+    pub in_channels: i64,
+    pub out_channels: i64,
+    pub text_dim: i64,
+    pub freq_dim: i64,
+    pub ffn_dim: i64,
+    pub num_layers: i64,
+    pub cross_attn_norm: bool,
+    pub eps: f64,
+    image_dim: Option<i64>,
+    added_kv_proj_dim: Option<i64>,
+}
+
+impl Default for TransformerConfig {
+    fn default() -> Self {
+        Self {
+            patch_size: [1, 2, 2],
+            num_attention_heads: 40,
+            attention_head_dim: 128,
+            in_channels: 16,
+            out_channels: 16,
+            text_dim: 4096,
+            freq_dim: 256,
+            ffn_dim: 13824,
+            num_layers: 40,
+            cross_attn_norm: true,
+            eps: 1e-6,
+            image_dim: None,
+            added_kv_proj_dim: None,
+        }
+    }
+}
+
+impl TransformerConfig {
+    /// Reads and checks `config.json` of a transformer's folder.
+    pub fn read(folder: &Path) -> Result<Self, EngineError> {
+        let path = folder.join("config.json");
+        let config: Self = json::read(&path)?;
+        let sizes = [
+            config.num_attention_heads,
+            config.attention_head_dim,
+            config.in_channels,
+            config.out_channels,
+            config.text_dim,
+            config.freq_dim,
+            config.ffn_dim,
+            config.num_layers,
+        ];
+        let patches = config.patch_size;
+        let reason = if sizes.iter().any(|&n| n < 1 || n > 1 << 20)
+            || patches.iter().any(|&n| n < 1 || n > 64)
+            || config.freq_dim < 2
+        {
+            "its sizes make no sense"
+        } else if config.attention_head_dim % 2 != 0 || config.attention_head_dim < 6 {
+            "its heads cannot hold three axes of positions"
+        } else if config.image_dim.is_some() || config.added_kv_proj_dim.is_some() {
+            "transformers that read an image encoder are not supported yet"
+        } else {
+            return Ok(config);
+        };
+        Err(EngineError::Config {
+            reason: reason.to_owned(),
+            path,
+        })
+    }
+
+    /// Width of the hidden states.
+    pub fn dim(&self) -> i64 {
+        self.num_attention_heads * self.attention_head_dim
+    }
+
+    /// How many numbers of a head turn with time, height and width.
+    pub fn rope_dims(&self) -> [i64; 3] {
+        let plane = 2 * (self.attention_head_dim / 6);
+        [self.attention_head_dim - 2 * plane, plane, plane]
+    }
+}
+
+/// What `scheduler/scheduler_config.json` says, of UniPC or flow-match Euler, with the defaults of diffusers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct SchedulerConfig {
+    #[serde(rename = "_class_name")]
+    class_name: String,
+    flow_shift: Option<f64>,
+    shift: Option<f64>,
+    pub num_train_timesteps: u32,
+    pub solver_order: usize,
+    pub solver_type: String,
+    pub lower_order_final: bool,
+    pub disable_corrector: Vec<usize>,
+    pub final_sigmas_type: String,
+    prediction_type: String,
+    predict_x0: bool,
+    use_flow_sigmas: bool,
+    use_dynamic_shifting: bool,
+    use_karras_sigmas: bool,
+    use_exponential_sigmas: bool,
+    use_beta_sigmas: bool,
+    invert_sigmas: bool,
+    stochastic_sampling: bool,
+    thresholding: bool,
+    shift_terminal: Option<f64>,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            class_name: String::new(),
+            flow_shift: None,
+            shift: None,
+            num_train_timesteps: 1000,
+            solver_order: 2,
+            solver_type: "bh2".to_owned(),
+            lower_order_final: true,
+            disable_corrector: Vec::new(),
+            final_sigmas_type: "zero".to_owned(),
+            prediction_type: "epsilon".to_owned(),
+            predict_x0: true,
+            use_flow_sigmas: false,
+            use_dynamic_shifting: false,
+            use_karras_sigmas: false,
+            use_exponential_sigmas: false,
+            use_beta_sigmas: false,
+            invert_sigmas: false,
+            stochastic_sampling: false,
+            thresholding: false,
+            shift_terminal: None,
+        }
+    }
+}
+
+impl SchedulerConfig {
+    /// Reads and checks `scheduler_config.json` of a scheduler's folder.
+    pub fn read(folder: &Path) -> Result<Self, EngineError> {
+        let path = folder.join("scheduler_config.json");
+        let config: Self = json::read(&path)?;
+        match config.objection() {
+            None => Ok(config),
+            Some(reason) => Err(EngineError::Config { reason, path }),
+        }
+    }
+
+    /// The shift of the schedule, unless the request has its own.
+    pub fn shift(&self) -> f64 {
+        self.flow_shift.or(self.shift).unwrap_or(1.0)
+    }
+
+    fn objection(&self) -> Option<String> {
+        let is_unipc = match self.class_name.as_str() {
+            "UniPCMultistepScheduler" => true,
+            "FlowMatchEulerDiscreteScheduler" => false,
+            other => return Some(format!("the scheduler '{other}' is not supported")),
+        };
+        let unsupported = [
+            ("use_dynamic_shifting", self.use_dynamic_shifting),
+            ("use_karras_sigmas", self.use_karras_sigmas),
+            ("use_exponential_sigmas", self.use_exponential_sigmas),
+            ("use_beta_sigmas", self.use_beta_sigmas),
+            ("invert_sigmas", self.invert_sigmas),
+            ("stochastic_sampling", self.stochastic_sampling),
+            ("thresholding", self.thresholding),
+            (
+                "shift_terminal",
+                self.shift_terminal.is_some_and(|t| t != 0.0),
+            ),
+        ];
+        if let Some((name, _)) = unsupported.iter().find(|(_, on)| *on) {
+            return Some(format!("the scheduler's '{name}' is not supported"));
+        }
+        let shift = self.shift();
+        if !shift.is_finite() || shift <= 0.0 || self.num_train_timesteps == 0 {
+            return Some("the scheduler's numbers make no sense".to_owned());
+        }
+        if !is_unipc {
+            return None;
+        }
+        let is_flow =
+            self.use_flow_sigmas && self.predict_x0 && self.prediction_type == "flow_prediction";
+        if !is_flow {
+            return Some("the scheduler is not set up for a flow model".to_owned());
+        }
+        if !(1..=3).contains(&self.solver_order)
+            || !["bh1", "bh2"].contains(&self.solver_type.as_str())
+            || !["zero", "sigma_min"].contains(&self.final_sigmas_type.as_str())
+        {
+            return Some("this form of UniPC is not supported".to_owned());
+        }
+        None
+    }
+}

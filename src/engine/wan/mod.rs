@@ -1,0 +1,237 @@
+//! Wan 2.2 TI2V: text to video, image to video, text to image, from a diffusers folder.
+//!
+//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//!
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 2. [`encode_image`]: the given first frame to latents,
+//! 3. [`denoise`]: noise to latents, through the transformer,
+//! 4. [`decode`]: latents to frames.
+//!
+//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
+//! What comes between stages (files, unloading, messages) is the caller's.
+//! The reference is `WanPipeline` and `WanImageToVideoPipeline` of diffusers 0.42.1.
+//!
+//! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
+
+mod config;
+mod denoise;
+mod keys;
+mod prepare;
+mod state;
+mod transformer;
+
+use std::path::Path;
+
+use safelight_core::job::GenerateRequest;
+use tch::{Device, Kind, Tensor};
+
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::text::{TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
+use crate::vae::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use crate::weights::Weights;
+
+pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
+pub use denoise::{denoise, new_solver};
+pub use keys::diffusers_from_original;
+pub use prepare::{
+    LatentShape, TokenTimesteps, first_frame_mask, noise, pixels_from_rgb8, rgb8_from_pixels,
+    with_first_frame,
+};
+pub use state::{DenoiseState, PromptEmbeds, load_tensor, save_tensor};
+pub use transformer::{TextContext, WanTransformer};
+
+/// Ids of one text, padding included: Wan was trained so.
+pub const TEXT_LENGTH: usize = 512;
+
+/// Where a stage computes, and in which kind of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub device: Device,
+    pub kind: Kind,
+}
+
+impl Placement {
+    fn open(self, folder: &Path) -> Result<Weights, EngineError> {
+        Ok(Weights::open(folder, self.kind, self.device)?)
+    }
+}
+
+/// Stage 1. The negative prompt is read only where the request is guided.
+pub fn encode_text(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<PromptEmbeds>, EngineError> {
+    let tokenizer = TextTokenizer::read(
+        &config.folder.join("tokenizer"),
+        &config.tokenizer_class,
+        TEXT_LENGTH,
+    )?;
+    let vocab_size = tokenizer.vocab_size();
+    if vocab_size > config.text_encoder.vocab_size {
+        return Err(EngineError::Config {
+            reason: format!(
+                "the tokenizer has {vocab_size} ids, the text encoder only {}",
+                config.text_encoder.vocab_size
+            ),
+            path: config.folder.clone(),
+        });
+    }
+    let weights = place.open(&config.folder.join("text_encoder"))?;
+    let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
+    warn_unexpected(&weights.finish(), "text encoder", hooks);
+
+    let reader = Reader { tokenizer, encoder };
+    let texts = [
+        (true, "prompt", &request.prompt),
+        (request.is_guided(), "negative", &request.negative_prompt),
+    ];
+    let mut embeds = Vec::new();
+    for (_, role, text) in texts.into_iter().filter(|(is_read, ..)| *is_read) {
+        let Some(read) = tch::no_grad(|| reader.read(role, text, capture, hooks))? else {
+            return Ok(None);
+        };
+        embeds.push(read);
+    }
+    let mut embeds = embeds.into_iter();
+    Ok(embeds.next().map(|prompt| PromptEmbeds {
+        prompt,
+        negative: embeds.next(),
+    }))
+}
+
+struct Reader {
+    tokenizer: TextTokenizer,
+    encoder: Umt5Encoder,
+}
+
+impl Reader {
+    /// `role`: `prompt` or `negative` -> `(1, 512, C)`
+    fn read(
+        &self,
+        role: &str,
+        text: &str,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Result<Option<Tensor>, EngineError> {
+        let tokens = self.tokenizer.encode(&clean_wan_prompt(text))?;
+        let Some(embeds) = embed(&self.encoder, &tokens, hooks) else {
+            return Ok(None);
+        };
+        if capture.is_on() {
+            capture.put(format!("tokenizer.{role}.input_ids"), &tokens.ids);
+            capture.put(format!("tokenizer.{role}.attention_mask"), &tokens.mask);
+            let name = match role {
+                "prompt" => "prompt_embeds".to_owned(),
+                role => format!("{role}_prompt_embeds"),
+            };
+            capture.put(name, &embeds);
+            // The reference encodes the padding too. Nobody reads that.
+            let whole = self.encoder.forward(&tokens.ids, &tokens.mask, hooks);
+            let Some(whole) = whole else {
+                return Ok(None);
+            };
+            capture.put(format!("text_encoder.{role}.last_hidden_state"), &whole);
+        }
+        Ok(Some(embeds))
+    }
+}
+
+/// Only what is not padding is encoded, which gives the same numbers for it, and much sooner.
+fn embed(encoder: &Umt5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Tensor> {
+    let used = |tensor: &Tensor| tensor.narrow(1, 0, tokens.num_tokens);
+    let embeds = encoder.forward(&used(&tokens.ids), &used(&tokens.mask), hooks)?;
+    let padding = TEXT_LENGTH as i64 - tokens.num_tokens;
+    Some(embeds.constant_pad_nd([0, 0, 0, padding]))
+}
+
+/// Stage 2. `rgb`: the first frame, already as large as the clip, RGB bytes row by row -> `(1, C, 1, h, w)` in f32.
+pub fn encode_image(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    rgb: &[u8],
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    if !config.expand_timesteps {
+        return Err(EngineError::Request {
+            reason: "this model cannot start from a picture".to_owned(),
+        });
+    }
+    LatentShape::new(config, request.width, request.height, request.num_frames)?;
+    let pixels = pixels_from_rgb8(rgb, request.width, request.height)?;
+    capture.put("image.preprocessed", &pixels);
+    let pixels = pixels.unsqueeze(2);
+    capture.put("vae.encode.0.input", &pixels);
+    let weights = place.open(&config.folder.join("vae"))?;
+    let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
+    warn_unexpected(
+        &WanVaeEncoder::unexpected_keys(&weights),
+        "autoencoder",
+        hooks,
+    );
+    let Some(posterior) = encoder.encode(&pixels, &|| hooks.cancelled()) else {
+        return Ok(None);
+    };
+    capture.put("vae.encode.0.mean", &posterior.mean);
+    capture.put("vae.encode.0.logvar", &posterior.logvar);
+    let latents = normalize(&config.vae, &posterior.mean);
+    Ok(Some(latents))
+}
+
+/// Stage 4. `latents`: what [`denoise`] gave. Frames go to [`Hooks::frames`] while they are made.
+pub fn decode(
+    config: &WanConfig,
+    latents: &Tensor,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<()>, EngineError> {
+    if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {
+        return Err(EngineError::Internal {
+            reason: format!("these are no latents of this model: {:?}", latents.size()),
+        });
+    }
+    let weights = place.open(&config.folder.join("vae"))?;
+    let decoder = WanVaeDecoder::new(&config.vae, &weights)?;
+    warn_unexpected(
+        &WanVaeDecoder::unexpected_keys(&weights),
+        "autoencoder",
+        hooks,
+    );
+    let latents = latents.to_device(place.device).to_kind(place.kind);
+    let latents = denormalize(&config.vae, &latents);
+    capture.put("vae.decode.0.input", &latents);
+    let mut recorded = Vec::new();
+    let recording = capture.is_on();
+    let done = decoder.decode(&latents, &|| hooks.cancelled(), &mut |pixels| {
+        hooks.frames(&rgb8_from_pixels(&pixels));
+        if recording {
+            recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
+        }
+    });
+    if done.is_none() {
+        return Ok(None);
+    }
+    if recording {
+        let pixels = Tensor::cat(&recorded, 2);
+        capture.put("vae.decode.0.output", &pixels);
+        capture.put("pixels", &pixels);
+        capture.put("output_u8", &rgb8_from_pixels(&pixels).unsqueeze(0));
+    }
+    Ok(Some(()))
+}
+
+fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
+    if let [first, ..] = keys {
+        hooks.warn(format!(
+            "the {component} has {} tensors that are not used, such as '{first}'",
+            keys.len()
+        ));
+    }
+}

@@ -1,0 +1,194 @@
+//! What goes into the denoising loop: noise, timesteps of tokens, the given first frame, picture pixels.
+
+use tch::{Device, Kind, Tensor};
+
+use super::config::WanConfig;
+use crate::error::EngineError;
+
+/// The sizes of one job's latents, checked against the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentShape {
+    pub channels: i64,
+    pub frames: i64,
+    pub height: i64,
+    pub width: i64,
+}
+
+impl LatentShape {
+    /// `width` and `height` in pixels. The VAE's factors and the transformer's patches must divide them.
+    pub fn new(
+        config: &WanConfig,
+        width: u32,
+        height: u32,
+        num_frames: u32,
+    ) -> Result<Self, EngineError> {
+        let [patch_t, patch_h, patch_w] = config.transformer.patch_size;
+        let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
+        let (width, height) = (i64::from(width), i64::from(height));
+        let frames = i64::from(num_frames);
+        let (step_w, step_h) = (space * patch_w, space * patch_h);
+        if width < 1 || height < 1 || width % step_w != 0 || height % step_h != 0 {
+            return Err(EngineError::Request {
+                reason: format!(
+                    "this model makes widths that are multiples of {step_w} and heights that are multiples of \
+                     {step_h}, not {width}×{height}"
+                ),
+            });
+        }
+        let latent_frames = (frames - 1).max(0) / time + 1;
+        if frames < 1 || (frames - 1) % time != 0 || latent_frames % patch_t != 0 {
+            return Err(EngineError::Request {
+                reason: format!("this model makes {time}n + 1 frames, not {frames}"),
+            });
+        }
+        Ok(Self {
+            channels: config.vae.z_dim,
+            frames: latent_frames,
+            height: height / space,
+            width: width / space,
+        })
+    }
+
+    /// `(1, C, f, h, w)`
+    pub fn size(&self) -> [i64; 5] {
+        [1, self.channels, self.frames, self.height, self.width]
+    }
+
+    /// Tokens of one latent frame group and how many such groups there are.
+    pub fn tokens(&self, patch_size: [i64; 3]) -> (i64, i64) {
+        let [t, h, w] = patch_size;
+        ((self.height / h) * (self.width / w), self.frames / t)
+    }
+}
+
+/// `(1, C, f, h, w)` in f32: one draw of libtorch's CPU generator, so that a seed means the same on every device.
+pub fn noise(shape: LatentShape, seed: u64) -> Tensor {
+    tch::manual_seed(seed.cast_signed());
+    Tensor::randn(shape.size(), (Kind::Float, Device::Cpu))
+}
+
+/// 0 in the first latent frame, 1 in the others: `(1, 1, f, h, w)`
+pub fn first_frame_mask(shape: LatentShape) -> Tensor {
+    let size = |frames| [1, 1, frames, shape.height, shape.width];
+    let f32s = (Kind::Float, Device::Cpu);
+    let (given, rest) = (size(1), size(shape.frames - 1));
+    Tensor::cat(&[Tensor::zeros(given, f32s), Tensor::ones(rest, f32s)], 2)
+}
+
+/// `latents` with the first frame replaced by the given one, both `(1, C, .., h, w)`.
+pub fn with_first_frame(latents: &Tensor, first: &Tensor) -> Tensor {
+    let rest = latents.narrow(2, 1, latents.size()[2] - 1);
+    Tensor::cat(&[first.to_kind(latents.kind()), rest], 2)
+}
+
+/// Timesteps of tokens in the order of the tokens: each value holds for a run of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenTimesteps {
+    /// Value and number of tokens.
+    pub runs: Vec<(f32, i64)>,
+}
+
+impl TokenTimesteps {
+    /// The same for all `tokens`.
+    pub fn uniform(timestep: f32, tokens: i64) -> Self {
+        Self {
+            runs: vec![(timestep, tokens)],
+        }
+    }
+
+    /// 0 for the tokens of a given first frame.
+    pub fn with_clean_start(timestep: f32, clean: i64, rest: i64) -> Self {
+        let runs = [(0.0, clean), (timestep, rest)];
+        Self {
+            runs: runs.into_iter().filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    /// One value a token, `(1, L)` in f32.
+    pub fn per_token(&self) -> Tensor {
+        let values = self
+            .runs
+            .iter()
+            .flat_map(|&(value, count)| std::iter::repeat_n(value, count as usize));
+        Tensor::from_slice(&values.collect::<Vec<_>>()).unsqueeze(0)
+    }
+
+    /// The values alone: `(U)`.
+    pub fn values(&self) -> Tensor {
+        let values: Vec<f32> = self.runs.iter().map(|&(value, _)| value).collect();
+        Tensor::from_slice(&values)
+    }
+
+    /// Start and number of the tokens of each value.
+    pub fn ranges(&self) -> Vec<(i64, i64)> {
+        let mut start = 0;
+        let mut ranges = Vec::with_capacity(self.runs.len());
+        for &(_, count) in &self.runs {
+            ranges.push((start, count));
+            start += count;
+        }
+        ranges
+    }
+}
+
+/// RGB bytes, row by row, to what the VAE reads: `(1, 3, H, W)` in -1..1.
+pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, EngineError> {
+    let (width, height) = (i64::from(width), i64::from(height));
+    if rgb.len() as i64 != width * height * 3 {
+        return Err(EngineError::Internal {
+            reason: format!("a {width}×{height} picture cannot have {} bytes", rgb.len()),
+        });
+    }
+    let bytes = Tensor::from_slice(rgb).view([height, width, 3]);
+    // h w c -> 1 c h w
+    let pixels = bytes.permute([2, 0, 1]).unsqueeze(0).to_kind(Kind::Float) / 255.0;
+    Ok((pixels * 2.0 - 1.0).contiguous())
+}
+
+/// `(1, 3, F, H, W)` in -1..1 to bytes, `(F, H, W, 3)` on the CPU.
+pub fn rgb8_from_pixels(pixels: &Tensor) -> Tensor {
+    let unit = (pixels.to_kind(Kind::Float) * 0.5 + 0.5).clamp(0.0, 1.0);
+    // 1 c f h w -> f h w c
+    (unit * 255.0)
+        .round()
+        .to_kind(Kind::Uint8)
+        .squeeze_dim(0)
+        .permute([1, 2, 3, 0])
+        .to_device(Device::Cpu)
+        .contiguous()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timesteps_run_in_the_order_of_the_tokens() {
+        let given = TokenTimesteps::with_clean_start(7.0, 2, 3);
+        let values: Vec<f32> = given.per_token().flatten(0, 1).try_into().unwrap();
+        assert_eq!(values, [0.0, 0.0, 7.0, 7.0, 7.0]);
+        assert_eq!(given.ranges(), [(0, 2), (2, 3)]);
+        let picture = TokenTimesteps::with_clean_start(7.0, 2, 0);
+        assert_eq!(picture.runs, [(0.0, 2)]);
+    }
+
+    #[test]
+    fn bytes_survive_the_way_to_pixels_and_back() {
+        let bytes: Vec<u8> = (0..=255).flat_map(|b| [b, 255 - b, b / 2]).collect();
+        let pixels = pixels_from_rgb8(&bytes, 16, 16).unwrap();
+        let back = rgb8_from_pixels(&pixels.unsqueeze(2));
+        let back: Vec<u8> = back.flatten(0, 3).try_into().unwrap();
+        assert_eq!(back, bytes);
+        assert!(pixels_from_rgb8(&bytes, 16, 15).is_err());
+    }
+
+    #[test]
+    fn the_first_frame_is_replaced_and_the_others_are_kept() {
+        let latents = Tensor::ones([1, 2, 3, 2, 2], (Kind::Float, Device::Cpu));
+        let first = Tensor::zeros([1, 2, 1, 2, 2], (Kind::Float, Device::Cpu));
+        let mixed = with_first_frame(&latents, &first);
+        assert_eq!(mixed.double_value(&[0, 1, 0, 1, 1]), 0.0);
+        assert_eq!(mixed.double_value(&[0, 1, 1, 0, 0]), 1.0);
+        assert_eq!(mixed.size(), latents.size());
+    }
+}

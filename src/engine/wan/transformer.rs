@@ -1,0 +1,416 @@
+//! Wan's transformer: one stream of video tokens that attend to themselves and to the text.
+//!
+//! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
+//! (`models/transformers/transformer_wan.py`). Fields have the original names.
+//! Reads no image encoder's embeddings (Wan 2.1 image to video).
+//!
+//! Shapes: `B` = 1 clip of `L` tokens, `f`, `h`, `w` latent frames, rows, columns, `C` width, `H` heads of `D`,
+//! `S` text tokens, `U` distinct timesteps.
+
+use tch::{Device, Kind, Tensor};
+
+use super::config::TransformerConfig;
+use super::prepare::TokenTimesteps;
+use crate::hooks::Hooks;
+use crate::nn::{LayerNorm, Linear, RmsNorm, Rope, attention, axis_angles, timestep_embedding};
+use crate::weights::{Weights, WeightsError};
+
+const ROPE_THETA: f64 = 10000.0;
+
+pub struct WanTransformer {
+    patch_embedding: Linear,
+    text_embedding: (Linear, Linear),
+    time_embedding: (Linear, Linear),
+    time_projection: Linear,
+    blocks: Vec<Block>,
+    head: Head,
+    config: TransformerConfig,
+    kind: Kind,
+    device: Device,
+}
+
+/// The text as the blocks read it: it is the same in every step, so it is made once.
+pub struct TextContext {
+    /// Keys and values of each block, `(B, H, S, D)`.
+    blocks: Vec<(Tensor, Tensor)>,
+    /// Added to the scores, `(1, 1, 1, S)`.
+    bias: Option<Tensor>,
+}
+
+impl WanTransformer {
+    /// `w` has the original names, see `keys.rs`.
+    pub fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let exact = w.with_kind(Kind::Float);
+        Ok(Self {
+            patch_embedding: Linear::from_patch_conv(
+                config.in_channels,
+                dim,
+                &config.patch_size,
+                &(w / "patch_embedding"),
+            )?,
+            text_embedding: (
+                Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
+                Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
+            ),
+            time_embedding: (
+                Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
+                Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
+            ),
+            time_projection: Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?,
+            blocks: (0..config.num_layers)
+                .map(|i| Block::new(config, &(w / "blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            head: Head::new(config, &(w / "head"))?,
+            config: config.clone(),
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    /// `prompt_embeds`: `(1, S, text_dim)`, zero behind the end of the text
+    pub fn text_context(&self, prompt_embeds: &Tensor) -> TextContext {
+        let embeds = prompt_embeds.to_device(self.device).to_kind(self.kind);
+        let (embeds, bias) = if self.device == Device::Cpu {
+            join_padding(&embeds)
+        } else {
+            // A bias would keep GPUs from their fastest attention.
+            (embeds, None)
+        };
+        let text = self.text_embedding.0.forward(&embeds).gelu("tanh");
+        let text = self.text_embedding.1.forward(&text);
+        let blocks = self.blocks.iter();
+        TextContext {
+            blocks: blocks
+                .map(|block| block.cross_attn.keys_and_values(&text))
+                .collect(),
+            bias,
+        }
+    }
+
+    /// The turns of the tokens of latents of `size`, `(1, C, f, h, w)`; the same in every step.
+    pub fn rope(&self, size: [i64; 5]) -> Rope {
+        let grid = [0, 1, 2].map(|i| size[i + 2] / self.config.patch_size[i]);
+        let dims = self.config.rope_dims();
+        let [t, h, w] = [0, 1, 2].map(|i| {
+            let mut shape = [1, 1, 1, dims[i] / 2];
+            shape[i] = grid[i];
+            let angles = axis_angles(grid[i], dims[i], ROPE_THETA).view(shape);
+            angles.expand([grid[0], grid[1], grid[2], dims[i] / 2], false)
+        });
+        Rope::new(&Tensor::cat(&[t, h, w], -1).flatten(0, 2), self.device)
+    }
+
+    /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(1, C_out, f, h, w)` in f32; `None` when cancelled
+    pub fn forward(
+        &self,
+        latents: &Tensor,
+        timesteps: &TokenTimesteps,
+        text: &TextContext,
+        rope: &Rope,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
+        let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
+        let ranges = timesteps.ranges();
+        let (time, modulation) = self.embed_time(&timesteps.values());
+        for (block, context) in self.blocks.iter().zip(&text.blocks) {
+            if hooks.cancelled() {
+                return None;
+            }
+            let modulation = Modulated::new(&block.modulation, &modulation, &ranges);
+            xs = block.forward(xs, &modulation, context, text.bias.as_ref(), rope);
+        }
+        let xs = self.head.forward(&xs, &time, &ranges);
+        Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
+    }
+
+    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`
+    fn embed_time(&self, values: &Tensor) -> (Tensor, Tensor) {
+        let freqs = timestep_embedding(&values.to_device(self.device), self.config.freq_dim);
+        let time = self.time_embedding.0.forward(&freqs).silu();
+        let time = self.time_embedding.1.forward(&time).to_kind(self.kind);
+        let modulation = self.time_projection.forward(&time.silu());
+        let modulation = modulation.view([-1, 6, self.config.dim()]);
+        (time, modulation)
+    }
+
+    fn patches_from_latents(&self, latents: &Tensor) -> Tensor {
+        let [pt, ph, pw] = self.config.patch_size;
+        let (b, c, f, h, w) = latents.size5().expect("latents have five dimensions");
+        // b c (f pt) (h ph) (w pw) -> b (f h w) (c pt ph pw)
+        latents
+            .reshape([b, c, f / pt, pt, h / ph, ph, w / pw, pw])
+            .permute([0, 2, 4, 6, 1, 3, 5, 7])
+            .reshape([b, (f / pt) * (h / ph) * (w / pw), c * pt * ph * pw])
+    }
+
+    fn latents_from_patches(&self, xs: &Tensor, like: &Tensor) -> Tensor {
+        let [pt, ph, pw] = self.config.patch_size;
+        let c = self.config.out_channels;
+        let (b, _, f, h, w) = like.size5().expect("latents have five dimensions");
+        // b (f h w) (pt ph pw c) -> b c (f pt) (h ph) (w pw)
+        xs.reshape([b, f / pt, h / ph, w / pw, pt, ph, pw, c])
+            .permute([0, 7, 1, 4, 2, 5, 3, 6])
+            .reshape([b, c, f, h, w])
+    }
+}
+
+/// All rows of zeros at the end as one, that counts as often: the sums are the same, and shorter.
+/// `(1, S, C)` -> `(1, S', C)` and a bias for the scores
+fn join_padding(embeds: &Tensor) -> (Tensor, Option<Tensor>) {
+    let len = embeds.size()[1];
+    let rows = embeds.ne(0.0).any_dim(-1, false).flatten(0, 1);
+    let rows = Vec::<bool>::try_from(rows).unwrap_or_default();
+    let used = rows
+        .iter()
+        .rposition(|&used| used)
+        .map_or(0, |i| i as i64 + 1);
+    let padding = len - used;
+    if padding < 2 {
+        return (embeds.shallow_clone(), None);
+    }
+    let mut bias = vec![0.0_f32; used as usize];
+    bias.push((padding as f32).ln());
+    let bias = Tensor::from_slice(&bias)
+        .to_kind(embeds.kind())
+        .view([1, 1, 1, -1]);
+    (embeds.narrow(1, 0, used + 1), Some(bias))
+}
+
+/// Shift, scale and gate of a block's two halves for each distinct timestep, and which tokens they hold for.
+struct Modulated<'a> {
+    /// `(U, 6, C)` in f32
+    values: Tensor,
+    ranges: &'a [(i64, i64)],
+}
+
+impl<'a> Modulated<'a> {
+    /// `table`: `(1, n, C)`, `time`: `(U, n, C)`
+    fn new(table: &Tensor, time: &Tensor, ranges: &'a [(i64, i64)]) -> Self {
+        Self {
+            values: table + time.to_kind(Kind::Float),
+            ranges,
+        }
+    }
+
+    /// Normalised, scaled and shifted: `xs`: `(1, L, C)` -> the same kind
+    fn normed(&self, xs: &Tensor, eps: f64, shift: i64, scale: i64) -> Tensor {
+        let parts: Vec<Tensor> = self
+            .ranges
+            .iter()
+            .enumerate()
+            .map(|(u, &(start, len))| {
+                let weight = self.row(u, scale) + 1.0;
+                xs.narrow(1, start, len)
+                    .to_kind(Kind::Float)
+                    .layer_norm(
+                        weight.size(),
+                        Some(&weight),
+                        Some(&self.row(u, shift)),
+                        eps,
+                        true,
+                    )
+                    .to_kind(xs.kind())
+            })
+            .collect();
+        match &parts[..] {
+            [only] => only.shallow_clone(),
+            parts => Tensor::cat(parts, 1),
+        }
+    }
+
+    /// `xs + gate * ys`, in place; sums in f32
+    fn add_gated(&self, xs: &Tensor, ys: &Tensor, gate: i64) {
+        for (u, &(start, len)) in self.ranges.iter().enumerate() {
+            let gate = self.row(u, gate);
+            let mut slot = xs.narrow(1, start, len);
+            let ys = ys.narrow(1, start, len);
+            if slot.kind() == Kind::Float {
+                drop(slot.addcmul_(&ys, &gate));
+            } else {
+                let sum = slot.to_kind(Kind::Float) + ys.to_kind(Kind::Float) * gate;
+                slot.copy_(&sum);
+            }
+        }
+    }
+
+    fn row(&self, u: usize, n: i64) -> Tensor {
+        self.values.get(u as i64).get(n)
+    }
+}
+
+struct Block {
+    self_attn: SelfAttention,
+    cross_attn: CrossAttention,
+    norm3: Option<LayerNorm>,
+    ffn: (Linear, Linear),
+    modulation: Tensor,
+    eps: f64,
+}
+
+impl Block {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let norm3 = config
+            .cross_attn_norm
+            .then(|| LayerNorm::new(dim, config.eps, &(w / "norm3")));
+        Ok(Self {
+            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
+            cross_attn: CrossAttention::new(config, &(w / "cross_attn"))?,
+            norm3: norm3.transpose()?,
+            ffn: (
+                Linear::new(dim, config.ffn_dim, &(w / "ffn" / 0))?,
+                Linear::new(config.ffn_dim, dim, &(w / "ffn" / 2))?,
+            ),
+            modulation: w
+                .with_kind(Kind::Float)
+                .tensor("modulation", &[1, 6, dim])?,
+            eps: config.eps,
+        })
+    }
+
+    /// `xs`: `(1, L, C)`, changed in place
+    fn forward(
+        &self,
+        xs: Tensor,
+        modulation: &Modulated<'_>,
+        context: &(Tensor, Tensor),
+        bias: Option<&Tensor>,
+        rope: &Rope,
+    ) -> Tensor {
+        let ys = self
+            .self_attn
+            .forward(&modulation.normed(&xs, self.eps, 0, 1), rope);
+        modulation.add_gated(&xs, &ys, 2);
+        let ys = match &self.norm3 {
+            Some(norm) => norm.forward(&xs).to_kind(xs.kind()),
+            None => xs.shallow_clone(),
+        };
+        let xs = xs + self.cross_attn.forward(&ys, context, bias);
+        let ys = self.ffn.0.forward(&modulation.normed(&xs, self.eps, 3, 4));
+        let ys = self.ffn.1.forward(&ys.gelu("tanh"));
+        modulation.add_gated(&xs, &ys, 5);
+        xs
+    }
+}
+
+struct SelfAttention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    norm_q: RmsNorm,
+    norm_k: RmsNorm,
+    num_heads: i64,
+}
+
+impl SelfAttention {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let linear = |name| Linear::new(dim, dim, &(w / name));
+        Ok(Self {
+            q: linear("q")?,
+            k: linear("k")?,
+            v: linear("v")?,
+            o: linear("o")?,
+            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
+            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            num_heads: config.num_attention_heads,
+        })
+    }
+
+    /// `xs`: `(1, L, C)` -> the same
+    fn forward(&self, xs: &Tensor, rope: &Rope) -> Tensor {
+        let q = rope.forward(&split_heads(
+            &self.norm_q.forward(&self.q.forward(xs)),
+            self.num_heads,
+        ));
+        let k = rope.forward(&split_heads(
+            &self.norm_k.forward(&self.k.forward(xs)),
+            self.num_heads,
+        ));
+        let v = split_heads(&self.v.forward(xs), self.num_heads);
+        // b l h d -> b h l d
+        let [q, k, v] = [q, k, v].map(|xs| xs.transpose(1, 2));
+        self.o
+            .forward(&join_heads(&attention(&q, &k, &v, None, None)))
+    }
+}
+
+struct CrossAttention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    norm_q: RmsNorm,
+    norm_k: RmsNorm,
+    num_heads: i64,
+}
+
+impl CrossAttention {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let linear = |name| Linear::new(dim, dim, &(w / name));
+        Ok(Self {
+            q: linear("q")?,
+            k: linear("k")?,
+            v: linear("v")?,
+            o: linear("o")?,
+            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
+            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            num_heads: config.num_attention_heads,
+        })
+    }
+
+    /// `text`: `(1, S, C)` -> twice `(1, H, S, D)`
+    fn keys_and_values(&self, text: &Tensor) -> (Tensor, Tensor) {
+        let k = split_heads(&self.norm_k.forward(&self.k.forward(text)), self.num_heads);
+        let v = split_heads(&self.v.forward(text), self.num_heads);
+        (k.transpose(1, 2), v.transpose(1, 2))
+    }
+
+    /// `xs`: `(1, L, C)` -> the same
+    fn forward(&self, xs: &Tensor, (k, v): &(Tensor, Tensor), bias: Option<&Tensor>) -> Tensor {
+        let q = split_heads(&self.norm_q.forward(&self.q.forward(xs)), self.num_heads);
+        let ys = attention(&q.transpose(1, 2), k, v, bias, None);
+        self.o.forward(&join_heads(&ys))
+    }
+}
+
+struct Head {
+    head: Linear,
+    modulation: Tensor,
+    eps: f64,
+}
+
+impl Head {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let out = config.out_channels * config.patch_size.iter().product::<i64>();
+        Ok(Self {
+            head: Linear::new(config.dim(), out, &(w / "head"))?,
+            modulation: w
+                .with_kind(Kind::Float)
+                .tensor("modulation", &[1, 2, config.dim()])?,
+            eps: config.eps,
+        })
+    }
+
+    /// `xs`: `(1, L, C)`, `time`: `(U, C)` -> `(1, L, patch)`
+    fn forward(&self, xs: &Tensor, time: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
+        let modulation = Modulated::new(&self.modulation, &time.unsqueeze(1), ranges);
+        self.head.forward(&modulation.normed(xs, self.eps, 0, 1))
+    }
+}
+
+/// `b l (h d) -> b l h d`
+fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
+    let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
+    xs.view([b, l, num_heads, -1])
+}
+
+/// `b h l d -> b l (h d)`
+fn join_heads(xs: &Tensor) -> Tensor {
+    let (b, h, l, d) = xs.size4().expect("attention has four dimensions");
+    xs.transpose(1, 2).reshape([b, l, h * d])
+}
