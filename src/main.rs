@@ -1,2 +1,7 @@
-//! Safelight.
-fn main() {}
+//! Safelight: without a subcommand the window, with one the command line.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    safelight::cli::main()
+}

@@ -1,2 +1,94 @@
-//! Safelight.
-fn main() {}
+//! The engine process: frames in over standard input, frames out over standard output.
+//!
+//! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
+//! process, so it never outlives the app.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::Context as _;
+use crossbeam_channel::bounded;
+use safelight_core::job::DeviceChoice;
+use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use safelight_engine::serve::{Outgoing, serve};
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("SAFELIGHT_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .with_ansi(false)
+        .init();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            tracing::error!("{err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    let device = device_argument()?;
+    let output = private_stdout().context("the standard output cannot be set aside")?;
+    let (command_sender, commands) = bounded(4);
+    let (messages, message_receiver) = bounded::<Outgoing>(64);
+
+    let writer = thread::Builder::new().name("engine-writer".to_owned()).spawn(move || {
+        let mut output = BufWriter::new(output);
+        for (message, payload) in message_receiver {
+            if write_frame(&mut output, &message, &payload).is_err() {
+                break; // The app is gone; the end of standard input says so too.
+            }
+        }
+    })?;
+    thread::Builder::new().name("engine-reader".to_owned()).spawn(move || {
+        let mut input = BufReader::new(std::io::stdin().lock());
+        loop {
+            match read_frame::<EngineCommand>(&mut input) {
+                Ok(Some((command, _))) => {
+                    if command_sender.send(command).is_err() {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(err) => {
+                    tracing::error!("the app's message cannot be read: {err}");
+                    break;
+                }
+            }
+        }
+    })?;
+
+    let is_refused = !serve(device, &commands, messages);
+    if is_refused {
+        // The refusal is the last message; it must be out before the process ends.
+        writer.join().ok();
+    }
+    Ok(())
+}
+
+/// The only argument: `--device auto|cpu|cuda:N`.
+fn device_argument() -> anyhow::Result<DeviceChoice> {
+    let mut arguments = std::env::args().skip(1);
+    let mut device = DeviceChoice::Auto;
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.next()) {
+            ("--device", Some(value)) => device = value.parse().map_err(anyhow::Error::msg)?,
+            _ => anyhow::bail!("expected --device DEVICE, found {argument}; start safelight instead"),
+        }
+    }
+    Ok(device)
+}
+
+/// Standard output under a descriptor of its own; whatever a library prints goes to standard error,
+/// never between two frames.
+fn private_stdout() -> std::io::Result<File> {
+    let own = rustix::io::dup(rustix::stdio::stdout())?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(File::from(own))
+}

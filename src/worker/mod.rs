@@ -3,6 +3,126 @@
 //! It knows no widgets and no tensors. The queue of waiting jobs is not here: it belongs to whoever
 //! submits.
 
+mod engine;
+mod estimate;
+mod events;
 mod handle;
+pub mod link;
+mod process;
+mod save;
+mod walk;
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::protocol::{EngineMessage, EngineReport};
+
+pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+pub use process::{FindRuntime, ProcessLauncher, engine_executable};
+
+use engine::EngineSlot;
+use estimate::Estimates;
+use events::Events;
+use link::EngineLauncher;
+use walk::Walk;
+
+/// What a worker needs to know of its surroundings.
+pub struct WorkerOptions {
+    /// Where jobs have their folders while they run.
+    pub jobs: PathBuf,
+    /// Where the times of earlier jobs are kept, if anywhere.
+    pub estimates: Option<PathBuf>,
+    /// Asked before each job, so that a changed setting counts for the next one.
+    pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
+}
+
+/// How long an engine may be silent.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerLimits {
+    /// Without any progress, before it counts as hung.
+    pub stall: Duration,
+    /// After a cancel, before it is ended.
+    pub cancel_grace: Duration,
+}
+
+/// Starts the worker thread. It ends when the handle is dropped; a running job is cancelled then.
+pub fn spawn(
+    options: WorkerOptions,
+    launcher: Box<dyn EngineLauncher>,
+    wake: Wake,
+) -> io::Result<(WorkerHandle, JoinHandle<()>)> {
+    let (handle, far_end) = WorkerHandle::detached();
+    let thread = thread::Builder::new()
+        .name("worker".to_owned())
+        .spawn(move || work(&options, launcher, wake, &far_end))?;
+    Ok((handle, thread))
+}
+
+fn work(options: &WorkerOptions, launcher: Box<dyn EngineLauncher>, wake: Wake, far_end: &WorkerFarEnd) {
+    let mut engine = EngineSlot::new(launcher);
+    let mut estimates = Estimates::load(options.estimates.clone());
+    let events = Events::new(far_end.events.clone(), wake);
+    for command in &far_end.commands {
+        let WorkerCommand::Generate { id, request, device, cancel } = command;
+        let job_events = events.of(id, cancel.clone());
+        let limits = (options.limits)();
+        engine.want(device);
+        let walked = catch_unwind(AssertUnwindSafe(|| {
+            Walk {
+                id,
+                request: &request,
+                cancel: &cancel,
+                events: &job_events,
+                options,
+                limits: &limits,
+                engine: &mut engine,
+                estimates: &mut estimates,
+            }
+            .run()
+        }));
+        let outcome = walked.unwrap_or_else(|panic| {
+            engine.drop_engine();
+            JobOutcome::Failed(panic_error(panic.as_ref()))
+        });
+        if let JobOutcome::Failed(err) = &outcome {
+            tracing::error!("job {id} failed: {err}\n{}", err.details);
+        }
+        // The one place that ends a job.
+        job_events.certain(JobUpdate::Ended(outcome));
+    }
+}
+
+fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    JobError::new(JobErrorKind::Internal, "a fault in Safelight ended this job")
+        .advise("Please report it with the details")
+        .detail(text)
+}
+
+/// Starts an engine, hears what it is, and ends it: for the doctor.
+pub fn probe_engine(
+    launcher: &mut dyn EngineLauncher,
+    device: DeviceChoice,
+) -> Result<EngineReport, JobError> {
+    let mut link = launcher.launch(device)?;
+    match link.messages.recv_timeout(Duration::from_secs(180)) {
+        Ok((EngineMessage::Ready(report), _)) => Ok(report),
+        Ok((EngineMessage::Refused(error), _)) => Err(error),
+        Ok(_) => Err(JobError::new(JobErrorKind::Internal, "the engine spoke out of turn")),
+        Err(_) => {
+            let words = link.control.last_words();
+            Err(engine::explain_start(&words).unwrap_or_else(|| {
+                JobError::new(JobErrorKind::EngineLost, "the engine did not start").detail(words)
+            }))
+        }
+    }
+}

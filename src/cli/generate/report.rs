@@ -1,0 +1,219 @@
+//! What `safelight generate` tells while it works: a progress bar for people, JSON lines for programs.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safelight_core::job::{JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe, Stage};
+use serde_json::{Value, json};
+
+/// Hears a job's updates.
+pub trait Report {
+    fn update(&mut self, update: &JobUpdate);
+    fn end(&mut self, outcome: &JobOutcome);
+}
+
+/// JSON lines on standard output.
+#[derive(Debug, Default)]
+pub struct JsonReport {
+    device: String,
+}
+
+impl JsonReport {
+    fn print(event: &Value) {
+        let mut out = std::io::stdout().lock();
+        // A reader that went away must not end the job: the file is still wanted.
+        writeln!(out, "{event}").and_then(|()| out.flush()).ok();
+    }
+
+    /// A failure before any job began.
+    pub fn failed(err: &JobError) {
+        Self::print(&failed_event(err));
+    }
+}
+
+fn failed_event(err: &JobError) -> Value {
+    json!({
+        "event": "failed",
+        "kind": err.kind,
+        "message": err.summary,
+        "advice": err.advice,
+        "details": err.details,
+        "exit_code": err.kind.exit_code(),
+    })
+}
+
+impl Report for JsonReport {
+    fn update(&mut self, update: &JobUpdate) {
+        let event = match update {
+            JobUpdate::Device(line) => {
+                self.device.clone_from(line);
+                return;
+            }
+            JobUpdate::Stage { stage, resumed } => {
+                json!({"event": "stage", "stage": stage, "state": "started", "resumed": resumed})
+            }
+            JobUpdate::StageEnded(time) => {
+                json!({"event": "stage", "stage": time.stage, "state": "ended", "secs": time.secs})
+            }
+            JobUpdate::Step { stage, step, num_steps, secs_left } => json!({
+                "event": "step", "stage": stage, "step": step, "num_steps": num_steps, "secs_left": secs_left,
+            }),
+            JobUpdate::Memory(memory) => json!({
+                "event": "memory",
+                "device": self.device,
+                "at_secs": memory.at_secs,
+                "used_bytes": memory.used_bytes,
+                "allocated_bytes": memory.allocated_bytes,
+                "reserved_bytes": memory.reserved_bytes,
+                "total_bytes": memory.total_bytes,
+            }),
+            JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
+            JobUpdate::Started(_) | JobUpdate::Preview(_) | JobUpdate::Frame(_) | JobUpdate::Ended(_) => return,
+        };
+        Self::print(&event);
+    }
+
+    fn end(&mut self, outcome: &JobOutcome) {
+        Self::print(&match outcome {
+            JobOutcome::Finished(output) => json!({
+                "event": "finished",
+                "path": output.path,
+                "frames": output.clip.frames.len(),
+                "fps": output.clip.fps,
+                "seed": output.seed,
+                "secs": output.secs,
+                "stages": output.stages,
+                "peak_bytes": output.peak_bytes,
+                "warnings": output.warnings,
+                "device": self.device,
+            }),
+            JobOutcome::Cancelled => json!({"event": "cancelled"}),
+            JobOutcome::Failed(err) => failed_event(err),
+        });
+    }
+}
+
+/// A progress bar on a terminal, a line a stage elsewhere; all on standard error but the file's name.
+#[derive(Debug)]
+pub struct HumanReport {
+    bar: ProgressBar,
+    is_terminal: bool,
+    recipe: Option<Recipe>,
+    memory: MemorySample,
+}
+
+impl HumanReport {
+    pub fn new() -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(
+            Some(1),
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
+        );
+        if let Ok(style) = ProgressStyle::with_template("{prefix:28} {bar:30.red} {pos}/{len}  {msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self { bar, is_terminal, recipe: None, memory: MemorySample::default() }
+    }
+
+    fn begin(&self, stage: Stage, resumed: bool) {
+        let place = self.recipe.as_ref().map_or_else(String::new, |recipe| {
+            let position = recipe.stages.iter().position(|&other| other == stage).unwrap_or(0) + 1;
+            format!("{position}/{} ", recipe.stages.len())
+        });
+        let again = if resumed { " again" } else { "" };
+        let text = format!("{place}{}{again}", stage.label());
+        if self.is_terminal {
+            self.bar.set_length(1);
+            self.bar.set_position(0);
+            self.bar.set_message(self.memory_text());
+            self.bar.set_prefix(text);
+        } else {
+            say(&text);
+        }
+    }
+
+    fn memory_text(&self) -> String {
+        if self.memory.total_bytes == 0 {
+            return String::new();
+        }
+        format!("{} of {}", gib(self.memory.used_bytes), gib(self.memory.total_bytes))
+    }
+}
+
+impl Report for HumanReport {
+    fn update(&mut self, update: &JobUpdate) {
+        match update {
+            JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
+            JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
+            JobUpdate::Stage { stage, resumed } => self.begin(*stage, *resumed),
+            JobUpdate::Step { step, num_steps, secs_left, .. } => {
+                self.bar.set_length(u64::from(*num_steps));
+                self.bar.set_position(u64::from(*step));
+                self.bar.set_message(format!("{} left  {}", duration(*secs_left), self.memory_text()));
+            }
+            JobUpdate::Memory(memory) => {
+                self.memory = *memory;
+            }
+            JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
+            JobUpdate::StageEnded(_) | JobUpdate::Preview(_) | JobUpdate::Frame(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    fn end(&mut self, outcome: &JobOutcome) {
+        self.bar.finish_and_clear();
+        match outcome {
+            JobOutcome::Finished(output) => {
+                say(&summary(output));
+                let mut out = std::io::stdout().lock();
+                // The file is there whether or not somebody reads its name.
+                writeln!(out, "{}", output.path.display()).ok();
+            }
+            JobOutcome::Cancelled => say("Cancelled"),
+            JobOutcome::Failed(err) => explain(err),
+        }
+    }
+}
+
+/// A failure, for people.
+pub fn explain(err: &JobError) {
+    say(&format!("Error: {}", err.summary));
+    if !err.advice.is_empty() {
+        say(&err.advice);
+    }
+    tracing::debug!("{}", err.details);
+}
+
+fn summary(output: &JobOutput) -> String {
+    let stages: Vec<String> = output
+        .stages
+        .iter()
+        .map(|time| format!("{} {:.1} s", time.stage.name(), time.secs))
+        .collect();
+    format!(
+        "Finished in {} (seed {}, peak memory {}): {}",
+        duration(output.secs),
+        output.seed,
+        gib(output.peak_bytes),
+        stages.join(", ")
+    )
+}
+
+fn say(text: &str) {
+    let mut err = std::io::stderr().lock();
+    // Nobody is left to tell when standard error is closed.
+    writeln!(err, "{text}").ok();
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
+}
+
+fn duration(secs: f64) -> String {
+    let secs = Duration::try_from_secs_f64(secs).unwrap_or_default().as_secs_f64();
+    if secs < 60.0 {
+        format!("{secs:.1} s")
+    } else {
+        format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
+    }
+}

@@ -1,0 +1,61 @@
+//! What every front of the program starts from: the user's folders, the settings, the engine's place.
+//!
+//! Reads the settings file; starts nothing.
+
+use std::time::Duration;
+
+use safelight_core::settings::{LoadedSettings, Paths, Settings, runtime_folder};
+
+use crate::worker::link::EngineLauncher;
+use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
+
+/// The user's folders and settings.
+#[derive(Debug)]
+pub struct Surroundings {
+    pub paths: Paths,
+    pub settings: Settings,
+    /// The settings file, with what is odd about it.
+    pub loaded: LoadedSettings,
+}
+
+impl Surroundings {
+    /// Of the user who started this program; without a home folder, everything is in the folder
+    /// for temporary files of the working folder.
+    pub fn of_this_user() -> Self {
+        let paths = Paths::of_this_user().unwrap_or_else(|| Paths::under("safelight-data".as_ref()));
+        let loaded = Settings::load(&paths.settings_file());
+        Self { paths, settings: loaded.settings.clone(), loaded }
+    }
+
+    /// For a worker that heeds later changes of the settings file.
+    pub fn worker_options(&self) -> WorkerOptions {
+        let file = self.paths.settings_file();
+        WorkerOptions {
+            jobs: self.paths.jobs(),
+            estimates: Some(self.paths.data.join("times.json")),
+            limits: Box::new(move || {
+                let runtime = Settings::load(&file).settings.runtime;
+                WorkerLimits {
+                    stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
+                    cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
+                }
+            }),
+        }
+    }
+
+    /// Starts engines on the runtime that the settings name at that moment.
+    pub fn launcher(&self) -> Box<dyn EngineLauncher> {
+        let file = self.paths.settings_file();
+        let cache = self.paths.cache.clone();
+        Box::new(ProcessLauncher::new(Box::new(move || {
+            let settings = Settings::load(&file).settings;
+            let exe = std::env::current_exe().ok();
+            runtime_folder(
+                &settings,
+                std::env::var_os("SAFELIGHT_LIBTORCH"),
+                exe.as_deref().and_then(std::path::Path::parent),
+                &cache,
+            )
+        })))
+    }
+}

@@ -1,0 +1,210 @@
+//! Which device computes: loads the GPU half of libtorch where the chosen runtime has one, and says
+//! in one line what it got and why not more.
+//!
+//! Sets no environment: whoever starts the engine does.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use safelight_core::job::DeviceChoice;
+use tch::Device;
+
+use super::memory_counts;
+
+/// The libtorch that this engine is built for.
+pub const LIBTORCH_VERSION: &str = "2.11.0";
+
+/// The GPU halves, and what their vendors' drivers call the function that names a device.
+const GPU_HALVES: [GpuHalf; 2] = [
+    GpuHalf {
+        library: "libtorch_cuda.so",
+        driver: "libcuda.so.1",
+        init: Some(c"cuInit"),
+        device_get: c"cuDeviceGet",
+        device_name: c"cuDeviceGetName",
+    },
+    GpuHalf {
+        library: "libtorch_hip.so",
+        driver: "libamdhip64.so",
+        init: None,
+        device_get: c"hipDeviceGet",
+        device_name: c"hipDeviceGetName",
+    },
+];
+
+struct GpuHalf {
+    library: &'static str,
+    driver: &'static str,
+    init: Option<&'static CStr>,
+    device_get: &'static CStr,
+    device_name: &'static CStr,
+}
+
+/// The device in use.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    pub device: Device,
+    pub device_name: String,
+    pub total_bytes: u64,
+    /// Which device it is, and why not a GPU where it is none.
+    pub line: String,
+}
+
+/// The device that was asked for is not there.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("expected the device {wanted}, found {found}")]
+pub struct RuntimeError {
+    pub wanted: DeviceChoice,
+    pub found: String,
+}
+
+impl Runtime {
+    /// Settles on a device.
+    pub fn open(wanted: DeviceChoice) -> Result<Self, RuntimeError> {
+        if wanted == DeviceChoice::Cpu {
+            return Ok(Self::cpu("as asked"));
+        }
+        let gpus = match load_gpu_half() {
+            Ok(half) => num_gpus(half).map(|count| (half, count)),
+            Err(reason) => Err(reason),
+        };
+        match (wanted, gpus) {
+            (DeviceChoice::Cuda(index), Ok((half, count))) if index < count => {
+                Ok(Self::gpu(half, index))
+            }
+            (DeviceChoice::Cuda(_), Ok((_, count))) => Err(RuntimeError {
+                wanted,
+                found: format!(
+                    "{count} GPU{}, counted from cuda:0",
+                    if count == 1 { "" } else { "s" }
+                ),
+            }),
+            (DeviceChoice::Cuda(_), Err(reason)) => Err(RuntimeError {
+                wanted,
+                found: format!("only the CPU, because {reason}"),
+            }),
+            (_, Ok((half, _))) => Ok(Self::gpu(half, 0)),
+            (_, Err(reason)) => Ok(Self::cpu(&format!("because {reason}"))),
+        }
+    }
+
+    fn cpu(why: &str) -> Self {
+        let threads = tch::get_num_threads();
+        Self {
+            device: Device::Cpu,
+            device_name: "CPU".to_owned(),
+            total_bytes: memory_counts(Device::Cpu).total,
+            line: format!(
+                "CPU, {threads} thread{}, libtorch {LIBTORCH_VERSION}, {why}",
+                if threads == 1 { "" } else { "s" }
+            ),
+        }
+    }
+
+    fn gpu(half: &GpuHalf, index: usize) -> Self {
+        let device = Device::Cuda(index);
+        // The first tensor makes the device's context; before it the allocator has no counts.
+        drop(tch::Tensor::zeros([1], (tch::Kind::Float, device)));
+        let name = device_name(half, index).unwrap_or_else(|| "GPU".to_owned());
+        let total_bytes = memory_counts(device).total;
+        Self {
+            device,
+            line: format!(
+                "{name} (cuda:{index}), {:.1} GiB, libtorch {LIBTORCH_VERSION}",
+                total_bytes as f64 / (1_u64 << 30) as f64
+            ),
+            device_name: name,
+            total_bytes,
+        }
+    }
+}
+
+/// Loads the GPU half once; the library stays for the life of the process.
+fn load_gpu_half() -> Result<&'static GpuHalf, String> {
+    static LOADED: OnceLock<Result<(&'static GpuHalf, Library), String>> = OnceLock::new();
+    LOADED
+        .get_or_init(find_gpu_half)
+        .as_ref()
+        .map(|(half, _)| *half)
+        .map_err(Clone::clone)
+}
+
+fn find_gpu_half() -> Result<(&'static GpuHalf, Library), String> {
+    let folder = libtorch_folder();
+    for half in &GPU_HALVES {
+        // By its full name, so that a stray libtorch elsewhere on the library path is not mixed in.
+        let Some(path) = folder
+            .as_ref()
+            .map(|folder| folder.join(half.library))
+            .filter(|path| path.exists())
+        else {
+            continue;
+        };
+        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+        // SAFETY: it is the other half of the libtorch that is loaded already; registering its kernels is
+        // all that its initialisers do.
+        let loaded = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
+        return match loaded {
+            Ok(library) => Ok((half, library)),
+            Err(err) => Err(format!("{} could not be loaded: {err}", half.library)),
+        };
+    }
+    Err("this libtorch has no GPU part".to_owned())
+}
+
+/// The folder of the `libtorch_cpu.so` that this process runs on.
+fn libtorch_folder() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|start| PathBuf::from(&line[start..])))
+        .find(|path| path.file_name() == Some(OsStr::new("libtorch_cpu.so")))
+        .and_then(|path| path.parent().map(PathBuf::from))
+}
+
+fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
+    match usize::try_from(tch::Cuda::device_count()) {
+        Ok(count) if count > 0 && tch::Cuda::is_available() => Ok(count),
+        _ => Err(format!("{} found no GPU that it can use", half.library)),
+    }
+}
+
+type Init = unsafe extern "C" fn(c_int) -> c_int;
+type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+type DeviceName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+
+/// What the driver calls a device: `cuDeviceGetName` and `hipDeviceGetName` have one signature.
+fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
+    let index = c_int::try_from(index).ok()?;
+    let mut buffer = [0_u8; 256];
+    #[expect(
+        unsafe_code,
+        reason = "calls into the driver, whose functions have no other binding"
+    )]
+    // SAFETY: the signatures are those of the drivers' stable C interfaces; the buffer's length is passed on.
+    unsafe {
+        let driver = Library::open(Some(half.driver), RTLD_NOW).ok()?;
+        if let Some(init) = half.init {
+            driver
+                .get::<Init>(init.to_bytes_with_nul())
+                .ok()
+                .filter(|init| init(0) == 0)?;
+        }
+        let mut device = 0;
+        let get = driver
+            .get::<DeviceGet>(half.device_get.to_bytes_with_nul())
+            .ok()?;
+        let name = driver
+            .get::<DeviceName>(half.device_name.to_bytes_with_nul())
+            .ok()?;
+        if get(&raw mut device, index) != 0 || name(buffer.as_mut_ptr().cast(), 256, device) != 0 {
+            return None;
+        }
+    }
+    let name = CStr::from_bytes_until_nul(&buffer)
+        .ok()?
+        .to_string_lossy()
+        .into_owned();
+    (!name.is_empty()).then_some(name)
+}

@@ -1,0 +1,9 @@
+//! The running libtorch: which device it has, and how much memory its tensors take.
+//!
+//! Loads no weights and computes nothing.
+
+mod device;
+mod memory;
+
+pub use device::{LIBTORCH_VERSION, Runtime, RuntimeError};
+pub use memory::{MemoryCounts, count_cpu_tensors, empty_cache, memory_counts};

@@ -1,0 +1,89 @@
+// What tch does not wrap: counts of live and reserved bytes, device memory, and giving cached memory back.
+// Device-neutral: all of it lies in libtorch_cpu, so nothing here links CUDA or HIP.
+
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace {
+
+std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+// In front of each block stands its size; 64 bytes keep the alignment that vector instructions want.
+constexpr size_t kHeader = 64;
+
+void free_counted(void *data) {
+  if (data == nullptr) {
+    return;
+  }
+  char *block = static_cast<char *>(data) - kHeader;
+  int64_t size = 0;
+  std::memcpy(&size, block, sizeof(size));
+  live_bytes.fetch_sub(size, std::memory_order_relaxed);
+  c10::free_cpu(block);
+}
+
+// libtorch's own CPU allocation, with a count of the bytes that are alive.
+struct CountingAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t size) override {
+    if (size == 0) {
+      return {nullptr, nullptr, &free_counted, c10::Device(c10::DeviceType::CPU)};
+    }
+    char *block = static_cast<char *>(c10::alloc_cpu(size + kHeader));
+    const int64_t counted = static_cast<int64_t>(size);
+    std::memcpy(block, &counted, sizeof(counted));
+    const int64_t live = live_bytes.fetch_add(counted, std::memory_order_relaxed) + counted;
+    int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+    while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+    }
+    char *data = block + kHeader;
+    return {data, data, &free_counted, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_counted; }
+  void copy_data(void *to, const void *from, size_t count) const override { default_copy_data(to, from, count); }
+};
+
+CountingAllocator counting;
+
+} // namespace
+
+extern "C" {
+
+// Before the first tensor: from here on every CPU tensor is counted.
+void safelight_count_cpu_tensors() noexcept { c10::SetCPUAllocator(&counting, 255); }
+
+int64_t safelight_cpu_live_bytes() noexcept { return live_bytes.load(std::memory_order_relaxed); }
+
+int64_t safelight_cpu_peak_bytes() noexcept { return peak_bytes.load(std::memory_order_relaxed); }
+
+// Fills {live, reserved, free, total} of an accelerator. Returns false, and never throws, when there is none.
+bool safelight_device_memory(int8_t index, uint64_t *out) noexcept {
+  try {
+    const auto stats = at::accelerator::getDeviceStats(index);
+    const auto memory = at::accelerator::getMemoryInfo(index);
+    out[0] = static_cast<uint64_t>(stats.allocated_bytes[0].current);
+    out[1] = static_cast<uint64_t>(stats.reserved_bytes[0].current);
+    out[2] = memory.first;
+    out[3] = memory.second;
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Gives memory that is cached and not in use back to the driver.
+void safelight_empty_cache() noexcept {
+  try {
+    at::accelerator::emptyCache();
+  } catch (...) {
+  }
+}
+}

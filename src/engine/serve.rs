@@ -1,0 +1,189 @@
+//! The engine's loop: one stage at a time on a worker thread, a pulse beside it, cancel through a flag.
+//!
+//! Knows no model and no process: commands and messages come and go over plain channels, so that
+//! tests run it within one process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind, MemorySample};
+use safelight_core::protocol::{
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
+};
+use tch::Device;
+
+use crate::error::EngineError;
+use crate::runtime::{self, Runtime};
+use crate::stages::{self, StageContext};
+
+/// A message with the pixels that follow it.
+pub type Outgoing = (EngineMessage, Vec<u8>);
+
+/// How often the memory is measured while a stage runs.
+const PULSE: Duration = Duration::from_millis(150);
+
+/// Serves commands until their channel closes. `false` when the device was refused.
+pub fn serve(
+    wanted: DeviceChoice,
+    commands: &Receiver<EngineCommand>,
+    messages: Sender<Outgoing>,
+) -> bool {
+    runtime::count_cpu_tensors();
+    let runtime = match Runtime::open(wanted) {
+        Ok(runtime) => runtime,
+        Err(err) => {
+            let error = JobError::from_error(JobErrorKind::InvalidRequest, &err)
+                .advise("Choose another device, or set runtime.libtorch to a libtorch for it");
+            messages
+                .send((EngineMessage::Refused(error), Vec::new()))
+                .ok();
+            return false;
+        }
+    };
+    tracing::info!("{}", runtime.line);
+    if messages
+        .send((EngineMessage::Ready(report(&runtime)), Vec::new()))
+        .is_err()
+    {
+        return true;
+    }
+
+    let engine = Arc::new(Shared {
+        device: runtime.device,
+        baseline: runtime::memory_counts(runtime.device).allocated,
+        started: Instant::now(),
+        is_busy: AtomicBool::new(false),
+        ticks: Arc::default(),
+        messages,
+    });
+    let (orders, order_receiver) = bounded::<(StageOrder, CancelToken)>(1);
+    let worker = Arc::clone(&engine);
+    let pulse = Arc::clone(&engine);
+    // A thread that cannot be started is the end of this process; the app says so.
+    spawn("engine-worker", move || worker.work(&order_receiver));
+    spawn("engine-pulse", move || pulse.beat());
+
+    let mut running = CancelToken::default();
+    for command in commands {
+        match command {
+            EngineCommand::RunStage(order) => {
+                running = CancelToken::default();
+                if orders.send((*order, running.clone())).is_err() {
+                    break;
+                }
+            }
+            EngineCommand::Cancel => running.cancel(),
+        }
+    }
+    running.cancel();
+    true
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .expect("a process that just started can start a thread");
+}
+
+fn report(runtime: &Runtime) -> EngineReport {
+    EngineReport {
+        protocol: PROTOCOL_VERSION,
+        libtorch: runtime::LIBTORCH_VERSION.to_owned(),
+        device: match runtime.device {
+            Device::Cuda(index) => DeviceChoice::Cuda(index),
+            _ => DeviceChoice::Cpu,
+        },
+        device_name: runtime.device_name.clone(),
+        total_bytes: runtime.total_bytes,
+        line: runtime.line.clone(),
+    }
+}
+
+/// What the threads of one engine share.
+struct Shared {
+    device: Device,
+    /// Live bytes before anything was loaded.
+    baseline: u64,
+    started: Instant,
+    is_busy: AtomicBool,
+    ticks: Arc<AtomicU64>,
+    messages: Sender<Outgoing>,
+}
+
+impl Shared {
+    fn work(&self, orders: &Receiver<(StageOrder, CancelToken)>) {
+        for (order, cancel) in orders {
+            self.is_busy.store(true, Ordering::Relaxed);
+            let end = self.run(&order, cancel);
+            self.is_busy.store(false, Ordering::Relaxed);
+            self.send_pulse();
+            if self
+                .messages
+                .send((EngineMessage::StageEnded(end), Vec::new()))
+                .is_err()
+            {
+                break;
+            }
+        }
+    }
+
+    /// One stage, with the one panic boundary: a panic fails this stage alone.
+    fn run(&self, order: &StageOrder, cancel: CancelToken) -> StageEnd {
+        let started = Instant::now();
+        let context = StageContext {
+            order,
+            device: self.device,
+            baseline: self.baseline,
+            cancel,
+            ticks: Arc::clone(&self.ticks),
+            messages: self.messages.clone(),
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| stages::run(&context)))
+            .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+        runtime::empty_cache(self.device);
+        match result {
+            Ok(Some(())) => StageEnd::Finished {
+                secs: started.elapsed().as_secs_f64(),
+            },
+            Ok(None) => StageEnd::Cancelled,
+            Err(err) => {
+                let error = err.to_job_error();
+                tracing::error!("{}: {}", order.stage.name(), error.details);
+                StageEnd::Failed { error }
+            }
+        }
+    }
+
+    fn beat(&self) {
+        loop {
+            thread::sleep(PULSE);
+            if self.is_busy.load(Ordering::Relaxed) && !self.send_pulse() {
+                break;
+            }
+        }
+    }
+
+    /// Sends a pulse unless the channel is full; `false` when nobody listens any more.
+    fn send_pulse(&self) -> bool {
+        let counts = runtime::memory_counts(self.device);
+        let pulse = EngineMessage::Pulse {
+            ticks: self.ticks.load(Ordering::Relaxed),
+            memory: MemorySample {
+                at_secs: self.started.elapsed().as_secs_f64(),
+                used_bytes: counts.used,
+                allocated_bytes: counts.allocated,
+                reserved_bytes: counts.reserved,
+                total_bytes: counts.total,
+            },
+        };
+        !matches!(
+            self.messages.try_send((pulse, Vec::new())),
+            Err(crossbeam_channel::TrySendError::Disconnected(_))
+        )
+    }
+}

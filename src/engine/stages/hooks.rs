@@ -1,0 +1,127 @@
+//! What a running stage tells the app: steps, previews, frames, checkpoints, warnings.
+//!
+//! Turns tensors into pixels; decides nothing.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::JobFolder;
+use safelight_core::protocol::{EngineMessage, PixelHeader};
+use tch::{Kind, Tensor};
+
+use super::StageContext;
+use crate::hooks::Hooks;
+use crate::preview::LatentPreview;
+use crate::wan::DenoiseState;
+
+pub(super) struct StageHooks<'a> {
+    context: &'a StageContext<'a>,
+    /// For stages that show latents.
+    preview: Option<LatentPreview>,
+    /// The frames so far, `(n, H, W, 3)` bytes each.
+    frames: RefCell<Vec<Tensor>>,
+}
+
+impl<'a> StageHooks<'a> {
+    /// `num_channels`: those of the latents that will be shown, 0 for none.
+    pub(super) fn new(context: &'a StageContext<'a>, num_channels: i64) -> Self {
+        let preview = (num_channels > 0).then(|| {
+            let spec = ModelSpec::open(&context.order.request.model_folder).ok();
+            let map = spec.and_then(|spec| spec.latent_rgb);
+            LatentPreview::new(map.as_ref(), num_channels, context.device)
+        });
+        Self {
+            context,
+            preview,
+            frames: RefCell::default(),
+        }
+    }
+
+    /// All frames, `(F, H, W, 3)` bytes.
+    pub(super) fn all_frames(&self) -> Tensor {
+        Tensor::cat(&self.frames.borrow(), 0)
+    }
+
+    /// Sends pictures `(n, H, W, 3)`, counted from `first`.
+    fn send_pictures(
+        &self,
+        pictures: &Tensor,
+        first: u32,
+        count: u32,
+        message: fn(PixelHeader) -> EngineMessage,
+    ) {
+        let Ok((num, height, width, _)) = pictures.size4() else {
+            return;
+        };
+        for index in 0..num {
+            let Ok(rgb) = Vec::<u8>::try_from(pictures.get(index).flatten(0, -1)) else {
+                return;
+            };
+            let header = PixelHeader {
+                index: first + index as u32,
+                count,
+                width: width as u32,
+                height: height as u32,
+            };
+            self.send(message(header), rgb);
+        }
+    }
+
+    /// Nobody listening means that the app is gone, and this process with it.
+    fn send(&self, message: EngineMessage, payload: Vec<u8>) {
+        self.context.messages.send((message, payload)).ok();
+    }
+}
+
+impl Hooks for StageHooks<'_> {
+    fn cancelled(&self) -> bool {
+        self.context.ticks.fetch_add(1, Ordering::Relaxed);
+        self.context.cancel.is_cancelled()
+    }
+
+    fn step(&self, step: usize, num_steps: usize) {
+        self.send(
+            EngineMessage::Step {
+                step: step as u32,
+                num_steps: num_steps as u32,
+            },
+            Vec::new(),
+        );
+    }
+
+    fn preview(&self, x0_latents: &Tensor) {
+        if let Some(preview) = &self.preview {
+            let pictures = preview.pictures(x0_latents);
+            let count = pictures.size()[0] as u32;
+            self.send_pictures(&pictures, 0, count, EngineMessage::Preview);
+        }
+    }
+
+    fn frames(&self, frames: &Tensor) {
+        let frames = frames.to_kind(Kind::Uint8);
+        let done: i64 = self
+            .frames
+            .borrow()
+            .iter()
+            .map(|chunk| chunk.size()[0])
+            .sum();
+        let total = self.context.order.request.num_frames;
+        self.send_pictures(&frames, done as u32, total, EngineMessage::Frame);
+        let now = done + frames.size()[0];
+        self.step(now as usize, total as usize);
+        self.frames.borrow_mut().push(frames);
+    }
+
+    fn checkpoint(&self, state: DenoiseState) {
+        let path = JobFolder::at(&self.context.order.folder).denoise_checkpoint();
+        if let Err(err) = state.save(&path) {
+            // The job can do without; a full disk will say so at the stage's end.
+            tracing::warn!("a checkpoint could not be written: {err}");
+        }
+    }
+
+    fn warn(&self, message: String) {
+        self.send(EngineMessage::Warning { text: message }, Vec::new());
+    }
+}

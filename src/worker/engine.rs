@@ -1,0 +1,308 @@
+//! The engine of the worker: started when needed, kept for the next job, watched while a stage runs.
+//!
+//! Turns a dead or hung engine into a [`StageResult::Lost`]; whether the job goes on is decided by
+//! the walk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use safelight_core::job::{
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe,
+    Stage,
+};
+use safelight_core::media::Picture;
+use safelight_core::protocol::{
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
+};
+
+use super::WorkerLimits;
+use super::estimate::{Estimates, Progress};
+use super::events::JobEvents;
+use super::link::{EngineLauncher, EngineLink};
+
+/// How often the cancel flag and the clocks are looked at while the engine is silent.
+const WATCH: Duration = Duration::from_millis(25);
+/// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
+const START_LIMIT: Duration = Duration::from_secs(180);
+
+/// One stage to run.
+pub(super) struct StageRun<'a> {
+    pub(super) id: JobId,
+    pub(super) stage: Stage,
+    pub(super) recipe: &'a Recipe,
+    pub(super) folder: &'a Path,
+    pub(super) request: &'a GenerateRequest,
+    pub(super) cancel: &'a CancelToken,
+    pub(super) events: &'a JobEvents<'a>,
+    pub(super) limits: &'a WorkerLimits,
+    pub(super) estimates: &'a Estimates,
+}
+
+/// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
+pub(super) enum StageResult {
+    Finished { secs: f64 },
+    Cancelled,
+    /// The engine died or hung.
+    Lost { reason: String },
+}
+
+/// What a stage brought.
+pub(super) struct StageReport {
+    pub(super) result: StageResult,
+    pub(super) frames: Vec<Arc<Picture>>,
+    pub(super) warnings: Vec<String>,
+    pub(super) peak_bytes: u64,
+}
+
+/// The place for one engine.
+pub(super) struct EngineSlot {
+    launcher: Box<dyn EngineLauncher>,
+    running: Option<Running>,
+    wanted: DeviceChoice,
+    last_report: Option<EngineReport>,
+}
+
+struct Running {
+    link: EngineLink,
+    device: DeviceChoice,
+}
+
+impl EngineSlot {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>) -> Self {
+        Self { launcher, running: None, wanted: DeviceChoice::Auto, last_report: None }
+    }
+
+    /// What the last engine said of itself.
+    pub(super) fn report(&self) -> Option<&EngineReport> {
+        self.last_report.as_ref()
+    }
+
+    pub(super) fn device_name(&self) -> &str {
+        self.last_report.as_ref().map_or("unknown", |report| &report.device_name)
+    }
+
+    /// The device for the stages to come; an engine on another one is ended.
+    pub(super) fn want(&mut self, device: DeviceChoice) {
+        self.wanted = device;
+        if self.running.as_ref().is_some_and(|running| running.device != device) {
+            self.running = None;
+        }
+    }
+
+    /// Ends the engine, if one runs.
+    pub(super) fn drop_engine(&mut self) {
+        self.running = None;
+    }
+
+    /// Runs one stage, on a new engine if none is there.
+    pub(super) fn run(&mut self, run: StageRun<'_>) -> Result<StageReport, JobError> {
+        let mut report = StageReport {
+            result: StageResult::Cancelled,
+            frames: Vec::new(),
+            warnings: Vec::new(),
+            peak_bytes: 0,
+        };
+        if self.running.is_none() {
+            match self.start(&run)? {
+                Some(Started::Ready(running)) => self.running = Some(running),
+                Some(Started::Died(reason)) => {
+                    report.result = StageResult::Lost { reason };
+                    return Ok(report);
+                }
+                None => return Ok(report),
+            }
+        }
+        let device_name = self.device_name().to_owned();
+        let Some(running) = self.running.as_mut() else { return Ok(report) };
+        let mut watch = Watch { run, device_name, report, began: Instant::now(), engine_lives: true };
+        let result = watch.follow(&mut running.link);
+        if !watch.engine_lives {
+            self.running = None;
+        }
+        watch.report.result = result?;
+        Ok(watch.report)
+    }
+
+    /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
+    fn start(&mut self, run: &StageRun<'_>) -> Result<Option<Started>, JobError> {
+        let mut link = self.launcher.launch(self.wanted)?;
+        let began = Instant::now();
+        loop {
+            if run.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            match link.messages.recv_timeout(WATCH) {
+                Ok((EngineMessage::Ready(report), _)) if report.protocol == PROTOCOL_VERSION => {
+                    run.events.certain(JobUpdate::Device(report.line.clone()));
+                    self.last_report = Some(report);
+                    return Ok(Some(Started::Ready(Running { link, device: self.wanted })));
+                }
+                Ok((EngineMessage::Ready(report), _)) => {
+                    return Err(JobError::new(
+                        JobErrorKind::Internal,
+                        format!("expected an engine of protocol {PROTOCOL_VERSION}, found {}", report.protocol),
+                    )
+                    .advise("Install Safelight again: its two executables are of different versions"));
+                }
+                Ok((EngineMessage::Refused(error), _)) => return Err(error),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if began.elapsed() < START_LIMIT => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    link.control.kill();
+                    return Ok(Some(Started::Died("it did not start in time".to_owned())));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let words = link.control.last_words();
+                    return match explain_start(&words) {
+                        Some(err) => Err(err),
+                        None => Ok(Some(Started::Died(words))),
+                    };
+                }
+            }
+        }
+    }
+}
+
+enum Started {
+    Ready(Running),
+    Died(String),
+}
+
+/// A start that fails for a reason that a second try cannot mend: the loader's own complaint.
+pub(super) fn explain_start(words: &str) -> Option<JobError> {
+    let complaint = words.lines().find(|line| {
+        line.contains("error while loading shared libraries") || line.contains("symbol lookup error")
+    })?;
+    let what = complaint.split_once(": ").map_or(complaint, |(_, what)| what);
+    Some(
+        JobError::new(JobErrorKind::Device, format!("libtorch cannot be loaded: {what}"))
+            .advise("Choose a libtorch 2.11.0 folder in the setting runtime.libtorch, or run `cargo xtask setup`")
+            .detail(words),
+    )
+}
+
+/// One stage being watched.
+struct Watch<'a> {
+    run: StageRun<'a>,
+    device_name: String,
+    report: StageReport,
+    began: Instant,
+    /// Whether the engine can take another stage.
+    engine_lives: bool,
+}
+
+impl Watch<'_> {
+    /// An engine that is gone by itself: fatal to the stage, unless it should have ended anyway.
+    fn lost(&mut self, link: &mut EngineLink) -> StageResult {
+        self.engine_lives = false;
+        let reason = link.control.last_words();
+        if self.run.cancel.is_cancelled() { StageResult::Cancelled } else { StageResult::Lost { reason } }
+    }
+
+    fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        let order = EngineCommand::RunStage(Box::new(StageOrder {
+            job: self.run.id,
+            stage: self.run.stage,
+            folder: self.run.folder.to_owned(),
+            request: self.run.request.clone(),
+            capture: self.run.request.capture.is_some(),
+        }));
+        if link.commands.send(order).is_err() {
+            return Ok(self.lost(link));
+        }
+        let mut cancelled_at = None;
+        let mut ticks = 0;
+        let mut last_progress = Instant::now();
+        loop {
+            if self.run.cancel.is_cancelled() {
+                let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
+                    // Full or closed: the grace time ends the engine all the same.
+                    link.commands.try_send(EngineCommand::Cancel).ok();
+                    Instant::now()
+                });
+                if asked.elapsed() > self.run.limits.cancel_grace {
+                    link.control.kill();
+                    self.engine_lives = false;
+                    return Ok(StageResult::Cancelled);
+                }
+            }
+            match link.messages.recv_timeout(WATCH) {
+                Ok((EngineMessage::StageEnded(end), _)) => {
+                    return match end {
+                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Cancelled => Ok(StageResult::Cancelled),
+                        StageEnd::Failed { error } => Err(error),
+                    };
+                }
+                Ok((EngineMessage::Pulse { ticks: now, memory }, _)) => {
+                    if now != ticks {
+                        ticks = now;
+                        last_progress = Instant::now();
+                    }
+                    self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
+                    self.run.events.lossy(JobUpdate::Memory(memory));
+                }
+                Ok((message, payload)) => {
+                    last_progress = Instant::now();
+                    self.take(message, payload);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(self.lost(link)),
+            }
+            if last_progress.elapsed() > self.run.limits.stall {
+                link.control.kill();
+                self.engine_lives = false;
+                let secs = self.run.limits.stall.as_secs_f64();
+                return Ok(StageResult::Lost { reason: format!("no progress for {secs:.0} s") });
+            }
+        }
+    }
+
+    fn take(&mut self, message: EngineMessage, payload: Vec<u8>) {
+        let events = self.run.events;
+        match message {
+            EngineMessage::Step { step, num_steps } => {
+                let stage = self.run.stage;
+                let progress = Progress {
+                    done: step,
+                    total: num_steps,
+                    elapsed_secs: self.began.elapsed().as_secs_f64(),
+                };
+                let secs_left = self.run.estimates.secs_left(
+                    self.run.request,
+                    &self.device_name,
+                    self.run.recipe,
+                    stage,
+                    progress,
+                );
+                events.lossy(JobUpdate::Step { stage, step, num_steps, secs_left });
+            }
+            EngineMessage::Preview(header) => {
+                if let Some(frame) = frame(header, payload) {
+                    events.lossy(JobUpdate::Preview(frame));
+                }
+            }
+            EngineMessage::Frame(header) => {
+                if let Some(frame) = frame(header, payload) {
+                    self.report.frames.push(Arc::clone(&frame.picture));
+                    events.lossy(JobUpdate::Frame(frame));
+                }
+            }
+            EngineMessage::Warning { text } => {
+                events.certain(JobUpdate::Warning(text.clone()));
+                self.report.warnings.push(text);
+            }
+            EngineMessage::Ready(_)
+            | EngineMessage::Refused(_)
+            | EngineMessage::Pulse { .. }
+            | EngineMessage::StageEnded(_) => {}
+        }
+    }
+}
+
+fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<Frame> {
+    let picture = Picture::new(header.width, header.height, rgb).ok()?;
+    Some(Frame { index: header.index, count: header.count, picture: Arc::new(picture) })
+}

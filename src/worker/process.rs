@@ -1,0 +1,217 @@
+//! The engine as a child process: found, started with its runtime's library path and environment,
+//! and connected by three threads to its standard streams.
+//!
+//! Knows nothing of stages or jobs.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead as _, BufReader, BufWriter};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use safelight_core::settings::{Runtime, RuntimeMissing};
+
+use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming};
+
+/// How many of the engine's last lines are kept for a report.
+const KEPT_LINES: usize = 40;
+/// How long an engine whose streams are closed may take to be gone.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
+
+/// Finds the runtime anew for each start, so that a changed setting counts for the next job.
+pub type FindRuntime = Box<dyn FnMut() -> Result<Runtime, RuntimeMissing> + Send>;
+
+/// Starts `safelight-engine` processes.
+pub struct ProcessLauncher {
+    executable: PathBuf,
+    find_runtime: FindRuntime,
+}
+
+impl ProcessLauncher {
+    /// With the engine beside this executable, or where `SAFELIGHT_ENGINE` says.
+    pub fn new(find_runtime: FindRuntime) -> Self {
+        Self { executable: engine_executable(), find_runtime }
+    }
+}
+
+/// Where the engine's executable should be.
+pub fn engine_executable() -> PathBuf {
+    if let Some(named) = std::env::var_os("SAFELIGHT_ENGINE") {
+        return PathBuf::from(named);
+    }
+    let beside = std::env::current_exe().unwrap_or_default().with_file_name("safelight-engine");
+    // A test's executable lies one folder deeper than those of the program.
+    let above = beside.parent().and_then(Path::parent).map(|dir| dir.join("safelight-engine"));
+    match above {
+        Some(above) if !beside.exists() && above.exists() => above,
+        _ => beside,
+    }
+}
+
+impl EngineLauncher for ProcessLauncher {
+    fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
+        let runtime = (self.find_runtime)().map_err(|err| {
+            JobError::from_error(JobErrorKind::Device, &err)
+                .advise("Run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch")
+        })?;
+        let mut command = Command::new(&self.executable);
+        command
+            .args(["--device", &device.to_string()])
+            .env("LD_LIBRARY_PATH", runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the app, which tells the engine in its own way.
+            .process_group(0);
+        if runtime.kind() == "rocm" {
+            for (name, value) in ROCM_ENVIRONMENT {
+                if std::env::var_os(name).is_none() {
+                    command.env(name, value);
+                }
+            }
+        }
+        let mut child = command.spawn().map_err(|err| {
+            JobError::new(
+                JobErrorKind::Internal,
+                format!("the engine could not be started: {err}: {}", self.executable.display()),
+            )
+            .advise("Install Safelight again, or build it with `cargo xtask run`")
+        })?;
+        connect(&mut child).map_err(|err| {
+            child.kill().ok();
+            JobError::from_error(JobErrorKind::Internal, &err)
+        })
+        .map(|(commands, messages, lines, readers)| EngineLink {
+            commands,
+            messages,
+            control: Box::new(ProcessControl { child, lines, readers }),
+        })
+    }
+}
+
+/// What libtorch for ROCm needs before it is loaded: flash attention on RDNA 3, and no search for
+/// convolution algorithms that takes minutes (facts: AOTriton and MIOpen, both upstream defaults off).
+/// Never run on AMD hardware so far.
+const ROCM_ENVIRONMENT: [(&str, &str); 2] =
+    [("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "1"), ("MIOPEN_FIND_MODE", "2")];
+
+type Lines = Arc<Mutex<VecDeque<String>>>;
+type Connected = (Sender<EngineCommand>, Receiver<Incoming>, Lines, Vec<JoinHandle<()>>);
+
+fn connect(child: &mut Child) -> io::Result<Connected> {
+    let missing = || io::Error::other("a stream of the engine is missing");
+    let stdin = child.stdin.take().ok_or_else(missing)?;
+    let stdout = child.stdout.take().ok_or_else(missing)?;
+    let stderr = child.stderr.take().ok_or_else(missing)?;
+    let (commands, command_receiver) = bounded(4);
+    let (message_sender, messages) = bounded(64);
+    let lines = Lines::default();
+    let kept = Arc::clone(&lines);
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        thread::Builder::new().name(name.to_owned()).spawn(body)
+    };
+    spawn("engine-stdin", Box::new(move || write_commands(stdin, &command_receiver)))?;
+    let reader = spawn("engine-stdout", Box::new(move || read_messages(stdout, &message_sender)))?;
+    let keeper = spawn("engine-stderr", Box::new(move || keep_lines(stderr, &kept)))?;
+    Ok((commands, messages, lines, vec![reader, keeper]))
+}
+
+fn write_commands(stdin: ChildStdin, commands: &Receiver<EngineCommand>) {
+    let mut stdin = BufWriter::new(stdin);
+    for command in commands {
+        if write_frame(&mut stdin, &command, &[]).is_err() {
+            break; // The engine is gone; its closed messages say so.
+        }
+    }
+}
+
+fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
+    let mut stdout = BufReader::with_capacity(1 << 20, stdout);
+    loop {
+        match read_frame(&mut stdout) {
+            Ok(Some(incoming)) => {
+                if messages.send(incoming).is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(err) => {
+                tracing::debug!("the engine's stream broke off: {err}");
+                break;
+            }
+        }
+    }
+}
+
+fn keep_lines(stderr: ChildStderr, kept: &Lines) {
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        tracing::debug!(target: "engine", "{line}");
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
+struct ProcessControl {
+    child: Child,
+    lines: Lines,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl ProcessControl {
+    /// How the process ended: by itself within the grace time, or by us.
+    fn wait(&mut self) -> String {
+        let deadline = Instant::now() + EXIT_GRACE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => {
+                    return match (status.signal(), status.code()) {
+                        (Some(signal), _) => format!("signal {signal}"),
+                        (None, Some(code)) => format!("exit code {code}"),
+                        (None, None) => "unknown".to_owned(),
+                    };
+                }
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+                Ok(None) => {
+                    self.kill();
+                    return "it closed its streams and stayed".to_owned();
+                }
+                Err(err) => return err.to_string(),
+            }
+        }
+    }
+}
+
+impl EngineControl for ProcessControl {
+    fn kill(&mut self) {
+        // Both fail only when the process is gone already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    fn last_words(&mut self) -> String {
+        let status = self.wait();
+        for reader in self.readers.drain(..) {
+            reader.join().ok();
+        }
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        format!("the engine process ended: {status}\n{}", lines.join("\n"))
+    }
+}
+
+impl Drop for ProcessControl {
+    /// The end of its standard input ends a healthy engine; a sick one is killed.
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

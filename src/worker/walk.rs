@@ -1,0 +1,209 @@
+//! One job: its folder, its recipe walked stage by stage, its engine restarted once when it dies,
+//! and its one outcome.
+//!
+//! Sends no `Ended` itself: the caller does, in one place.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use safelight_core::job::{
+    CancelToken, Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome,
+    JobOutput, JobUpdate, Recipe, Stage, StageTime,
+};
+use safelight_core::media;
+
+use super::engine::{EngineSlot, StageResult, StageRun};
+use super::estimate::Estimates;
+use super::events::JobEvents;
+use super::save;
+use super::{WorkerLimits, WorkerOptions};
+
+/// How often a job goes on after its engine died.
+const MAX_RESUMES: u32 = 1;
+
+/// Everything one job needs.
+pub(super) struct Walk<'a> {
+    pub(super) id: JobId,
+    pub(super) request: &'a GenerateRequest,
+    pub(super) cancel: &'a CancelToken,
+    pub(super) events: &'a JobEvents<'a>,
+    pub(super) options: &'a WorkerOptions,
+    pub(super) limits: &'a WorkerLimits,
+    pub(super) engine: &'a mut EngineSlot,
+    pub(super) estimates: &'a mut Estimates,
+}
+
+/// What has come together so far.
+#[derive(Default)]
+struct Gathered {
+    clip: Clip,
+    times: Vec<StageTime>,
+    warnings: Vec<String>,
+    peak_bytes: u64,
+}
+
+impl Walk<'_> {
+    /// Runs the job. Its folder goes when it is finished or cancelled and stays when it failed, so
+    /// that nothing made is lost.
+    pub(super) fn run(&mut self) -> JobOutcome {
+        let started = Instant::now();
+        let folder = match self.prepare() {
+            Ok(folder) => folder,
+            Err(err) => return JobOutcome::Failed(err),
+        };
+        let outcome = match self.walk(&folder, started) {
+            Ok(Some(output)) => JobOutcome::Finished(output),
+            Ok(None) => JobOutcome::Cancelled,
+            Err(err) => {
+                let kept = folder.path().display();
+                let details = format!("{}\nwhat was finished is kept in {kept}", err.details);
+                JobOutcome::Failed(err.detail(details))
+            }
+        };
+        let keeps = matches!(outcome, JobOutcome::Failed(_));
+        if !keeps && let Err(err) = folder.remove() {
+            tracing::warn!("a finished job's folder could not be removed: {err}");
+        }
+        outcome
+    }
+
+    /// Checks what only the disk knows, and makes the job's folder with its copy of the start picture.
+    fn prepare(&self) -> Result<JobFolder, JobError> {
+        media::check_writable(&self.request.out).map_err(|err| save::error_of(&err))?;
+        let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
+            .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
+        if let Some(image) = &self.request.image {
+            let copied = media::open_picture(image)
+                .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))
+                .and_then(|picture| {
+                    save::write_picture(&folder.start_picture(), picture)
+                });
+            if let Err(err) = copied {
+                folder.remove().ok();
+                return Err(err);
+            }
+        }
+        Ok(folder)
+    }
+
+    fn walk(&mut self, folder: &JobFolder, started: Instant) -> Result<Option<JobOutput>, JobError> {
+        let recipe = Recipe::of(self.request);
+        self.events.certain(JobUpdate::Started(recipe.clone()));
+        let mut gathered =
+            Gathered { clip: Clip { frames: Vec::new(), fps: self.request.fps }, ..Gathered::default() };
+        let mut position = 0;
+        let mut resumes = 0;
+        while let Some(&stage) = recipe.stages.get(position) {
+            if self.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            if stage == Stage::Save {
+                let output = self.save(&mut gathered, started)?;
+                self.estimates.learn(self.request, self.engine.device_name(), &output.stages);
+                return Ok(Some(output));
+            }
+            self.events.certain(JobUpdate::Stage { stage, resumed: resumes > 0 });
+            if stage == Stage::Decode {
+                gathered.clip.frames.clear();
+            }
+            match self.run_stage(folder, &recipe, stage, &mut gathered)? {
+                StageResult::Finished { secs } => {
+                    let time = StageTime { stage, secs };
+                    gathered.times.push(time);
+                    self.events.certain(JobUpdate::StageEnded(time));
+                    position += 1;
+                }
+                StageResult::Cancelled => return Ok(None),
+                StageResult::Lost { reason } if resumes < MAX_RESUMES => {
+                    resumes += 1;
+                    self.warn_of_resume(stage, &reason, &mut gathered);
+                    position = resume_position(folder, &recipe, &gathered);
+                }
+                StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
+            }
+        }
+        Err(JobError::new(JobErrorKind::Internal, "the recipe ended without saving anything"))
+    }
+
+    fn run_stage(
+        &mut self,
+        folder: &JobFolder,
+        recipe: &Recipe,
+        stage: Stage,
+        gathered: &mut Gathered,
+    ) -> Result<StageResult, JobError> {
+        let run = StageRun {
+            id: self.id,
+            stage,
+            recipe,
+            folder: folder.path(),
+            request: self.request,
+            cancel: self.cancel,
+            events: self.events,
+            limits: self.limits,
+            estimates: self.estimates,
+        };
+        let report = self.engine.run(run)?;
+        gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
+        gathered.warnings.extend(report.warnings);
+        gathered.clip.frames.extend(report.frames);
+        Ok(report.result)
+    }
+
+    fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
+        let first_line = reason.lines().next().unwrap_or_default();
+        let text = format!(
+            "the engine ended in the stage '{}' ({first_line}); the job goes on from its last finished stage",
+            stage.label()
+        );
+        tracing::warn!("{text}\n{reason}");
+        self.events.certain(JobUpdate::Warning(text.clone()));
+        gathered.warnings.push(text);
+    }
+
+    fn save(&self, gathered: &mut Gathered, started: Instant) -> Result<JobOutput, JobError> {
+        let stage = Stage::Save;
+        self.events.certain(JobUpdate::Stage { stage, resumed: false });
+        let began = Instant::now();
+        let clip = std::mem::take(&mut gathered.clip);
+        let path = save::write(self.request, &clip, self.engine.report())?;
+        let time = StageTime { stage, secs: began.elapsed().as_secs_f64() };
+        gathered.times.push(time);
+        self.events.certain(JobUpdate::StageEnded(time));
+        Ok(JobOutput {
+            path,
+            clip: Arc::new(clip),
+            seed: self.request.seed,
+            secs: started.elapsed().as_secs_f64(),
+            stages: std::mem::take(&mut gathered.times),
+            peak_bytes: gathered.peak_bytes,
+            warnings: std::mem::take(&mut gathered.warnings),
+        })
+    }
+}
+
+/// Where a job goes on: behind its last finished stage, but never without the frames in hand.
+fn resume_position(folder: &JobFolder, recipe: &Recipe, gathered: &Gathered) -> usize {
+    let finished = folder.num_finished(recipe);
+    let decode = recipe.stages.iter().position(|&stage| stage == Stage::Decode);
+    match decode {
+        Some(decode) if finished > decode && gathered.clip.frames.is_empty() => decode,
+        _ => finished,
+    }
+}
+
+fn lost_twice(stage: Stage, reason: &str) -> JobError {
+    let first_line = reason.lines().next().unwrap_or_default();
+    JobError::new(
+        JobErrorKind::EngineLost,
+        format!("the engine ended twice, the second time in the stage '{}' ({first_line})", stage.label()),
+    )
+    .advise("Try a smaller size or fewer frames, and see `safelight doctor`")
+    .detail(reason)
+}
+
+fn disk_error(err: &io::Error, what: &str) -> JobError {
+    JobError::new(JobErrorKind::Disk, format!("{what}: {err}"))
+        .advise("Free some space or choose another folder")
+}

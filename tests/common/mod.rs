@@ -1,0 +1,76 @@
+//! What the tests of whole programs share: the executables, a scratch home, the tiny model.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The tiny random model that the reference tool made; see the README beside it.
+pub fn tiny_model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline")
+}
+
+/// A folder that stands for a user's home, gone after the test.
+pub struct Home(tempfile::TempDir);
+
+impl Home {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// `safelight` in this home, with the engine that was built beside it.
+    pub fn safelight(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+        command
+            .env("HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path().join("config"))
+            .env("XDG_DATA_HOME", self.path().join("data"))
+            .env_remove("SAFELIGHT_LIBTORCH")
+            .env_remove("SAFELIGHT_ENGINE_FAULT")
+            .env_remove("XDG_VIDEOS_DIR")
+            .current_dir(self.path());
+        command
+    }
+
+    /// `safelight generate` on the tiny model: 64×32, 5 frames, 2 steps.
+    pub fn generate(&self) -> Command {
+        let mut command = self.safelight();
+        command
+            .args(["generate", "--json", "--device", "cpu", "--prompt", "a small red fox", "--seed", "3"])
+            .args(["--width", "64", "--height", "32", "--frames", "5", "--steps", "2", "--guidance", "2"])
+            .arg("--model")
+            .arg(tiny_model());
+        command
+    }
+
+    /// What is in the folder of running and failed jobs.
+    pub fn job_folders(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(self.path().join("data/safelight/jobs"))
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default()
+    }
+}
+
+/// The JSON lines of standard output, each checked to be one event.
+pub fn events(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"));
+            assert!(event["event"].is_string(), "{line}");
+            event
+        })
+        .collect()
+}
+
+/// The last event, and the exit code.
+pub fn end(output: &Output) -> (Value, i32) {
+    let last = events(output).pop().unwrap_or_else(|| {
+        panic!("no event; standard error: {}", String::from_utf8_lossy(&output.stderr))
+    });
+    (last, output.status.code().unwrap_or(-1))
+}

@@ -1,0 +1,345 @@
+//! `safelight generate` as a whole program, with the real engine on the tiny model.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use common::{Home, end, events, tiny_model};
+use safelight_core::media;
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+fn test_picture(path: &Path, width: u32, height: u32) {
+    image::RgbImage::from_fn(width, height, |x, y| image::Rgb([(x * 3) as u8, (y * 5) as u8, 90]))
+        .save(path)
+        .unwrap();
+}
+
+#[test]
+fn a_prompt_becomes_a_clip_that_carries_its_settings_and_repeats_exactly() {
+    let home = Home::new();
+    let output = run(home.generate().args(["--out", "clip.mp4"]));
+    let (last, code) = end(&output);
+    assert_eq!((last["event"].as_str(), code), (Some("finished"), 0), "{last}");
+    assert_eq!(last["frames"], 5);
+    let all = events(&output);
+    for kind in ["stage", "step", "memory", "finished"] {
+        assert!(all.iter().any(|event| event["event"] == kind), "no {kind}");
+    }
+    let settings = media::read_settings(&home.path().join("clip.mp4")).unwrap().unwrap();
+    assert!(settings.contains("a small red fox"));
+    assert!(home.job_folders().is_empty(), "a finished job leaves nothing behind");
+
+    for out in ["a.png", "b.png"] {
+        let repeated = run(home
+            .safelight()
+            .args(["generate", "--json", "--device", "cpu", "--from", "clip.mp4", "--out", out]));
+        assert_eq!(end(&repeated).1, 0);
+    }
+    let first = fs::read(home.path().join("a_0001.png")).unwrap();
+    let picture = media::open_picture(&home.path().join("a_0005.png")).unwrap();
+    let again = media::open_picture(&home.path().join("b_0005.png")).unwrap();
+    assert!(!first.is_empty());
+    assert_eq!(picture, again);
+}
+
+#[test]
+fn every_kind_of_file_can_be_written() {
+    let home = Home::new();
+    for name in ["clip.webm", "clip.gif", "clip.webp", "picture.png"] {
+        let mut command = home.generate();
+        if name == "picture.png" {
+            command.args(["--frames", "1"]);
+        }
+        let output = run(command.args(["--out", name]));
+        assert_eq!(end(&output).1, 0, "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(home.path().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_start_picture_steers_the_clip() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 100, 70);
+    let output = run(home.generate().args(["--image", "start.png", "--out", "clip.mp4"]));
+    let all = events(&output);
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    assert!(all.iter().any(|event| event["stage"] == "encode_image"));
+}
+
+#[test]
+fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
+    let home = Home::new();
+    for (number, stage) in ["encode_text", "denoise", "unload", "decode"].into_iter().enumerate() {
+        let fault = ["abort", "kill"][number % 2];
+        let marker = home.path().join(format!("{stage}.struck"));
+        let output = run(home
+            .generate()
+            .args(["--out", "clip.mp4"])
+            .env("SAFELIGHT_ENGINE_FAULT", format!("{stage}:{fault}:{}", marker.display())));
+        let (last, code) = end(&output);
+        assert!(marker.exists(), "{stage} was not struck");
+        assert_eq!(code, 0, "{stage}: {last}");
+        assert_eq!(last["warnings"].as_array().map(Vec::len), Some(1), "{stage}: {last}");
+    }
+}
+
+#[test]
+fn an_engine_that_hangs_is_ended_and_the_job_finishes() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
+    fs::write(home.path().join("config/safelight/settings.toml"), "[runtime]\nstall_limit_secs = 3\n").unwrap();
+    let marker = home.path().join("struck");
+    let output = run(home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env("SAFELIGHT_ENGINE_FAULT", format!("denoise:hang:{}", marker.display())));
+    let (last, code) = end(&output);
+    assert_eq!(code, 0, "{last}");
+    assert!(last["warnings"][0].as_str().unwrap().contains("no progress"), "{last}");
+}
+
+#[test]
+fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_finished() {
+    let home = Home::new();
+    let output = run(home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
+    let (last, code) = end(&output);
+    assert_eq!((last["event"].as_str(), code), (Some("failed"), 1), "{last}");
+    assert!(!home.path().join("clip.mp4").exists());
+    let [folder] = &home.job_folders()[..] else { panic!("expected one job folder") };
+    assert!(folder.join("latents.safetensors").exists());
+}
+
+#[test]
+fn out_of_memory_and_panics_have_their_own_exit_codes() {
+    let home = Home::new();
+    for (fault, expected) in [("denoise:oom", 4), ("denoise:panic", 1)] {
+        let output =
+            run(home.generate().args(["--out", "clip.mp4"]).env("SAFELIGHT_ENGINE_FAULT", fault));
+        assert_eq!(end(&output).1, expected, "{fault}");
+    }
+}
+
+#[test]
+fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
+    let home = Home::new();
+    let mut child = home
+        .generate()
+        .args(["--steps", "1000", "--out", "clip.mp4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines.by_ref().map_while(Result::ok).find(|line| line.contains(r#""event":"step""#)).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let last = lines.map_while(Result::ok).last().unwrap();
+    assert!(last.contains(r#""event":"cancelled""#), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(!home.path().join("clip.mp4").exists());
+    assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn an_engine_never_outlives_its_app() {
+    let home = Home::new();
+    let mut child = home
+        .generate()
+        .args(["--steps", "1000", "--out", "clip.mp4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines.by_ref().map_while(Result::ok).find(|line| line.contains(r#""event":"step""#)).unwrap();
+    let engines = children_of(child.id());
+    assert_eq!(engines.len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let is_gone = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        !is_running(engines[0])
+    });
+    assert!(is_gone, "the engine {} still runs", engines[0]);
+}
+
+/// The processes whose parent is `pid`.
+fn children_of(pid: u32) -> Vec<u32> {
+    let status_of = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| status_of(entry).contains(&format!("PPid:\t{pid}\n")))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A zombie nobody waited for is gone all the same.
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
+    let home = Home::new();
+    test_picture(&home.path().join("whole.png"), 64, 32);
+    let whole = fs::read(home.path().join("whole.png")).unwrap();
+    fs::write(home.path().join("cut.png"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(home.path().join("text.png"), "not a picture").unwrap();
+    let cases: [(&[&str], &str); 10] = [
+        (&["--width", "50"], "multiple of"),
+        (&["--frames", "6"], "4n+1"),
+        (&["--steps", "0"], "between 1 and 1000"),
+        (&["--guidance", "-3"], "between 0 and 100"),
+        (&["--image", "cut.png"], "cut.png"),
+        (&["--image", "text.png"], "text.png"),
+        (&["--image", "none.png"], "none.png"),
+        (&["--out", "clip.avi"], ".mp4"),
+        (&["--out", "no/such/folder/clip.mp4"], "folder"),
+        (&["--device", "cuda:7"], "cuda:7"),
+    ];
+    for (arguments, expected) in cases {
+        let mut command = home.generate();
+        if !arguments.contains(&"--out") {
+            command.args(["--out", "clip.mp4"]);
+        }
+        // clap takes the last of two values only where it may be given twice: replace, do not repeat.
+        let output = run(replaced(&mut command, arguments));
+        let (last, code) = end(&output);
+        assert_eq!((last["event"].as_str(), code), (Some("failed"), 2), "{arguments:?}: {last}");
+        let message = last["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+        assert!(!home.path().join("clip.mp4").exists());
+    }
+    assert!(home.job_folders().len() <= 1, "only the device's failure has a folder");
+}
+
+/// The same command with some of its options given other values.
+fn replaced<'a>(command: &'a mut Command, arguments: &[&str]) -> &'a mut Command {
+    let old: Vec<_> = command.get_args().map(|arg| arg.to_owned()).collect();
+    let mut kept = Vec::new();
+    let mut old = old.into_iter();
+    while let Some(arg) = old.next() {
+        if arguments.iter().step_by(2).any(|name| arg == **name) {
+            old.next();
+        } else {
+            kept.push(arg);
+        }
+    }
+    let mut fresh = Command::new(command.get_program());
+    fresh.args(kept).args(arguments);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => fresh.env(name, value),
+            None => fresh.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        fresh.current_dir(folder);
+    }
+    *command = fresh;
+    command
+}
+
+#[test]
+fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
+    let home = Home::new();
+    let damaged = |name: &str, damage: &dyn Fn(&Path)| {
+        let folder = home.path().join(name);
+        copy_folder(&tiny_model(), &folder);
+        damage(&folder);
+        folder
+    };
+    let weights = "transformer/diffusion_pytorch_model.safetensors";
+    let cases = [
+        (home.path().join("nowhere"), "nowhere"),
+        (damaged("no-vae", &|dir| fs::remove_dir_all(dir.join("vae")).unwrap()), "vae"),
+        (damaged("no-tokenizer", &|dir| fs::remove_dir_all(dir.join("tokenizer")).unwrap()), "tokenizer"),
+        (
+            damaged("cut", &|dir| {
+                let bytes = fs::read(dir.join(weights)).unwrap();
+                fs::write(dir.join(weights), &bytes[..bytes.len() - 100]).unwrap();
+            }),
+            "diffusion_pytorch_model.safetensors",
+        ),
+        (
+            damaged("mis-shaped", &|dir| {
+                let config = fs::read_to_string(dir.join("transformer/config.json")).unwrap();
+                fs::write(dir.join("transformer/config.json"), config.replace("\"ffn_dim\": ", "\"ffn_dim\": 1"))
+                    .unwrap();
+            }),
+            "diffusion_pytorch_model.safetensors",
+        ),
+    ];
+    for (folder, expected) in cases {
+        let mut command = home.generate();
+        let folder_text = folder.display().to_string();
+        let output = run(replaced(&mut command, &["--model", &folder_text, "--out", "clip.mp4"]));
+        let (last, code) = end(&output);
+        assert_eq!((last["event"].as_str(), code), (Some("failed"), 3), "{folder_text}: {last}");
+        let message = last["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{folder_text}: {message}");
+        assert!(!home.path().join("clip.mp4").exists());
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_runtime_folder_without_libtorch_is_named() {
+    let home = Home::new();
+    let output = run(home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env("SAFELIGHT_LIBTORCH", home.path().join("nothing-here")));
+    let (last, code) = end(&output);
+    assert_eq!(code, 1, "{last}");
+    assert!(last["message"].as_str().unwrap().contains("libtorch_cpu.so"), "{last}");
+}
+
+#[test]
+fn a_capture_holds_every_stage_under_the_references_names() {
+    let home = Home::new();
+    let output = run(home.generate().args(["--out", "clip.mp4", "--capture", "captured"]));
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    let bytes = fs::read(home.path().join("captured/capture.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let names = tensors.names();
+    for name in [
+        "tokenizer.prompt.input_ids",
+        "prompt_embeds",
+        "negative_prompt_embeds",
+        "noise.0",
+        "latents.initial",
+        "timesteps",
+        "sigmas",
+        "step.00.transformer.cond",
+        "step.01.latents",
+        "latents.final",
+        "vae.decode.0.input",
+        "pixels",
+        "output_u8",
+    ] {
+        assert!(names.iter().any(|found| *found == name), "{name} is not among {names:?}");
+    }
+}

@@ -1,0 +1,389 @@
+//! The worker's promises, against engines that are threads of the test: every job ends once, engines
+//! may die or hang, the window may be slow or gone.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming};
+use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
+use safelight_core::catalog::Family;
+use safelight_core::job::{
+    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
+    JobUpdate, MemorySample, Sampler, Stage,
+};
+use safelight_core::protocol::{
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
+};
+
+/// What a fake engine does with a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    Work,
+    Die,
+    /// Works on forever but stops when told to.
+    UntilCancelled,
+    /// Says nothing and hears nothing.
+    Hang,
+    OutOfMemory,
+    /// Sends far more than the channel holds before it ends.
+    Flood,
+}
+
+type Script = Arc<dyn Fn(u32, Stage) -> Act + Send + Sync>;
+
+/// Launches engines that follow a script; counts them and the stages they were given.
+struct FakeLauncher {
+    script: Script,
+    launches: Arc<AtomicU32>,
+    stages: Arc<Mutex<Vec<Stage>>>,
+    worked: Arc<AtomicU32>,
+}
+
+struct FakeControl(Arc<AtomicBool>);
+
+impl EngineControl for FakeControl {
+    fn kill(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn last_words(&mut self) -> String {
+        "signal 9 (of a test)".to_owned()
+    }
+}
+
+impl Drop for FakeControl {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl EngineLauncher for FakeLauncher {
+    fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
+        assert_ne!(device, DeviceChoice::Cuda(99), "a launcher that panics");
+        let launch = self.launches.fetch_add(1, Ordering::Relaxed);
+        let (commands, command_receiver) = bounded(4);
+        let (message_sender, messages) = bounded(64);
+        let killed = Arc::new(AtomicBool::new(false));
+        let engine = FakeEngine {
+            launch,
+            script: Arc::clone(&self.script),
+            stages: Arc::clone(&self.stages),
+            worked: Arc::clone(&self.worked),
+            commands: command_receiver,
+            messages: message_sender,
+            killed: Arc::clone(&killed),
+        };
+        thread::Builder::new().name("fake-engine".to_owned()).spawn(move || engine.run()).unwrap();
+        Ok(EngineLink { commands, messages, control: Box::new(FakeControl(killed)) })
+    }
+}
+
+struct FakeEngine {
+    launch: u32,
+    script: Script,
+    stages: Arc<Mutex<Vec<Stage>>>,
+    /// How many stages did their work to the end.
+    worked: Arc<AtomicU32>,
+    commands: Receiver<EngineCommand>,
+    messages: Sender<Incoming>,
+    killed: Arc<AtomicBool>,
+}
+
+impl FakeEngine {
+    fn run(self) {
+        let report = EngineReport {
+            protocol: PROTOCOL_VERSION,
+            libtorch: "2.11.0".to_owned(),
+            device: DeviceChoice::Cpu,
+            device_name: "fake".to_owned(),
+            total_bytes: 1,
+            line: "a fake device".to_owned(),
+        };
+        self.send(EngineMessage::Ready(report));
+        while let Ok(command) = self.commands.recv() {
+            let EngineCommand::RunStage(order) = command else { continue };
+            self.stages.lock().unwrap().push(order.stage);
+            let end = match (self.script)(self.launch, order.stage) {
+                Act::Die => return,
+                Act::Hang => {
+                    while !self.killed.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    return;
+                }
+                Act::UntilCancelled => {
+                    while self.commands.recv() != Ok(EngineCommand::Cancel) {}
+                    StageEnd::Cancelled
+                }
+                Act::OutOfMemory => StageEnd::Failed {
+                    error: JobError::new(JobErrorKind::OutOfMemory, "the device's memory did not suffice"),
+                },
+                act => {
+                    let count = if act == Act::Flood { 2000 } else { 2 };
+                    self.work(&order.folder, order.stage, count);
+                    self.worked.fetch_add(1, Ordering::Relaxed);
+                    StageEnd::Finished { secs: 0.0 }
+                }
+            };
+            self.send(EngineMessage::StageEnded(end));
+        }
+    }
+
+    fn work(&self, folder: &Path, stage: Stage, num_steps: u32) {
+        for step in 1..=num_steps {
+            self.send(EngineMessage::Step { step, num_steps });
+            let memory = MemorySample { used_bytes: u64::from(step), ..MemorySample::default() };
+            self.send(EngineMessage::Pulse { ticks: u64::from(step), memory });
+        }
+        if stage == Stage::Decode {
+            for index in 0..5 {
+                let header = PixelHeader { index, count: 5, width: 32, height: 32 };
+                self.messages.send((EngineMessage::Frame(header), vec![index as u8 * 40; 32 * 32 * 3])).ok();
+            }
+        }
+        if let Some(name) = stage.result_file() {
+            std::fs::write(folder.join(name), b"a result").unwrap();
+        }
+    }
+
+    fn send(&self, message: EngineMessage) {
+        self.messages.send((message, Vec::new())).ok();
+    }
+}
+
+/// A worker with fake engines and a folder of its own.
+struct Rig {
+    handle: WorkerHandle,
+    thread: JoinHandle<()>,
+    folder: tempfile::TempDir,
+    launches: Arc<AtomicU32>,
+    stages: Arc<Mutex<Vec<Stage>>>,
+    worked: Arc<AtomicU32>,
+}
+
+impl Rig {
+    fn new(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let launches = Arc::<AtomicU32>::default();
+        let stages = Arc::<Mutex<Vec<Stage>>>::default();
+        let worked = Arc::<AtomicU32>::default();
+        let launcher = FakeLauncher {
+            script: Arc::new(script),
+            launches: Arc::clone(&launches),
+            stages: Arc::clone(&stages),
+            worked: Arc::clone(&worked),
+        };
+        let options = WorkerOptions {
+            jobs: folder.path().join("jobs"),
+            estimates: None,
+            limits: Box::new(|| WorkerLimits {
+                stall: Duration::from_millis(400),
+                cancel_grace: Duration::from_millis(200),
+            }),
+        };
+        let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
+        Self { handle, thread, folder, launches, stages, worked }
+    }
+
+    fn submit(&self, device: DeviceChoice) -> CancelToken {
+        let cancel = CancelToken::default();
+        let request = GenerateRequest {
+            model: "test".to_owned(),
+            family: Family::Wan,
+            model_folder: self.folder.path().to_owned(),
+            prompt: "a boat".to_owned(),
+            negative_prompt: String::new(),
+            image: None,
+            fit: Fit::Stretch,
+            width: 32,
+            height: 32,
+            num_frames: 5,
+            fps: 8.0,
+            num_steps: 2,
+            guidance_scale: 1.0,
+            shift: None,
+            sampler: Sampler::UniPc,
+            seed: 0,
+            dtype: DtypeChoice::Auto,
+            capture: None,
+            out: self.folder.path().join("clip.mp4"),
+            sidecar: false,
+        };
+        let command = WorkerCommand::Generate {
+            id: JobId::next(),
+            request: Box::new(request),
+            device,
+            cancel: cancel.clone(),
+        };
+        self.handle.try_send(command).unwrap();
+        cancel
+    }
+
+    /// Hears one job to its end.
+    fn hear(&self) -> (Vec<JobUpdate>, JobOutcome) {
+        let mut updates = Vec::new();
+        loop {
+            match self.handle.wait().expect("the worker lives").update {
+                JobUpdate::Ended(outcome) => return (updates, outcome),
+                update => updates.push(update),
+            }
+        }
+    }
+
+    fn run(&self) -> (Vec<JobUpdate>, JobOutcome) {
+        self.submit(DeviceChoice::Auto);
+        self.hear()
+    }
+
+    fn job_folders(&self) -> usize {
+        std::fs::read_dir(self.folder.path().join("jobs")).map_or(0, Iterator::count)
+    }
+}
+
+#[test]
+fn a_job_walks_its_recipe_and_ends_once() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let (updates, outcome) = rig.run();
+    let JobOutcome::Finished(output) = outcome else { panic!("{outcome:?}") };
+    assert!(output.path.exists());
+    assert_eq!(output.clip.frames.len(), 5);
+    assert_eq!(output.peak_bytes, 2);
+    let stages: Vec<Stage> = updates
+        .iter()
+        .filter_map(|update| match update {
+            JobUpdate::Stage { stage, .. } => Some(*stage),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(stages, [Stage::EncodeText, Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+    assert_eq!(rig.job_folders(), 0, "a finished job leaves no folder");
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
+}
+
+#[test]
+fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was() {
+    for dying in [Stage::EncodeText, Stage::Denoise, Stage::Unload, Stage::Decode] {
+        let rig = Rig::new(move |launch, stage| {
+            if launch == 0 && stage == dying { Act::Die } else { Act::Work }
+        });
+        let (updates, outcome) = rig.run();
+        let JobOutcome::Finished(output) = outcome else { panic!("{dying:?}: {outcome:?}") };
+        assert_eq!(output.clip.frames.len(), 5, "{dying:?}");
+        assert_eq!(output.warnings.len(), 1, "{dying:?}");
+        assert!(updates.iter().any(|update| matches!(update, JobUpdate::Warning(_))));
+        assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+        let stages = rig.stages.lock().unwrap().clone();
+        for finished in [Stage::EncodeText, Stage::Denoise].into_iter().filter(|&stage| stage != dying) {
+            let times = stages.iter().filter(|&&stage| stage == finished).count();
+            assert_eq!(times, 1, "{finished:?} ran again after {dying:?}: {stages:?}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works() {
+    let rig = Rig::new(|launch, stage| {
+        if launch < 2 && stage == Stage::Denoise { Act::Die } else { Act::Work }
+    });
+    let (_, outcome) = rig.run();
+    let JobOutcome::Failed(err) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(err.kind, JobErrorKind::EngineLost);
+    assert!(err.summary.contains("Developing") && err.summary.contains("signal 9"), "{err}");
+    assert_eq!(rig.job_folders(), 1, "what was finished is kept");
+    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+}
+
+#[test]
+fn an_engine_that_hangs_is_ended_and_the_job_goes_on() {
+    let rig = Rig::new(|launch, stage| {
+        if launch == 0 && stage == Stage::Decode { Act::Hang } else { Act::Work }
+    });
+    let (_, outcome) = rig.run();
+    let JobOutcome::Finished(output) = outcome else { panic!("{outcome:?}") };
+    assert!(output.warnings[0].contains("no progress"), "{:?}", output.warnings);
+}
+
+#[test]
+fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
+    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::UntilCancelled } else { Act::Work });
+    let cancel = rig.submit(DeviceChoice::Auto);
+    thread::sleep(Duration::from_millis(100));
+    cancel.cancel();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");
+    let again = rig.submit(DeviceChoice::Auto);
+    again.cancel();
+    assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_works() {
+    let rig = Rig::new(|launch, stage| {
+        if launch == 0 && stage == Stage::Denoise { Act::Hang } else { Act::Work }
+    });
+    let cancel = rig.submit(DeviceChoice::Auto);
+    thread::sleep(Duration::from_millis(50));
+    cancel.cancel();
+    assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
+    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
+    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::OutOfMemory } else { Act::Work });
+    let JobOutcome::Failed(err) = rig.run().1 else { panic!("expected a failure") };
+    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_panic_fails_that_job_only() {
+    let rig = Rig::new(|_, _| Act::Work);
+    rig.submit(DeviceChoice::Cuda(99));
+    let JobOutcome::Failed(err) = rig.hear().1 else { panic!("expected a failure") };
+    assert_eq!(err.kind, JobErrorKind::Internal);
+    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+}
+
+#[test]
+fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
+    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::Flood } else { Act::Work });
+    rig.submit(DeviceChoice::Auto);
+    // Nobody reads while 4,000 lossy updates arrive: the worker must not wait for room for them.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while rig.worked.load(Ordering::Relaxed) < 2 {
+        assert!(Instant::now() < deadline, "the worker waits for a window that does not read");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let (updates, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let steps = updates.iter().filter(|update| matches!(update, JobUpdate::Step { .. })).count();
+    assert!(steps < 2000, "lossy updates were kept: {steps}");
+}
+
+#[test]
+fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
+    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::UntilCancelled } else { Act::Work });
+    let cancel = rig.submit(DeviceChoice::Auto);
+    thread::sleep(Duration::from_millis(100));
+    cancel.cancel();
+    drop(rig.handle);
+    rig.thread.join().unwrap();
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
+    let rig = Rig::new(|_, _| Act::Work);
+    std::fs::create_dir(rig.folder.path().join("clip.mp4")).unwrap();
+    let JobOutcome::Failed(err) = rig.run().1 else { panic!("expected a failure") };
+    assert_eq!(err.kind, JobErrorKind::InvalidRequest);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 0);
+}
