@@ -69,6 +69,8 @@ pub struct Defaults {
 pub struct Limits {
     /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
     pub size_multiple: u32,
+    /// No width or height is larger: the transformer knows no places beyond.
+    pub max_edge: u32,
     pub max_pixels: u64,
     /// Frames are `frame_stride` × n + 1.
     pub frame_stride: u32,
@@ -125,6 +127,7 @@ pub(crate) fn test_spec() -> ModelSpec {
         },
         limits: Limits {
             size_multiple: 32,
+            max_edge: 32768,
             max_pixels: 1 << 24,
             frame_stride: 4,
             max_frames: 257,

@@ -66,6 +66,14 @@ impl GenerateForm {
                         nearest_multiple(f64::from(value), multiple)
                     ),
                 );
+            } else if value > spec.limits.max_edge {
+                fail(
+                    field,
+                    format!(
+                        "expected a {field} of at most {} for {}, found {value}",
+                        spec.limits.max_edge, spec.name
+                    ),
+                );
             }
         }
         if u64::from(width) * u64::from(height) > spec.limits.max_pixels {

@@ -2,9 +2,13 @@
 //!
 //! Knows no widget; the window's place and other things that may be lost live elsewhere.
 
+mod file;
 mod paths;
+mod runtime;
 
+pub use file::{LoadedSettings, SettingsError};
 pub use paths::Paths;
+pub use runtime::{Runtime, RuntimeMissing, runtime_folder};
 
 use std::path::PathBuf;
 
@@ -27,6 +31,7 @@ pub struct Settings {
 #[serde(default)]
 pub struct RuntimeSettings {
     /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
+    #[serde(deserialize_with = "none_when_empty")]
     pub libtorch: Option<PathBuf>,
     pub device: DeviceChoice,
     pub dtype: DtypeChoice,
@@ -53,11 +58,24 @@ impl Default for RuntimeSettings {
 #[serde(default)]
 pub struct OutputSettings {
     /// Empty: the folder `Safelight` in the user's videos folder.
+    #[serde(deserialize_with = "none_when_empty")]
     pub folder: Option<PathBuf>,
     /// `mp4`, `webm`, `gif`, `webp` or `png`.
     pub format: String,
     /// Also write the settings of each result beside it, as `.json`.
     pub sidecar: bool,
+}
+
+impl OutputSettings {
+    /// The file kinds that results can have.
+    pub const FORMATS: [&str; 5] = ["mp4", "webm", "gif", "webp", "png"];
+
+    /// The folder for results: the chosen one, else `Safelight` among the user's videos.
+    pub fn folder_or_default(&self, paths: &Paths) -> PathBuf {
+        self.folder
+            .clone()
+            .unwrap_or_else(|| paths.videos.join("Safelight"))
+    }
 }
 
 impl Default for OutputSettings {
@@ -101,4 +119,12 @@ impl Default for InterfaceSettings {
             scale: 1.0,
         }
     }
+}
+
+/// TOML has no null: a path that is not set is written as an empty string.
+fn none_when_empty<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PathBuf>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }

@@ -17,6 +17,8 @@ pub struct Paths {
     pub cache: PathBuf,
     /// The shipped models.
     pub assets: Option<PathBuf>,
+    /// Hugging Face's download cache, where other programs may have put models.
+    pub huggingface: Option<PathBuf>,
     /// The user's videos.
     pub videos: PathBuf,
 }
@@ -32,6 +34,7 @@ impl Paths {
             data: base.data_dir().join("safelight"),
             cache,
             assets: find_assets(),
+            huggingface: Some(find_huggingface(&base.cache_dir())),
             videos: std::env::var_os("XDG_VIDEOS_DIR")
                 .map_or_else(|| base.home_dir().join("Videos"), PathBuf::from),
         })
@@ -41,6 +44,28 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
+    /// Everything under one folder, and nothing of this user's: for tests.
+    pub fn under(root: &Path) -> Self {
+        Self {
+            config: root.join("config"),
+            data: root.join("data"),
+            cache: root.join("cache"),
+            assets: None,
+            huggingface: None,
+            videos: root.join("videos"),
+        }
+    }
+
+    /// The user's own additions to the catalogue.
+    pub fn models_file(&self) -> PathBuf {
+        self.config.join("models.toml")
+    }
+
+    /// Where a user can put models without telling anybody.
+    pub fn models(&self) -> PathBuf {
+        self.data.join("models")
+    }
+
     pub fn jobs(&self) -> PathBuf {
         self.data.join("jobs")
     }
@@ -48,6 +73,16 @@ impl Paths {
     pub fn log_file(&self) -> PathBuf {
         self.data.join("safelight.log")
     }
+}
+
+/// The cache as Hugging Face's own tools find it.
+fn find_huggingface(cache: &Path) -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    named("HF_HUB_CACHE")
+        .or_else(|| named("HUGGINGFACE_HUB_CACHE"))
+        .map(PathBuf::from)
+        .or_else(|| named("HF_HOME").map(|home| PathBuf::from(home).join("hub")))
+        .unwrap_or_else(|| cache.join("huggingface/hub"))
 }
 
 /// The assets folder: named outright, or near the executable as installed, unpacked or built.

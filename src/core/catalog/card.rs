@@ -1,0 +1,197 @@
+//! The identity card of a folder or file: what it is, how it is stored, and all that is missing or wrong.
+//!
+//! Where a check stops at the first thing that is wrong, a card goes on and names what it can.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::configs::ModelIndex;
+use super::weights::WeightSet;
+use super::{CatalogError, Family, ModelSpec, identify, kind};
+
+/// What one component of a pipeline is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ComponentCard {
+    pub name: String,
+    /// The class that the pipeline names; empty for a single file.
+    pub class: String,
+    pub files: Vec<String>,
+    pub bytes: u64,
+    pub parameters: u64,
+    /// How the weights are stored: the number of weights of each type.
+    pub dtypes: BTreeMap<String, u64>,
+}
+
+/// What a folder or file is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdentityCard {
+    pub path: PathBuf,
+    /// `diffusers folder` or `safetensors file`.
+    pub kind: &'static str,
+    /// A noun phrase for people.
+    pub what: String,
+    pub family: String,
+    pub variant: String,
+    /// Whether this version makes clips with it.
+    pub is_runnable: bool,
+    pub components: Vec<ComponentCard>,
+    pub parameters: u64,
+    pub bytes: u64,
+    /// What the file says about itself.
+    pub notes: BTreeMap<String, String>,
+    /// What is missing or wrong, one sentence each.
+    pub problems: Vec<String>,
+    /// What it can make, when it is runnable.
+    pub model: Option<ModelSpec>,
+}
+
+impl IdentityCard {
+    /// Reads the card of a diffusers folder or of one weight file. Fails only where there is nothing
+    /// to put on a card.
+    pub fn read(path: &Path) -> Result<Self, CatalogError> {
+        match identify::folder_of(path) {
+            Ok(folder) => Self::of_folder(&folder),
+            Err(CatalogError::Unsupported { .. }) if !kind::is_gguf(path) => Self::of_file(path),
+            Err(err) => Err(err),
+        }
+    }
+
+    fn of_file(path: &Path) -> Result<Self, CatalogError> {
+        let weights = WeightSet::from_file(path)?;
+        let tensors = kind::of_tensors(&weights);
+        let name = tensors.role.to_owned();
+        let component = component_card(name, String::new(), path, &weights);
+        Ok(Self {
+            path: path.to_owned(),
+            kind: "safetensors file",
+            what: tensors.text,
+            family: tensors.family.to_owned(),
+            variant: String::new(),
+            is_runnable: false,
+            parameters: component.parameters,
+            bytes: component.bytes,
+            components: vec![component],
+            notes: weights.notes,
+            problems: Vec::new(),
+            model: None,
+        })
+    }
+
+    fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
+        if !folder.join("model_index.json").exists() {
+            return match WeightSet::open(folder) {
+                // One component's own folder is as good as its file.
+                Ok(weights) if weights.files.len() == 1 => Self::of_file(&weights.files[0]),
+                _ => Err(identify::check_folder(folder).err().unwrap_or_else(|| {
+                    CatalogError::Missing {
+                        what: "model_index.json".to_owned(),
+                        path: folder.to_owned(),
+                    }
+                })),
+            };
+        }
+        let index = ModelIndex::read(folder)?;
+        let mut problems = Vec::new();
+        let mut components = Vec::new();
+        for (name, class) in &index.components {
+            match read_component(folder, name, class) {
+                Ok(card) => components.extend(card),
+                Err(err) => problems.push(err.to_string()),
+            }
+        }
+        let (model, what) = match ModelSpec::open(folder) {
+            Ok(spec) => {
+                let what = format!("a {} {} model", spec.family.label(), spec.variant);
+                (Some(spec), what)
+            }
+            Err(CatalogError::Unsupported { what, .. }) => (None, what),
+            Err(err) => {
+                // What stops the check is often named by a component already.
+                let text = err.to_string();
+                if !problems.contains(&text) {
+                    problems.push(text);
+                }
+                let what = if index.class.starts_with("Wan") {
+                    format!("a {} TI2V model that is not whole", Family::Wan.label())
+                } else {
+                    identify::pipeline_name(&index.class)
+                };
+                (None, what)
+            }
+        };
+        let family = if index.class.starts_with("Wan") {
+            "wan".to_owned()
+        } else {
+            String::new()
+        };
+        Ok(Self {
+            path: folder.to_owned(),
+            kind: "diffusers folder",
+            what,
+            family,
+            variant: model
+                .as_ref()
+                .map_or_else(String::new, |spec| spec.variant.clone()),
+            is_runnable: model.is_some(),
+            parameters: components.iter().map(|card| card.parameters).sum(),
+            bytes: components.iter().map(|card| card.bytes).sum(),
+            components,
+            notes: BTreeMap::new(),
+            problems,
+            model,
+        })
+    }
+}
+
+/// The card of a component with weights; `None` for those that have none (schedulers, tokenizers).
+fn read_component(
+    folder: &Path,
+    name: &str,
+    class: &str,
+) -> Result<Option<ComponentCard>, CatalogError> {
+    let path = folder.join(name);
+    if !path.is_dir() {
+        return Err(CatalogError::Missing {
+            what: format!("the folder {name}"),
+            path,
+        });
+    }
+    let has_no_weights = [
+        "Scheduler",
+        "Tokenizer",
+        "TokenizerFast",
+        "Processor",
+        "FeatureExtractor",
+    ]
+    .iter()
+    .any(|end| class.ends_with(end));
+    if has_no_weights {
+        return Ok(None);
+    }
+    let weights = WeightSet::open(&path)?;
+    Ok(Some(component_card(
+        name.to_owned(),
+        class.to_owned(),
+        &path,
+        &weights,
+    )))
+}
+
+fn component_card(name: String, class: String, path: &Path, weights: &WeightSet) -> ComponentCard {
+    let file_name = |file: &PathBuf| {
+        file.file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy()
+            .into_owned()
+    };
+    ComponentCard {
+        name,
+        class,
+        files: weights.files.iter().map(file_name).collect(),
+        bytes: weights.bytes,
+        parameters: weights.parameters(),
+        dtypes: weights.dtypes(),
+    }
+}

@@ -1,0 +1,323 @@
+//! `models.toml`: what is known about models before any is on the disk, and what a user adds to it.
+//!
+//! Knows nothing of folders on this machine beyond their names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::line_and_column;
+use super::wan::TransformerShape;
+use super::{CatalogError, Defaults, Family, LatentRgb, Limits};
+use crate::job::Sampler;
+
+const BUILT_IN: &str = include_str!("../../../models.toml");
+
+/// A model that is known but not on this disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CatalogEntry {
+    pub id: String,
+    pub name: String,
+    pub description: String,
+    pub licence: String,
+    pub family: Family,
+    pub variant: String,
+    /// The Hugging Face repository that holds it.
+    pub repository: Option<String>,
+    /// What to get, as part of a sentence.
+    pub what: String,
+    pub download_bytes: u64,
+}
+
+/// What can be said about a model beyond its configs. Each layer may leave anything out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Details {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    #[serde(alias = "license")]
+    pub licence: Option<String>,
+    pub defaults: PartialDefaults,
+    pub limits: PartialLimits,
+    pub example_prompts: Option<Vec<String>>,
+    pub latent_rgb: Option<LatentRgb>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PartialDefaults {
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub num_frames: Option<u32>,
+    pub fps: Option<f64>,
+    pub num_steps: Option<u32>,
+    pub guidance_scale: Option<f64>,
+    pub shift: Option<f64>,
+    pub sampler: Option<Sampler>,
+    pub negative_prompt: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PartialLimits {
+    pub max_pixels: Option<u64>,
+    pub max_frames: Option<u32>,
+    pub fixed_size: Option<bool>,
+}
+
+impl Details {
+    /// What `over` says wins over what is here.
+    pub(super) fn overlaid(self, over: Self) -> Self {
+        Self {
+            name: over.name.or(self.name),
+            description: over.description.or(self.description),
+            licence: over.licence.or(self.licence),
+            defaults: self.defaults.overlaid(over.defaults),
+            limits: PartialLimits {
+                max_pixels: over.limits.max_pixels.or(self.limits.max_pixels),
+                max_frames: over.limits.max_frames.or(self.limits.max_frames),
+                fixed_size: over.limits.fixed_size.or(self.limits.fixed_size),
+            },
+            example_prompts: over.example_prompts.or(self.example_prompts),
+            latent_rgb: over.latent_rgb.or(self.latent_rgb),
+        }
+    }
+}
+
+impl PartialDefaults {
+    fn overlaid(self, over: Self) -> Self {
+        Self {
+            width: over.width.or(self.width),
+            height: over.height.or(self.height),
+            num_frames: over.num_frames.or(self.num_frames),
+            fps: over.fps.or(self.fps),
+            num_steps: over.num_steps.or(self.num_steps),
+            guidance_scale: over.guidance_scale.or(self.guidance_scale),
+            shift: over.shift.or(self.shift),
+            sampler: over.sampler.or(self.sampler),
+            negative_prompt: over.negative_prompt.or(self.negative_prompt),
+        }
+    }
+
+    /// These over `base`.
+    pub(super) fn over(self, base: Defaults) -> Defaults {
+        Defaults {
+            width: self.width.unwrap_or(base.width),
+            height: self.height.unwrap_or(base.height),
+            num_frames: self.num_frames.unwrap_or(base.num_frames),
+            fps: self.fps.unwrap_or(base.fps),
+            num_steps: self.num_steps.unwrap_or(base.num_steps),
+            guidance_scale: self.guidance_scale.unwrap_or(base.guidance_scale),
+            shift: self.shift.or(base.shift),
+            sampler: self.sampler.unwrap_or(base.sampler),
+            negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
+        }
+    }
+}
+
+impl PartialLimits {
+    /// These within `base`: a catalogue can narrow what the configs allow, never widen it.
+    pub(super) fn within(self, base: Limits) -> Limits {
+        Limits {
+            max_pixels: self
+                .max_pixels
+                .map_or(base.max_pixels, |n| n.min(base.max_pixels)),
+            max_frames: self
+                .max_frames
+                .map_or(base.max_frames, |n| n.min(base.max_frames)),
+            fixed_size: self.fixed_size.unwrap_or(base.fixed_size),
+            ..base
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    model: Vec<RawEntry>,
+}
+
+/// One `[[model]]` as it is written. Misspelt keys are errors with their place.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    id: toml::Spanned<String>,
+    family: Option<Family>,
+    variant: Option<String>,
+    repository: Option<String>,
+    #[serde(default)]
+    folders: Vec<String>,
+    path: Option<PathBuf>,
+    #[serde(default)]
+    download_bytes: u64,
+    shape: Option<TransformerShape>,
+    name: Option<String>,
+    description: Option<String>,
+    licence: Option<String>,
+    #[serde(default)]
+    defaults: PartialDefaults,
+    #[serde(default)]
+    limits: PartialLimits,
+    example_prompts: Option<Vec<String>>,
+    latent_rgb: Option<LatentRgb>,
+}
+
+/// One known model: what ships with the app and, apart from it, what the user says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Entry {
+    pub id: String,
+    pub variant: String,
+    pub repository: Option<String>,
+    /// Names that its folder has in the wild.
+    pub folders: Vec<String>,
+    /// The user's own place for it.
+    pub path: Option<PathBuf>,
+    pub download_bytes: u64,
+    pub shape: Option<TransformerShape>,
+    pub built_in: Details,
+    pub user: Details,
+}
+
+impl Entry {
+    fn from_raw(raw: RawEntry, is_user: bool) -> Self {
+        let details = Details {
+            name: raw.name,
+            description: raw.description,
+            licence: raw.licence,
+            defaults: raw.defaults,
+            limits: raw.limits,
+            example_prompts: raw.example_prompts,
+            latent_rgb: raw.latent_rgb,
+        };
+        let (built_in, user) = if is_user {
+            (Details::default(), details)
+        } else {
+            (details, Details::default())
+        };
+        Self {
+            id: raw.id.into_inner(),
+            variant: raw.variant.unwrap_or_else(|| "TI2V".to_owned()),
+            repository: raw.repository,
+            folders: raw.folders,
+            path: raw.path,
+            download_bytes: raw.download_bytes,
+            shape: raw.shape,
+            built_in,
+            user,
+        }
+    }
+
+    /// The user's entry of the same id, laid over this one.
+    fn take_user(&mut self, user: Self) {
+        self.repository = user.repository.or(self.repository.take());
+        self.folders.extend(user.folders);
+        self.path = user.path;
+        if user.download_bytes > 0 {
+            self.download_bytes = user.download_bytes;
+        }
+        self.shape = user.shape.or(self.shape);
+        self.user = user.user;
+    }
+
+    /// Whether a folder of this name is this model. A repository counts with and without its owner.
+    pub(super) fn has_folder_name(&self, name: &str) -> bool {
+        let last = |text: &str| text.rsplit('/').next().unwrap_or(text).to_lowercase();
+        let wanted = last(name);
+        self.repository
+            .iter()
+            .chain(&self.folders)
+            .chain([&self.id])
+            .any(|known| last(known) == wanted)
+    }
+
+    /// The entry as it is listed while the model is not on the disk.
+    pub(super) fn listed(&self) -> CatalogEntry {
+        let details = self.built_in.clone().overlaid(self.user.clone());
+        let what = match (&self.repository, &self.path) {
+            (_, Some(path)) => format!("its folder at {}", path.display()),
+            (Some(repository), None) => {
+                format!("the folder {repository} from huggingface.co")
+            }
+            (None, None) => "its folder, which ships with the app".to_owned(),
+        };
+        CatalogEntry {
+            id: self.id.clone(),
+            name: details.name.unwrap_or_else(|| self.id.clone()),
+            description: details.description.unwrap_or_default(),
+            licence: details.licence.unwrap_or_default(),
+            family: Family::Wan,
+            variant: self.variant.clone(),
+            repository: self.repository.clone(),
+            what,
+            download_bytes: self.download_bytes,
+        }
+    }
+}
+
+/// The entries that ship with the app.
+pub(super) fn built_in() -> Vec<Entry> {
+    parse(BUILT_IN, Path::new("models.toml"), false)
+        .expect("the shipped models.toml parses: a test reads it")
+}
+
+/// The shipped entries with those of the user's `models.toml` over them, and what is wrong with that
+/// file: then its entries are left out.
+pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
+    let mut entries = built_in();
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return (entries, None),
+        Err(source) => {
+            let path = file.to_owned();
+            return (entries, Some(CatalogError::Io { source, path }));
+        }
+    };
+    match parse(&text, file, true) {
+        Err(err) => (entries, Some(err)),
+        Ok(users) => {
+            for user in users {
+                match entries.iter_mut().find(|entry| entry.id == user.id) {
+                    Some(entry) => entry.take_user(user),
+                    None => entries.push(user),
+                }
+            }
+            (entries, None)
+        }
+    }
+}
+
+fn parse(text: &str, path: &Path, is_user: bool) -> Result<Vec<Entry>, CatalogError> {
+    let error = |offset: usize, reason: String| {
+        let (line, column) = line_and_column(text, offset);
+        CatalogError::Catalogue {
+            line,
+            column,
+            reason,
+            path: path.to_owned(),
+        }
+    };
+    let file: File = toml::from_str(text).map_err(|err| {
+        error(
+            err.span().map_or(0, |span| span.start),
+            err.message().replace('\n', ", "),
+        )
+    })?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for raw in file.model {
+        let at = raw.id.span().start;
+        let id = raw.id.get_ref();
+        if id.trim().is_empty() || entries.iter().any(|entry| entry.id == *id) {
+            return Err(error(
+                at,
+                format!("expected an id of its own for each model, found '{id}' again or empty"),
+            ));
+        }
+        if raw.family.is_some_and(|family| family != Family::Wan) {
+            return Err(error(at, "expected the family wan".to_owned()));
+        }
+        entries.push(Entry::from_raw(raw, is_user));
+    }
+    Ok(entries)
+}

@@ -1,0 +1,147 @@
+//! What can be wrong with a model or with the catalogue, and what its user can do about it.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::job::{JobError, JobErrorKind};
+
+#[derive(Debug, Error)]
+pub enum CatalogError {
+    /// Neither an id nor something on the disk.
+    #[error("there is no model with the id or path '{name}'; known here: {known}")]
+    Unknown { name: String, known: String },
+    /// Known, but not on the disk.
+    #[error("{name} is not on this disk; get {what}, {}", size_text(*bytes))]
+    NotHere {
+        name: String,
+        what: String,
+        bytes: u64,
+    },
+    #[error("{what} is missing: {}", path.display())]
+    Missing { what: String, path: PathBuf },
+    #[error("cannot read: {source}: {}", path.display())]
+    Io { source: io::Error, path: PathBuf },
+    /// A file that says something about a model, not its weights.
+    #[error("{reason}: {}", path.display())]
+    Config { reason: String, path: PathBuf },
+    #[error("not a sound safetensors file: {reason}: {}", path.display())]
+    Weights { reason: String, path: PathBuf },
+    #[error(
+        "this is a pickle, which can run code when opened; get {instead} instead: {}",
+        path.display()
+    )]
+    Pickle { instead: String, path: PathBuf },
+    #[error("tensor '{key}' is missing, expected the shape {expected:?}: {}", path.display())]
+    MissingTensor {
+        key: String,
+        expected: Vec<u64>,
+        path: PathBuf,
+    },
+    #[error(
+        "tensor '{key}' has the wrong shape, expected {expected:?}, found {found:?}: {}",
+        path.display()
+    )]
+    WrongShape {
+        key: String,
+        expected: Vec<u64>,
+        found: Vec<u64>,
+        path: PathBuf,
+    },
+    /// Sound as far as anyone knows, but not for this version.
+    #[error("this is {what}, which this version cannot run yet: {}", path.display())]
+    Unsupported { what: String, path: PathBuf },
+    /// A catalogue file that is not right.
+    #[error("line {line}, column {column}: {reason}: {}", path.display())]
+    Catalogue {
+        line: usize,
+        column: usize,
+        reason: String,
+        path: PathBuf,
+    },
+}
+
+impl CatalogError {
+    /// What the user can do; empty when the sentence itself says it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => {
+                "Run `safelight models` to see what is here and where it was looked for"
+            }
+            Self::NotHere { .. } => {
+                "Put its folder where `safelight models` says that models are looked for, or name the folder with --model"
+            }
+            Self::Missing { .. } | Self::Weights { .. } => {
+                "The download may be incomplete: fetch this file again"
+            }
+            Self::MissingTensor { .. } | Self::WrongShape { .. } => {
+                "The weights and their config.json do not belong together: fetch both again from the same place"
+            }
+            Self::Unsupported { .. } => "Choose a Wan 2.2 TI2V model in a diffusers folder",
+            Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
+            Self::Io { .. } | Self::Config { .. } | Self::Pickle { .. } => "",
+        }
+    }
+}
+
+impl From<&CatalogError> for JobError {
+    fn from(err: &CatalogError) -> Self {
+        Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())
+    }
+}
+
+/// Where in a text a byte offset lies; both count from 1, columns in characters.
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |rest| rest.chars().count())
+        + 1;
+    (line, column)
+}
+
+/// Bytes as a person reads them, such as `34.2 GB`.
+pub fn size_text(bytes: u64) -> String {
+    let units = ["kB", "MB", "GB", "TB"];
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let mut text = format!("{value:.1}");
+    if let Some(whole) = text.strip_suffix(".0") {
+        text = whole.to_owned();
+    }
+    // Writing to a string cannot fail.
+    write!(text, " {}", units[unit]).ok();
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        let texts = [0, 999, 1000, 2_820_000_000, 34_200_000_000, 999_960].map(size_text);
+        assert_eq!(
+            texts,
+            ["0 bytes", "999 bytes", "1 kB", "2.8 GB", "34.2 GB", "1 MB"]
+        );
+    }
+
+    #[test]
+    fn places_count_from_one_and_in_characters() {
+        assert_eq!(line_and_column("ab\nçd", 0), (1, 1));
+        assert_eq!(line_and_column("ab\nçd", 5), (2, 2));
+        assert_eq!(line_and_column("ab", 99), (1, 3));
+    }
+}

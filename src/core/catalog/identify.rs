@@ -1,0 +1,141 @@
+//! What a folder or file is, as far as models go, from its configs and headers and never from its name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::configs::{ModelIndex, WanTransformerConfig, read_json, sorted_entries};
+use super::wan::{self, WanFacts};
+use super::weights::{WeightSet, is_pickle, pickle};
+use super::{CatalogError, kind};
+
+/// The diffusers folder that a path names: the folder itself or its `model_index.json`.
+pub(super) fn folder_of(path: &Path) -> Result<PathBuf, CatalogError> {
+    let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
+        source,
+        path: path.to_owned(),
+    })?;
+    match fs::metadata(&absolute) {
+        Ok(stat) if stat.is_dir() => Ok(absolute),
+        Ok(_)
+            if absolute
+                .file_name()
+                .is_some_and(|name| name == "model_index.json") =>
+        {
+            Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
+        }
+        Ok(_) => Err(single_file(&absolute)),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => Err(CatalogError::Missing {
+            what: "the model".to_owned(),
+            path: absolute,
+        }),
+        Err(source) => Err(CatalogError::Io {
+            source,
+            path: absolute,
+        }),
+    }
+}
+
+/// Checks a diffusers folder of a supported family whole; others are named and refused.
+pub(super) fn check_folder(folder: &Path) -> Result<WanFacts, CatalogError> {
+    if !folder.join("model_index.json").exists() {
+        return Err(without_index(folder));
+    }
+    let index = ModelIndex::read(folder)?;
+    if !index.class.starts_with("Wan") {
+        return Err(CatalogError::Unsupported {
+            what: pipeline_name(&index.class),
+            path: folder.to_owned(),
+        });
+    }
+    // Before anything is said about its parts: another variant has other parts.
+    let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
+    if let Some(what) = wan::other_variant(&index, transformer.as_ref()) {
+        return Err(CatalogError::Unsupported {
+            what,
+            path: folder.to_owned(),
+        });
+    }
+    wan::check(folder, &index)
+}
+
+/// What a pipeline's class is called among people.
+pub(super) fn pipeline_name(class: &str) -> String {
+    let families = [
+        ("Flux2", "a Flux 2 model"),
+        ("Flux", "a Flux model"),
+        ("HunyuanVideoFramepack", "a FramePack model"),
+        ("HunyuanVideo", "a HunyuanVideo model"),
+        ("Hunyuan", "a Hunyuan model"),
+        ("LTX", "an LTX model"),
+        ("StableDiffusionXL", "a Stable Diffusion XL model"),
+        ("StableDiffusion3", "a Stable Diffusion 3 model"),
+        ("StableDiffusion", "a Stable Diffusion model"),
+        ("Qwen", "a Qwen image model"),
+        ("ZImage", "a Z-Image model"),
+        ("CogVideo", "a CogVideo model"),
+    ];
+    families
+        .iter()
+        .find(|(start, _)| class.starts_with(start))
+        .map_or_else(
+            || format!("a model for the pipeline {class}"),
+            |(_, name)| (*name).to_owned(),
+        )
+}
+
+/// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
+fn without_index(folder: &Path) -> CatalogError {
+    let unsupported = |what: String| CatalogError::Unsupported {
+        what,
+        path: folder.to_owned(),
+    };
+    let config: BTreeMap<String, Value> =
+        read_json(&folder.join("config.json")).unwrap_or_default();
+    match config.get("_class_name").and_then(Value::as_str) {
+        Some("HunyuanVideoTransformer3DModelPacked") => {
+            return unsupported("the transformer of a FramePack model".to_owned());
+        }
+        Some("WanModel") => {
+            return unsupported(
+                "a Wan model in its original layout (a diffusers folder of it works)".to_owned(),
+            );
+        }
+        Some(class) => {
+            return unsupported(format!("one component of a model alone ({class})"));
+        }
+        None => {}
+    }
+    let paths = sorted_entries(folder).unwrap_or_default();
+    if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
+        return pickle(path);
+    }
+    CatalogError::Missing {
+        what: "model_index.json, which every diffusers folder has,".to_owned(),
+        path: folder.join("model_index.json"),
+    }
+}
+
+/// A single file instead of a folder.
+fn single_file(path: &Path) -> CatalogError {
+    if is_pickle(path) {
+        return pickle(path);
+    }
+    let what = if kind::is_gguf(path) {
+        "a GGUF file".to_owned()
+    } else {
+        match WeightSet::from_file(path) {
+            Ok(weights) => format!(
+                "a single file with {} instead of a diffusers folder",
+                kind::of_tensors(&weights).text
+            ),
+            Err(err) => return err,
+        }
+    };
+    CatalogError::Unsupported {
+        what,
+        path: path.to_owned(),
+    }
+}

@@ -1,0 +1,235 @@
+//! What the tensors of a single safetensors file are, from their names and shapes.
+//!
+//! For people who ask what a file is: nothing is run because of what is said here.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::weights::WeightSet;
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TensorKind {
+    /// `wan`, `flux`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
+    pub family: &'static str,
+    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `lora`, or empty.
+    pub role: &'static str,
+    /// A noun phrase for people.
+    pub text: String,
+}
+
+/// A family, a role, a phrase, and the ends of keys that all must be there.
+type Rule = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+/// The first that fits wins, so the more special come first.
+const RULES: &[Rule] = &[
+    (
+        "framepack",
+        "transformer",
+        "a FramePack transformer",
+        &["clean_x_embedder.proj.weight"],
+    ),
+    (
+        "hunyuan",
+        "transformer",
+        "a HunyuanVideo transformer",
+        &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
+    ),
+    (
+        "hunyuan",
+        "transformer",
+        "a HunyuanVideo transformer in the original layout",
+        &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
+    ),
+    (
+        "wan",
+        "transformer",
+        "a Wan transformer",
+        &[
+            "condition_embedder.time_proj.weight",
+            "patch_embedding.weight",
+        ],
+    ),
+    (
+        "wan",
+        "transformer",
+        "a Wan transformer in the original layout",
+        &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
+    ),
+    (
+        "flux",
+        "transformer",
+        "a Flux transformer in the original layout",
+        &["double_blocks.0.img_attn.qkv.weight"],
+    ),
+    (
+        "flux",
+        "transformer",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.proj_mlp.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    (
+        "umt5",
+        "text_encoder",
+        "a UMT5 text encoder",
+        &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
+    ),
+    (
+        "t5",
+        "text_encoder",
+        "a T5 text encoder",
+        &["encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"],
+    ),
+    (
+        "clip",
+        "text_encoder",
+        "a CLIP text encoder",
+        &["text_model.embeddings.token_embedding.weight"],
+    ),
+    (
+        "vision",
+        "image_encoder",
+        "an image encoder",
+        &["vision_model.embeddings.patch_embedding.weight"],
+    ),
+    (
+        "llama",
+        "text_encoder",
+        "a Llama text encoder",
+        &["embed_tokens.weight", "layers.0.self_attn.q_proj.weight"],
+    ),
+    (
+        "wan",
+        "vae",
+        "a Wan VAE",
+        &[
+            "decoder.conv_in.weight",
+            "post_quant_conv.weight",
+            "encoder.norm_out.gamma",
+        ],
+    ),
+    (
+        "wan",
+        "vae",
+        "a Wan VAE in the original layout",
+        &["decoder.middle.0.residual.0.gamma"],
+    ),
+    (
+        "flux",
+        "vae",
+        "an image VAE in the original layout",
+        &["decoder.mid.block_1.conv1.weight"],
+    ),
+    (
+        "hunyuan",
+        "vae",
+        "a HunyuanVideo VAE",
+        &["decoder.conv_in.conv.weight"],
+    ),
+    (
+        "",
+        "vae",
+        "an image VAE",
+        &["decoder.conv_in.weight", "encoder.conv_in.weight"],
+    ),
+];
+
+/// What the tensors of a component or file are.
+pub fn of_tensors(weights: &WeightSet) -> TensorKind {
+    let has = |end: &str| weights.tensors.keys().any(|key| ends_with_path(key, end));
+    let is_lora = weights.tensors.keys().any(|key| {
+        [
+            "lora_up",
+            "lora_down",
+            "lora_A",
+            "lora_B",
+            "hada_w1_a",
+            "lokr_w1",
+        ]
+        .iter()
+        .any(|part| key.contains(part))
+    });
+    if is_lora {
+        return TensorKind {
+            family: "",
+            role: "lora",
+            text: "a LoRA".to_owned(),
+        };
+    }
+    let Some((family, role, text, _)) = RULES
+        .iter()
+        .find(|(_, _, _, ends)| ends.iter().all(|end| has(end)))
+    else {
+        return TensorKind {
+            text: format!("{} tensors of no known model", weights.tensors.len()),
+            ..Default::default()
+        };
+    };
+    let mut text = (*text).to_owned();
+    if let Some(variant) = wan_variant(weights, family, role) {
+        text = text.replacen("a Wan transformer", &format!("a {variant} transformer"), 1);
+    }
+    if is_scaled_fp8(weights) {
+        text.push_str(", fp8 with scales");
+    }
+    TensorKind { family, role, text }
+}
+
+/// Whether `key` is `end`, bare or behind a prefix of whole names.
+fn ends_with_path(key: &str, end: &str) -> bool {
+    key.strip_suffix(end)
+        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// The published Wan transformers differ in width and channels; two experts are told by name alone.
+fn wan_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static str> {
+    if (family, role) != ("wan", "transformer") {
+        return None;
+    }
+    let (_, entry) = weights
+        .tensors
+        .iter()
+        .find(|(key, _)| ends_with_path(key, "patch_embedding.weight"))?;
+    let has_image_embedding = weights
+        .tensors
+        .keys()
+        .any(|key| key.contains("img_emb.") || key.contains("image_embedder."));
+    Some(match (entry.shape.first()?, entry.shape.get(1)?) {
+        (1536, 16) => "Wan 2.1 T2V 1.3B",
+        (5120, 16) => "Wan T2V 14B",
+        (5120, 36) if has_image_embedding => "Wan 2.1 I2V 14B",
+        (5120, 36) => "Wan 2.2 I2V A14B",
+        (3072, 48) => "Wan 2.2 TI2V 5B",
+        _ => return None,
+    })
+}
+
+fn is_scaled_fp8(weights: &WeightSet) -> bool {
+    weights.tensors.keys().any(|key| {
+        key.ends_with("scaled_fp8")
+            || key.ends_with(".scale_weight")
+            || key.ends_with(".weight_scale")
+            || key.ends_with(".comfy_quant")
+    })
+}
+
+/// Whether a file begins as GGUF does.
+pub fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let is_file = path.is_file();
+    is_file
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut magic))
+            .is_ok_and(|()| &magic == b"GGUF")
+}

@@ -1,0 +1,5 @@
+//! The catalogue on folders that these tests write: whole ones, broken ones, foreign ones, hidden ones.
+
+mod broken;
+mod found;
+mod tiny;

@@ -1,0 +1,355 @@
+//! Every part of a model folder, missing, cut, mis-shaped or foreign: refused by name before anything loads.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::tiny::{
+    CHANNELS, DIM, edit_json, shard_name, shard_transformer, transformer_shapes, write_json,
+    write_pipeline, write_weights,
+};
+use crate::catalog::{CatalogError, IdentityCard, ModelSpec};
+use crate::job::{JobError, JobErrorKind};
+
+/// What opening says after `change` was done to a whole pipeline.
+fn after(change: impl FnOnce(&Path)) -> CatalogError {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_pipeline(&root.path().join("model"));
+    ModelSpec::open(&folder).unwrap();
+    change(&folder);
+    ModelSpec::open(&folder).unwrap_err()
+}
+
+const TRANSFORMER: &str = "transformer/diffusion_pytorch_model.safetensors";
+
+#[test]
+fn each_missing_file_and_folder_is_named() {
+    for name in [
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "transformer/config.json",
+        TRANSFORMER,
+        "vae/config.json",
+        "vae/diffusion_pytorch_model.safetensors",
+        "text_encoder/config.json",
+        "text_encoder/model.safetensors",
+        "tokenizer/tokenizer.json",
+    ] {
+        let err = after(|folder| fs::remove_file(folder.join(name)).unwrap());
+        assert!(matches!(err, CatalogError::Missing { .. }), "{name}: {err}");
+        let part = name.split('/').next().unwrap();
+        assert!(err.to_string().contains(part), "{name}: {err}");
+    }
+    for name in [
+        "scheduler",
+        "transformer",
+        "vae",
+        "text_encoder",
+        "tokenizer",
+    ] {
+        let err = after(|folder| fs::remove_dir_all(folder.join(name)).unwrap());
+        assert!(err.to_string().contains(name), "{err}");
+    }
+}
+
+#[test]
+fn a_cut_or_lengthened_weight_file_is_named_with_both_lengths() {
+    for name in [
+        TRANSFORMER,
+        "vae/diffusion_pytorch_model.safetensors",
+        "text_encoder/model.safetensors",
+    ] {
+        let err = after(|folder| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            fs::write(folder.join(name), &bytes[..bytes.len() - 1]).unwrap();
+        });
+        let text = err.to_string();
+        assert!(matches!(err, CatalogError::Weights { .. }));
+        assert!(text.ends_with(name) && text.contains("cut off"), "{text}");
+        let err = after(|folder| fs::write(folder.join(name), b"").unwrap());
+        assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
+    }
+}
+
+#[test]
+fn every_config_that_is_cut_is_an_error_and_never_a_panic() {
+    for name in [
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "transformer/config.json",
+        "vae/config.json",
+        "text_encoder/config.json",
+        "tokenizer/tokenizer.json",
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let folder = write_pipeline(root.path());
+        let whole = fs::read(folder.join(name)).unwrap();
+        for cut in (0..whole.len()).step_by(whole.len() / 7) {
+            fs::write(folder.join(name), &whole[..cut]).unwrap();
+            let err = ModelSpec::open(&folder).unwrap_err();
+            assert!(
+                matches!(err, CatalogError::Config { .. }),
+                "{name} {cut}: {err}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tensor_of_another_shape_is_named_with_expected_and_found() {
+    let err = after(|folder| {
+        let mut shapes = transformer_shapes();
+        shapes.insert("blocks.1.attn2.to_v.weight".into(), vec![DIM, DIM + 1]);
+        write_weights(&folder.join(TRANSFORMER), &shapes);
+    });
+    let text = err.to_string();
+    assert!(text.contains("'blocks.1.attn2.to_v.weight'"), "{text}");
+    assert!(text.contains("expected [8, 8], found [8, 9]"), "{text}");
+    assert!(text.ends_with(TRANSFORMER), "{text}");
+}
+
+#[test]
+fn a_missing_tensor_and_one_of_a_layer_too_many_are_named() {
+    let err = after(|folder| {
+        let mut shapes = transformer_shapes();
+        shapes.remove("proj_out.bias");
+        write_weights(&folder.join(TRANSFORMER), &shapes);
+    });
+    assert!(
+        err.to_string().contains("'proj_out.bias' is missing"),
+        "{err}"
+    );
+    let err = after(|folder| {
+        let mut shapes = transformer_shapes();
+        shapes.insert("blocks.2.norm2.bias".into(), vec![DIM]);
+        write_weights(&folder.join(TRANSFORMER), &shapes);
+    });
+    assert!(err.to_string().contains("expected 2 layers"), "{err}");
+}
+
+#[test]
+fn shards_must_all_be_there_whole_and_hold_what_the_index_says() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_pipeline(root.path());
+    let single = ModelSpec::open(&folder).unwrap();
+    shard_transformer(&folder);
+    let sharded = ModelSpec::open(&folder).unwrap();
+    assert_eq!(sharded.limits, single.limits);
+
+    let second = folder.join("transformer").join(shard_name(1));
+    let bytes = fs::read(&second).unwrap();
+    fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(text.contains(&shard_name(1)), "{text}");
+    fs::remove_file(&second).unwrap();
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(
+        text.contains("missing") && text.contains(&shard_name(1)),
+        "{text}"
+    );
+    fs::copy(folder.join("transformer").join(shard_name(0)), &second).unwrap();
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(text.contains("does not have it"), "{text}");
+}
+
+#[test]
+fn an_index_cannot_lead_out_of_its_folder() {
+    let err = after(|folder| {
+        shard_transformer(folder);
+        let index = folder.join("transformer/diffusion_pytorch_model.safetensors.index.json");
+        edit_json(&index, |value| {
+            value["weight_map"]["proj_out.bias"] =
+                json!("../vae/diffusion_pytorch_model.safetensors");
+        });
+    });
+    assert!(err.to_string().contains("beside the index"), "{err}");
+}
+
+#[test]
+fn a_pickle_is_refused_with_what_to_get_instead() {
+    for name in ["diffusion_pytorch_model.bin", "model.PTH", "a.ckpt", "b.pt"] {
+        let err = after(|folder| {
+            fs::remove_file(folder.join(TRANSFORMER)).unwrap();
+            fs::write(folder.join("transformer").join(name), b"\x80\x02").unwrap();
+        });
+        let text = err.to_string();
+        assert!(matches!(err, CatalogError::Pickle { .. }), "{text}");
+        assert!(text.contains("get the .safetensors version"), "{text}");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("wan.pth");
+    fs::write(&file, b"").unwrap();
+    let err = ModelSpec::open(&file).unwrap_err();
+    assert!(matches!(err, CatalogError::Pickle { .. }));
+}
+
+#[test]
+fn configs_that_do_not_fit_each_other_are_refused() {
+    for (name, key, value, part) in [
+        ("transformer", "in_channels", json!(48), "z_dim"),
+        ("transformer", "text_dim", json!(7), "d_model"),
+        ("transformer", "num_layers", json!(0), "num_layers"),
+        ("transformer", "num_layers", json!(-1), "transformer"),
+        (
+            "transformer",
+            "num_attention_heads",
+            json!(u64::MAX),
+            "num_attention_heads",
+        ),
+        ("transformer", "patch_size", json!([2, 2, 2]), "patch_size"),
+        ("transformer", "patch_size", json!([1, 0, 2]), "patch_size"),
+        ("transformer", "ffn_dim", json!("wide"), "transformer"),
+        ("vae", "z_dim", json!(16), "z_dim"),
+        ("vae", "dim_mult", json!([]), "dim_mult"),
+        ("vae", "dim_mult", json!(vec![1; 70]), "dim_mult"),
+        ("vae", "base_dim", json!(1e300), "vae"),
+        ("vae", "patch_size", json!(1), "in_channels"),
+        ("text_encoder", "vocab_size", json!(18), "shared.weight"),
+        ("text_encoder", "model_type", json!("t5"), "umt5"),
+        ("text_encoder", "num_layers", json!(1), "layers"),
+    ] {
+        let err = after(|folder| {
+            edit_json(&folder.join(name).join("config.json"), |cfg| {
+                cfg[key] = value.clone()
+            });
+        });
+        assert!(
+            err.to_string().contains(part),
+            "{name}.{key} {value}: {err}"
+        );
+        assert_eq!(JobError::from(&err).kind, JobErrorKind::BadModel);
+    }
+}
+
+#[test]
+fn a_tokenizer_whose_ids_the_embedding_does_not_have_is_refused() {
+    let err = after(|folder| {
+        edit_json(&folder.join("tokenizer/tokenizer.json"), |file| {
+            file["added_tokens"][0]["id"] = json!(20);
+        });
+    });
+    assert!(err.to_string().contains("found 21"), "{err}");
+}
+
+#[test]
+fn other_models_are_named_and_said_to_be_not_for_this_version() {
+    for (class, expand, part) in [
+        ("WanPipeline", false, "T2V"),
+        ("WanImageToVideoPipeline", false, "I2V"),
+        ("WanVACEPipeline", false, "VACE"),
+        ("FluxPipeline", false, "a Flux model"),
+        ("HunyuanVideoFramepackPipeline", false, "FramePack"),
+        ("StableDiffusionXLPipeline", false, "Stable Diffusion XL"),
+        ("SomethingNewPipeline", false, "SomethingNewPipeline"),
+    ] {
+        let err = after(|folder| {
+            edit_json(&folder.join("model_index.json"), |index| {
+                index["_class_name"] = json!(class);
+                index["expand_timesteps"] = json!(expand);
+            });
+        });
+        let text = err.to_string();
+        assert!(
+            matches!(err, CatalogError::Unsupported { .. }),
+            "{class}: {text}"
+        );
+        assert!(
+            text.contains(part) && text.contains("cannot run yet"),
+            "{text}"
+        );
+    }
+    let two = after(|folder| {
+        edit_json(&folder.join("model_index.json"), |index| {
+            index["transformer_2"] = json!(["diffusers", "WanTransformer3DModel"]);
+        });
+    });
+    assert!(two.to_string().contains("A14B"), "{two}");
+    let old_vae = after(|folder| {
+        edit_json(&folder.join("vae/config.json"), |cfg| {
+            cfg["is_residual"] = json!(false)
+        });
+    });
+    assert!(
+        matches!(old_vae, CatalogError::Unsupported { .. }),
+        "{old_vae}"
+    );
+    let quantised = after(|folder| {
+        edit_json(&folder.join("transformer/config.json"), |cfg| {
+            cfg["quantization_config"] = json!({"quant_method": "auto-round"});
+        });
+    });
+    assert!(quantised.to_string().contains("quantised"), "{quantised}");
+}
+
+#[test]
+fn single_files_and_original_checkpoints_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_pipeline(&root.path().join("m"));
+    let text = ModelSpec::open(&folder.join(TRANSFORMER))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("a single file with a Wan transformer"),
+        "{text}"
+    );
+    let gguf = root.path().join("flux.gguf");
+    fs::write(&gguf, b"GGUF\x03\0\0\0").unwrap();
+    let text = ModelSpec::open(&gguf).unwrap_err().to_string();
+    assert!(text.contains("a GGUF file"), "{text}");
+    let original = root.path().join("original");
+    write_json(
+        &original.join("config.json"),
+        &json!({"_class_name": "WanModel"}),
+    );
+    let text = ModelSpec::open(&original).unwrap_err().to_string();
+    assert!(text.contains("original layout"), "{text}");
+}
+
+#[test]
+fn a_card_names_everything_that_is_wrong_and_what_is_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_pipeline(root.path());
+    let whole = IdentityCard::read(&folder).unwrap();
+    assert!(whole.is_runnable && whole.problems.is_empty());
+    assert_eq!(whole.components.len(), 3);
+    assert_eq!(whole.variant, "TI2V");
+    let transformer = &whole.components[1];
+    let expected: u64 = transformer_shapes()
+        .values()
+        .map(|shape| shape.iter().product::<usize>() as u64)
+        .sum();
+    assert_eq!(transformer.parameters, expected);
+    assert_eq!(transformer.dtypes["F32"], expected);
+    fs::remove_file(folder.join("vae/diffusion_pytorch_model.safetensors")).unwrap();
+    fs::write(folder.join("text_encoder/model.safetensors"), b"short").unwrap();
+    let card = IdentityCard::read(&folder).unwrap();
+    assert!(!card.is_runnable);
+    assert_eq!(card.components.len(), 1);
+    let problems = card.problems.join("\n");
+    assert!(
+        problems.contains("vae") && problems.contains("text_encoder"),
+        "{problems}"
+    );
+    let file = IdentityCard::read(&folder.join(TRANSFORMER)).unwrap();
+    assert_eq!(
+        (file.kind, file.family.as_str()),
+        ("safetensors file", "wan")
+    );
+    assert_eq!(file.parameters, expected);
+}
+
+#[test]
+fn a_card_of_a_wider_transformer_names_the_published_variant() {
+    let root = tempfile::tempdir().unwrap();
+    let mut shapes = super::tiny::Shapes::new();
+    let key = "model.diffusion_model.patch_embedding.weight";
+    shapes.insert(key.into(), vec![3072, 48, 1, 1, 1]);
+    let key = "model.diffusion_model.blocks.0.self_attn.q.weight";
+    shapes.insert(key.into(), vec![1, 1]);
+    let path = root.path().join("x.safetensors");
+    write_weights(&path, &shapes);
+    let card = IdentityCard::read(&path).unwrap();
+    assert!(card.what.contains("Wan 2.2 TI2V 5B"), "{}", card.what);
+    assert_eq!(CHANNELS, 4);
+}

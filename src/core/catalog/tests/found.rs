@@ -1,0 +1,328 @@
+//! What a search of the disk finds, which entry of the catalogue it is, and whose word wins.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::tiny::{edit_json, user, write_json, write_pipeline};
+use crate::catalog::entry::built_in;
+use crate::catalog::{Catalog, CatalogError, EMBEDDED_MODEL, ModelSpec};
+use crate::job::Sampler;
+use crate::settings::{Paths, Settings};
+
+fn ids(catalog: &Catalog) -> Vec<&str> {
+    catalog
+        .available
+        .iter()
+        .map(|spec| spec.id.as_str())
+        .collect()
+}
+
+fn settings_with(folder: &Path) -> Settings {
+    let mut settings = Settings::default();
+    settings.models.folders = vec![folder.to_owned()];
+    settings
+}
+
+#[test]
+fn the_shipped_catalogue_is_complete() {
+    let entries = built_in();
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids, [EMBEDDED_MODEL, "wan2.2-ti2v-5b"]);
+    for entry in &entries {
+        let listed = entry.listed();
+        for text in [
+            &listed.name,
+            &listed.description,
+            &listed.licence,
+            &listed.what,
+        ] {
+            assert!(!text.is_empty(), "{}", entry.id);
+        }
+    }
+    let wan = &entries[1];
+    let defaults = &wan.built_in.defaults;
+    assert_eq!(
+        (defaults.width, defaults.height, defaults.num_frames),
+        (Some(1280), Some(704), Some(121))
+    );
+    assert_eq!(wan.built_in.latent_rgb.as_ref().unwrap().factors.len(), 48);
+    assert!(
+        defaults
+            .negative_prompt
+            .as_ref()
+            .unwrap()
+            .ends_with("倒着走")
+    );
+}
+
+#[test]
+fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
+    let (_root, paths) = user();
+    let catalog = Catalog::load(&paths, &Settings::default());
+    assert!(catalog.available.is_empty() && catalog.problems.is_empty());
+    assert_eq!(catalog.missing.len(), 2);
+    assert_eq!(catalog.searched, [paths.models()]);
+    let err = catalog.find("wan2.2-ti2v-5b").unwrap_err();
+    assert!(
+        err.to_string().contains("Wan-AI/Wan2.2-TI2V-5B-Diffusers"),
+        "{err}"
+    );
+    assert!(err.to_string().contains("34.2 GB"), "{err}");
+    let err = catalog.find("nothing").unwrap_err();
+    assert!(
+        matches!(err, CatalogError::Unknown { .. }) && err.to_string().contains(EMBEDDED_MODEL)
+    );
+}
+
+#[test]
+fn models_are_found_in_every_place_once_each() {
+    let (root, mut paths) = user();
+    let assets = root.path().join("assets");
+    write_pipeline(&assets.join("little-world"));
+    paths.assets = Some(assets);
+    let mine = root.path().join("mine");
+    write_pipeline(&mine.join("a/b/deep"));
+    write_pipeline(&paths.models().join("dropped"));
+    let hub = root.path().join("hub");
+    let repository = hub.join("models--Someone--Tiny-Wan");
+    write_pipeline(&repository.join("snapshots/old"));
+    write_pipeline(&repository.join("snapshots/new"));
+    fs::create_dir_all(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "new\n").unwrap();
+    paths.huggingface = Some(hub);
+    // Another way to the same folder, and a way in circles.
+    symlink(mine.join("a"), mine.join("again")).unwrap();
+    symlink(&mine, mine.join("a/circle")).unwrap();
+
+    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    let names: Vec<&str> = catalog
+        .available
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["Little World", "deep", "dropped", "Someone/Tiny-Wan"]
+    );
+    assert_eq!(ids(&catalog)[0], EMBEDDED_MODEL);
+    assert_eq!(
+        catalog.available[3].folder,
+        repository.join("snapshots/new")
+    );
+    assert_eq!(catalog.default_model().unwrap().id, EMBEDDED_MODEL);
+    assert_eq!(catalog.missing.len(), 1);
+    let by_id = catalog.find(EMBEDDED_MODEL).unwrap();
+    assert_eq!(by_id.folder, root.path().join("assets/little-world"));
+}
+
+#[test]
+fn broken_and_foreign_folders_are_told_apart_and_hide_nothing() {
+    let (root, paths) = user();
+    let mine = root.path().join("mine");
+    write_pipeline(&mine.join("good"));
+    let broken = write_pipeline(&mine.join("broken"));
+    fs::remove_file(broken.join("vae/config.json")).unwrap();
+    let flux = write_pipeline(&mine.join("flux"));
+    edit_json(&flux.join("model_index.json"), |index| {
+        index["_class_name"] = json!("FluxPipeline")
+    });
+    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    assert_eq!(catalog.available.len(), 1);
+    assert_eq!(catalog.problems.len(), 1);
+    assert!(catalog.problems[0].to_string().contains("broken"));
+    assert_eq!(catalog.unsupported.len(), 1);
+    let gone = Catalog::load(&paths, &settings_with(&root.path().join("gone")));
+    assert!(gone.problems[0].to_string().contains("models.folders"));
+}
+
+#[test]
+fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
+    let (root, _) = user();
+    let folder = write_pipeline(&root.path().join("x"));
+    let spec = ModelSpec::open(&folder.join("model_index.json")).unwrap();
+    assert_eq!(spec.folder, folder);
+    assert_eq!(spec.id, folder.to_string_lossy());
+    assert_eq!(
+        (spec.limits.size_multiple, spec.limits.frame_stride),
+        (32, 4)
+    );
+    assert_eq!(
+        (spec.limits.max_edge, spec.limits.max_frames),
+        (64 * 32, 253)
+    );
+    assert!(spec.takes_image && !spec.limits.fixed_size && spec.bytes > 1000);
+    let defaults = &spec.defaults;
+    assert_eq!(
+        (defaults.width, defaults.height, defaults.num_frames),
+        (256, 256, 17)
+    );
+    assert_eq!((defaults.shift, defaults.sampler), (None, Sampler::UniPc));
+    edit_json(&folder.join("scheduler/scheduler_config.json"), |cfg| {
+        *cfg = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0});
+    });
+    assert_eq!(
+        ModelSpec::open(&folder).unwrap().defaults.sampler,
+        Sampler::Euler
+    );
+}
+
+#[test]
+fn a_folders_own_file_says_what_configs_cannot() {
+    let (root, _) = user();
+    let folder = write_pipeline(&root.path().join("x"));
+    let own = folder.join("safelight.json");
+    let mut text = json!({
+        "name": "Mine", "licence": "MIT", "something": "else",
+        "defaults": {"width": 64, "height": 96, "num_frames": 9, "fps": 8, "guidance_scale": 3, "shift": 2, "sampler": "euler"},
+        "limits": {"fixed_size": true},
+        "example_prompts": ["a red boat"],
+        "latent_rgb": {"factors": [[0.1, 0, 0], [0, 0.1, 0], [0, 0, 0.1], [0, 0, 0]], "bias": [0.5, 0.5, 0.5]},
+    });
+    write_json(&own, &text);
+    let spec = ModelSpec::open(&folder).unwrap();
+    assert_eq!((spec.name.as_str(), spec.licence.as_str()), ("Mine", "MIT"));
+    assert_eq!(
+        (spec.defaults.width, spec.defaults.height, spec.defaults.fps),
+        (64, 96, 8.0)
+    );
+    assert_eq!(
+        (spec.defaults.num_steps, spec.defaults.shift),
+        (20, Some(2.0))
+    );
+    assert!(spec.limits.fixed_size && spec.latent_rgb.is_some());
+    assert_eq!(spec.example_prompts, ["a red boat"]);
+
+    text["defaults"]["width"] = json!(65);
+    write_json(&own, &text);
+    let err = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(
+        err.contains("multiple of 32") && err.ends_with("safelight.json"),
+        "{err}"
+    );
+    text["defaults"]["width"] = json!(64);
+    text["latent_rgb"]["factors"] = json!([[0, 0, 0]]);
+    write_json(&own, &text);
+    let err = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(err.contains("expected 4 rows"), "{err}");
+    fs::write(&own, "{").unwrap();
+    assert!(ModelSpec::open(&folder).is_err());
+}
+
+fn write_users(paths: &Paths, text: &str) {
+    fs::create_dir_all(&paths.config).unwrap();
+    fs::write(paths.models_file(), text).unwrap();
+}
+
+#[test]
+fn the_users_catalogue_adds_places_and_changes_entries() {
+    let (root, mut paths) = user();
+    let elsewhere = write_pipeline(&root.path().join("elsewhere/odd name"));
+    let assets = root.path().join("assets");
+    write_pipeline(&assets.join("little-world"));
+    paths.assets = Some(assets);
+    let text = format!(
+        "[[model]]\nid = 'mine'\npath = {elsewhere:?}\nname = 'My own'\n[model.defaults]\nnum_steps = 7\n\
+         [[model]]\nid = 'little-world'\n[model.defaults]\nnum_steps = 5\n\
+         [[model]]\nid = 'later'\nrepository = 'Me/Later'\n"
+    );
+    write_users(&paths, &text);
+    let catalog = Catalog::load(&paths, &Settings::default());
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    assert_eq!(ids(&catalog), ["mine", EMBEDDED_MODEL]);
+    assert_eq!(catalog.available[0].name, "My own");
+    let steps: Vec<u32> = catalog
+        .available
+        .iter()
+        .map(|spec| spec.defaults.num_steps)
+        .collect();
+    assert_eq!(steps, [7, 5]);
+    assert_eq!(catalog.available[1].name, "Little World");
+    let missing: Vec<&str> = catalog
+        .missing
+        .iter()
+        .map(|entry| entry.id.as_str())
+        .collect();
+    assert_eq!(missing, ["wan2.2-ti2v-5b", "later"]);
+}
+
+#[test]
+fn a_wrong_users_catalogue_is_reported_with_its_place_and_the_rest_works() {
+    for (text, place) in [
+        ("[[model]]\nid = 'a'\nnmae = 'b'\n", "line 3, column 1"),
+        ("[[model]]\nname = 'b'\n", "line 1"),
+        ("[[model]]\nid = \n", "line 2"),
+        (
+            "[[model]]\nid = 'a'\n[[model]]\nid = 'a'\n",
+            "line 4, column 6",
+        ),
+        ("[[model]]\nid = 'a'\nfamily = 'flux'\n", "line 3"),
+        (
+            "[[model]]\nid = 'a'\n[model.defaults]\nwidth = -1\n",
+            "line 4",
+        ),
+    ] {
+        let (_root, paths) = user();
+        write_users(&paths, text);
+        let catalog = Catalog::load(&paths, &Settings::default());
+        assert_eq!(catalog.problems.len(), 1, "{text}");
+        let problem = catalog.problems[0].to_string();
+        assert!(problem.starts_with(place), "{problem}");
+        assert_eq!(catalog.missing.len(), 2);
+    }
+}
+
+#[test]
+fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not_its_name() {
+    let (root, paths) = user();
+    let mine = root.path().join("mine");
+    write_pipeline(&mine.join("copy"));
+    let shape = "[model.shape]\nheads = 2\nhead_dim = 4\nlayers = 2\nchannels = 4\n";
+    let rest = "name = 'Known'\nlicence = 'MIT'\n";
+    // As a shipped entry would be: only such lend their defaults.
+    let mut entries = built_in();
+    entries[1].shape = Some(crate::catalog::wan::TransformerShape {
+        heads: 2,
+        head_dim: 4,
+        layers: 2,
+        channels: 4,
+    });
+    entries[1].built_in.latent_rgb = None;
+    entries[1].built_in.defaults.num_frames = Some(81);
+    let spec = crate::catalog::open(&mine.join("copy"), &entries).unwrap();
+    assert_eq!(
+        (spec.name.as_str(), spec.licence.as_str()),
+        ("copy", "not stated")
+    );
+    assert_eq!((spec.defaults.width, spec.defaults.num_frames), (1280, 81));
+    // A name alone is not enough when the shape is known and another.
+    write_users(
+        &paths,
+        &format!(
+            "[[model]]\nid = 'copy'\n{rest}{}",
+            shape.replace("layers = 2", "layers = 3")
+        ),
+    );
+    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    assert_eq!(catalog.available[0].name, "copy");
+    write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{shape}"));
+    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    assert_eq!(catalog.available[0].name, "Known");
+}
+
+#[test]
+fn find_takes_a_path_that_nobody_listed() {
+    let (root, paths) = user();
+    let folder = write_pipeline(&root.path().join("far/away"));
+    let catalog = Catalog::load(&paths, &Settings::default());
+    let spec = catalog.find(&folder.to_string_lossy()).unwrap();
+    assert_eq!(spec.folder, folder);
+    let err = catalog
+        .find(&root.path().join("none").to_string_lossy())
+        .unwrap_err();
+    assert!(matches!(err, CatalogError::Missing { .. }), "{err}");
+    assert!(catalog.find("").is_err());
+}

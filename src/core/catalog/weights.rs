@@ -1,0 +1,254 @@
+//! The weight files of one component folder: a single file, or an index with its shards.
+//!
+//! Reads headers only. Chooses the same files as the engine's `weights` does, so that what was checked
+//! is what is loaded.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use serde::Deserialize;
+
+use super::CatalogError;
+use super::configs::{read_capped, sorted_entries};
+use super::safetensors::{Header, HeaderError};
+
+/// An index of a model with thousands of layers has a few MB.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
+
+/// One tensor as its header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorEntry {
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    /// Which of the files holds it.
+    pub file: usize,
+}
+
+/// All tensors of one component.
+#[derive(Clone, Debug, Default)]
+pub struct WeightSet {
+    pub files: Vec<PathBuf>,
+    pub tensors: BTreeMap<String, TensorEntry>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    pub notes: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl WeightSet {
+    /// Reads the headers of all weight files in a component's folder.
+    pub fn open(folder: &Path) -> Result<Self, CatalogError> {
+        let path = weight_file_in(folder)?;
+        if path.to_string_lossy().ends_with(".index.json") {
+            Self::from_index(&path)
+        } else {
+            Self::from_file(&path)
+        }
+    }
+
+    /// Reads the header of one file.
+    pub fn from_file(path: &Path) -> Result<Self, CatalogError> {
+        let mut set = Self::default();
+        set.add(path)?;
+        Ok(set)
+    }
+
+    /// Reads the headers of all shards, and finds every tensor where the index says that it is.
+    fn from_index(index_path: &Path) -> Result<Self, CatalogError> {
+        let bad = |reason: String| CatalogError::Config {
+            reason,
+            path: index_path.to_owned(),
+        };
+        let text = read_capped(index_path, MAX_INDEX_BYTES)?;
+        let index: Index = serde_json::from_slice(&text)
+            .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
+        if index.weight_map.is_empty() {
+            return Err(bad("the weight index lists no tensors".to_owned()));
+        }
+        let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
+        let mut set = Self::default();
+        let mut shards = BTreeMap::new();
+        for (key, shard) in index.weight_map {
+            let number = if let Some(&number) = shards.get(&shard) {
+                number
+            } else {
+                // A shard lies beside its index: a name with folders in it could lead anywhere.
+                if Path::new(&shard).file_name() != Some(shard.as_ref()) {
+                    return Err(bad(format!(
+                        "expected the names of files beside the index, found '{shard}'"
+                    )));
+                }
+                let number = set.add(&folder.join(&shard))?;
+                shards.insert(shard.clone(), number);
+                number
+            };
+            if set
+                .tensors
+                .get(&key)
+                .is_none_or(|entry| entry.file != number)
+            {
+                return Err(bad(format!(
+                    "the weight index places '{key}' in {shard}, which does not have it"
+                )));
+            }
+        }
+        Ok(set)
+    }
+
+    /// Adds one file's tensors; returns its number.
+    fn add(&mut self, path: &Path) -> Result<usize, CatalogError> {
+        if is_pickle(path) {
+            return Err(pickle(path));
+        }
+        let header = match Header::read(path) {
+            Ok(header) => header,
+            Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
+                return Err(CatalogError::Missing {
+                    what: "a weight file".to_owned(),
+                    path: path.to_owned(),
+                });
+            }
+            Err(HeaderError::Io(source)) => {
+                return Err(CatalogError::Io {
+                    source,
+                    path: path.to_owned(),
+                });
+            }
+            Err(HeaderError::Unsound(reason)) => {
+                return Err(CatalogError::Weights {
+                    reason,
+                    path: path.to_owned(),
+                });
+            }
+        };
+        let file = self.files.len();
+        for name in header.names() {
+            if let Some(info) = header.info(&name) {
+                let entry = TensorEntry {
+                    dtype: info.dtype,
+                    shape: info.shape.iter().map(|&n| n as u64).collect(),
+                    file,
+                };
+                self.tensors.insert(name, entry);
+            }
+        }
+        self.bytes = self.bytes.saturating_add(header.file_bytes);
+        self.notes.extend(header.notes());
+        self.files.push(path.to_owned());
+        Ok(file)
+    }
+
+    /// Checks that a tensor is there and has exactly this shape.
+    pub fn expect(&self, key: &str, expected: &[u64]) -> Result<(), CatalogError> {
+        let Some(entry) = self.tensors.get(key) else {
+            return Err(CatalogError::MissingTensor {
+                key: key.to_owned(),
+                expected: expected.to_vec(),
+                path: self.place(),
+            });
+        };
+        if entry.shape != expected {
+            return Err(CatalogError::WrongShape {
+                key: key.to_owned(),
+                expected: expected.to_vec(),
+                found: entry.shape.clone(),
+                path: self.files.get(entry.file).cloned().unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.tensors.contains_key(key)
+    }
+
+    /// The number of weights.
+    pub fn parameters(&self) -> u64 {
+        self.tensors
+            .values()
+            .map(|entry| entry.shape.iter().product::<u64>())
+            .fold(0, u64::saturating_add)
+    }
+
+    /// How the weights are stored: the number of weights of each type.
+    pub fn dtypes(&self) -> BTreeMap<String, u64> {
+        let mut dtypes = BTreeMap::new();
+        for entry in self.tensors.values() {
+            let count: &mut u64 = dtypes.entry(entry.dtype.to_string()).or_default();
+            *count = count.saturating_add(entry.shape.iter().product::<u64>());
+        }
+        dtypes
+    }
+
+    /// Where a tensor that is in none of the files was looked for.
+    fn place(&self) -> PathBuf {
+        match &self.files[..] {
+            [only] => only.clone(),
+            files => files
+                .first()
+                .and_then(|path| path.parent())
+                .unwrap_or_else(|| Path::new(""))
+                .to_owned(),
+        }
+    }
+}
+
+/// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
+fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
+    for stem in ["diffusion_pytorch_model", "model"] {
+        for end in ["safetensors", "safetensors.index.json"] {
+            let path = folder.join(format!("{stem}.{end}"));
+            if path.is_file() {
+                return Ok(path);
+            }
+        }
+    }
+    let paths = sorted_entries(folder)?;
+    for end in [".safetensors.index.json", ".safetensors"] {
+        let mut fitting = paths
+            .iter()
+            .filter(|path| path.to_string_lossy().ends_with(end));
+        if let (Some(only), None) = (fitting.next(), fitting.next()) {
+            return Ok(only.clone());
+        }
+    }
+    // A link to a file that is gone: a download whose parts were moved or cleaned up.
+    let dangling = paths.iter().find(|path| {
+        path.extension().is_some_and(|end| end == "safetensors") && fs::metadata(path).is_err()
+    });
+    if let Some(path) = dangling {
+        return Err(CatalogError::Missing {
+            what: "the file that this link leads to".to_owned(),
+            path: path.clone(),
+        });
+    }
+    if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
+        return Err(pickle(path));
+    }
+    Err(CatalogError::Missing {
+        what: "a weight file (.safetensors, or .safetensors.index.json with its shards)".to_owned(),
+        path: folder.to_owned(),
+    })
+}
+
+pub(super) fn is_pickle(path: &Path) -> bool {
+    path.extension().is_some_and(|end| {
+        PICKLES
+            .iter()
+            .any(|pickle| end.eq_ignore_ascii_case(pickle))
+    })
+}
+
+pub(super) fn pickle(path: &Path) -> CatalogError {
+    CatalogError::Pickle {
+        instead: "the .safetensors version of the same weights".to_owned(),
+        path: path.to_owned(),
+    }
+}
