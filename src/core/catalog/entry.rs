@@ -118,7 +118,7 @@ impl PartialDefaults {
 
 impl PartialLimits {
     /// These within `base`: a catalogue can narrow what the configs allow, never widen it.
-    pub(super) fn within(self, base: Limits) -> Limits {
+    pub(super) fn within(&self, base: Limits) -> Limits {
         Limits {
             max_pixels: self
                 .max_pixels
@@ -211,7 +211,9 @@ impl Entry {
 
     /// The user's entry of the same id, laid over this one.
     fn take_user(&mut self, user: Self) {
-        self.repository = user.repository.or(self.repository.take());
+        if user.repository.is_some() {
+            self.repository = user.repository;
+        }
         self.folders.extend(user.folders);
         self.path = user.path;
         if user.download_bytes > 0 {

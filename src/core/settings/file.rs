@@ -89,7 +89,7 @@ impl Settings {
         Self::parse(&text, path)?;
         let mut document: DocumentMut = text
             .parse()
-            .map_err(|err: toml_edit::TomlError| broken(&text, &err.span(), err.message(), path))?;
+            .map_err(|err: toml_edit::TomlError| broken(&text, err.span(), err.message(), path))?;
         let wanted = self
             .to_document()
             .map_err(|reason| failed(io::Error::other(reason)))?;
@@ -121,10 +121,10 @@ impl Settings {
 
     fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), SettingsError> {
         let settings: Self =
-            toml::from_str(text).map_err(|err| broken(text, &err.span(), err.message(), path))?;
+            toml::from_str(text).map_err(|err| broken(text, err.span(), err.message(), path))?;
         if let Some((section, key, reason)) = settings.first_out_of_range() {
             let span = key_span(text, section, key);
-            return Err(broken(text, &span, &reason, path));
+            return Err(broken(text, span, &reason, path));
         }
         Ok((settings, unknown_keys(text)))
     }
@@ -161,11 +161,11 @@ impl Settings {
 
 fn broken(
     text: &str,
-    span: &Option<std::ops::Range<usize>>,
+    span: Option<std::ops::Range<usize>>,
     reason: &str,
     path: &Path,
 ) -> SettingsError {
-    let (line, column) = line_and_column(text, span.as_ref().map_or(0, |span| span.start));
+    let (line, column) = line_and_column(text, span.map_or(0, |span| span.start));
     SettingsError::Broken {
         line,
         column,

@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 /// Which libtorch computes, where, and how long it may be silent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuntimeSettings {
     /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
@@ -54,7 +54,7 @@ impl Default for RuntimeSettings {
 }
 
 /// Where results go.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputSettings {
     /// Empty: the folder `Safelight` in the user's videos folder.

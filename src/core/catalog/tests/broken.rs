@@ -211,7 +211,7 @@ fn configs_that_do_not_fit_each_other_are_refused() {
     ] {
         let err = after(|folder| {
             edit_json(&folder.join(name).join("config.json"), |cfg| {
-                cfg[key] = value.clone()
+                cfg[key] = value.clone();
             });
         });
         assert!(
@@ -267,7 +267,7 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
     assert!(two.to_string().contains("A14B"), "{two}");
     let old_vae = after(|folder| {
         edit_json(&folder.join("vae/config.json"), |cfg| {
-            cfg["is_residual"] = json!(false)
+            cfg["is_residual"] = json!(false);
         });
     });
     assert!(

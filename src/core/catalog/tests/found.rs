@@ -128,7 +128,7 @@ fn broken_and_foreign_folders_are_told_apart_and_hide_nothing() {
     fs::remove_file(broken.join("vae/config.json")).unwrap();
     let flux = write_pipeline(&mine.join("flux"));
     edit_json(&flux.join("model_index.json"), |index| {
-        index["_class_name"] = json!("FluxPipeline")
+        index["_class_name"] = json!("FluxPipeline");
     });
     let catalog = Catalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available.len(), 1);
