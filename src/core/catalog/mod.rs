@@ -225,7 +225,7 @@ fn build(
     };
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
-    let limits = details.limits.within(facts.limits.clone());
+    let limits = details.limits.within(facts.limits);
     let path_text = || candidate.folder.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),

@@ -65,7 +65,7 @@ pub struct Defaults {
 }
 
 /// What the model can make.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
     pub size_multiple: u32,

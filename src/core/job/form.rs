@@ -57,7 +57,7 @@ impl GenerateForm {
         let (width, height) = self.size(spec);
         let multiple = spec.limits.size_multiple;
         for (field, value) in [("width", width), ("height", height)] {
-            if value == 0 || value % multiple != 0 {
+            if value == 0 || !value.is_multiple_of(multiple) {
                 fail(
                     field,
                     format!(
@@ -87,7 +87,7 @@ impl GenerateForm {
         }
         let num_frames = self.frames(spec);
         let stride = spec.limits.frame_stride;
-        if num_frames == 0 || num_frames > spec.limits.max_frames || (num_frames - 1) % stride != 0
+        if num_frames == 0 || num_frames > spec.limits.max_frames || !(num_frames - 1).is_multiple_of(stride)
         {
             let below = num_frames.saturating_sub(1) / stride * stride + 1;
             fail(
