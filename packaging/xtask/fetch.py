@@ -15,12 +15,11 @@ import io
 import os
 import shutil
 import sys
-import time
 import zipfile
 import zlib
 
 import wheels
-from wheels import Broken, Stop
+from wheels import Broken, Progress, Stop, end_without_parent, say
 
 MARGIN = 64 << 20
 STAMP = "safelight-stamp.txt"
@@ -57,38 +56,6 @@ def read_lock(text):
         elif words[0] == "text":
             texts[words[1]] = (line.split(" ", 2)[2] + "\n").encode()
     return wanted, texts
-
-
-class Progress:
-    """One line that is rewritten on a terminal; elsewhere a line every tenth."""
-
-    def __init__(self, total):
-        self.total, self.done, self.shown = max(total, 1), 0, 0
-        self.start, self.parent = time.monotonic(), os.getppid()
-        self.terminal = sys.stderr.isatty()
-
-    def add(self, count):
-        if os.getppid() != self.parent:
-            os._exit(130)  # `cargo xtask` is gone, and the next one must not find a second writer.
-        self.done = min(self.done + count, self.total)
-        seconds = time.monotonic() - self.start
-        mark = int(seconds * 5) if self.terminal else self.done * 10 // self.total
-        if mark == self.shown and self.done < self.total:
-            return
-        self.shown = mark
-        rate = self.done / max(seconds, 0.001)
-        line = "%4d of %d MB, %.1f MB/s, %d s left" % (
-            self.done / 1e6,
-            self.total / 1e6,
-            rate / 1e6,
-            (self.total - self.done) / max(rate, 1),
-        )
-        sys.stderr.write("\r\x1b[K  " + line if self.terminal else "  " + line + "\n")
-        sys.stderr.flush()
-
-    def end(self):
-        if self.terminal and self.shown:
-            sys.stderr.write("\r\x1b[K")
 
 
 class Part:
@@ -134,6 +101,7 @@ class Part:
 
 
 def copy_member(archive, member, path):
+    end_without_parent()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     digest = hashlib.sha256()
     with archive.open(member) as source, open(path, "wb") as target:
@@ -195,7 +163,8 @@ def make(lock_text, cache, folder):
             except Broken as problem:
                 raise broken_twice(wheel, problem) from problem
         missing = check_space(parts, cache)
-        say("Fetching the CPU part of libtorch (%d MB to go) into %s" % (missing / 1e6, cache))
+        if missing:
+            say("Fetching the CPU part of libtorch (%d MB to go) into %s" % (missing / 1e6, cache))
         progress = Progress(missing)
         for part in parts:
             part.bring(progress.add)
@@ -236,10 +205,6 @@ def broken_twice(wheel, problem):
     )
 
 
-def say(line):
-    print(line, file=sys.stderr, flush=True)
-
-
 def main(lock, cache, name):
     with open(lock, encoding="utf-8") as file:
         lock_text = file.read()
@@ -261,14 +226,17 @@ if __name__ == "__main__":
     except Stop as err:
         say("error: %s" % err)
         for line in err.lines:
-            say("  pip: " + line)
+            say("  pip: " + line[:300])
         sys.exit(1)
     except KeyboardInterrupt:
         say("\nerror: Stopped; the same command goes on from here.")
         sys.exit(130)
     except OSError as err:
         if err.errno in (errno.ENOSPC, errno.EDQUOT):
-            say("error: The disk of %s is full: make room, or set SAFELIGHT_CACHE to a folder on another disk; then run the same command again (what was fetched is kept)." % sys.argv[2])
+            say(
+                "error: The disk of %s is full: make room, or set SAFELIGHT_CACHE to a folder on another disk; then "
+                "run the same command again (what was fetched is kept)." % sys.argv[2]
+            )
         else:
             say("error: %s: %s" % (err.filename or sys.argv[2], err.strerror or err))
         sys.exit(1)

@@ -21,12 +21,17 @@ BLOCK = 1 << 20
 TAIL = 4 * BLOCK
 CHUNK = 1 << 18
 ATTEMPTS = 5
+PARENT = os.getppid()
 # CPython 3.11's wheels whatever Python runs this: every machine gets the same bytes.
 PIP_ARGS = ["--no-deps", "--only-binary=:all:", "--python-version", "311"] + [
     arg
     for tag in ("_2_28", "_2_27", "_2_25", "_2_17", "2014")
     for arg in ("--platform", "manylinux" + tag + "_x86_64")
 ]
+
+
+def ignore(_count):
+    """Small parts arrive without a word."""
 
 
 class Stop(Exception):
@@ -49,8 +54,49 @@ def not_reached(name, lines):
     )
 
 
+def say(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def end_without_parent():
+    """When `cargo xtask` is gone, the next one must not find a second writer."""
+    if os.getppid() != PARENT:
+        os._exit(130)
+
+
+class Progress:
+    """One line that is rewritten on a terminal; elsewhere a line every tenth."""
+
+    def __init__(self, total):
+        self.total, self.done, self.shown = max(total, 1), 0, 0
+        self.start = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+
+    def add(self, count):
+        end_without_parent()
+        self.done = min(self.done + count, self.total)
+        seconds = time.monotonic() - self.start
+        mark = int(seconds * 5) if self.terminal else self.done * 10 // self.total
+        if mark == self.shown and self.done < self.total:
+            return
+        self.shown = mark
+        rate = self.done / max(seconds, 0.001)
+        line = "%4d of %d MB, %.1f MB/s, %d s left" % (
+            self.done / 1e6,
+            self.total / 1e6,
+            rate / 1e6,
+            (self.total - self.done) / max(rate, 1),
+        )
+        sys.stderr.write("\r\x1b[K  " + line if self.terminal else "  " + line + "\n")
+        sys.stderr.flush()
+
+    def end(self):
+        if self.terminal and self.shown:
+            sys.stderr.write("\r\x1b[K")
+
+
 class PipLines(logging.Handler):
-    """Keeps the last things that pip complained about, off the screen."""
+    """Keeps the last thing that pip complained about, off the screen."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -59,7 +105,7 @@ class PipLines(logging.Handler):
         logging.getLogger("pip").propagate = False
 
     def emit(self, record):
-        self.lines = self.lines[-2:] + [record.getMessage().strip()]
+        self.lines = [record.getMessage().strip()]
 
 
 class RemoteWheel:
@@ -91,7 +137,8 @@ class RemoteWheel:
         self.open()
 
     def get(self, start, end):
-        headers = {"Accept-Encoding": "identity", "Cache-Control": "no-cache", "Range": "bytes=%d-%d" % (start, end - 1)}
+        headers = {"Accept-Encoding": "identity", "Cache-Control": "no-cache"}
+        headers["Range"] = "bytes=%d-%d" % (start, end - 1)
         response = self.session.get(self.url, headers=headers, stream=True)
         response.raise_for_status()
         return response
@@ -101,6 +148,7 @@ class RemoteWheel:
             try:
                 response = self.get(0, 1)
                 length = response.headers.get("Content-Range", "").rpartition("/")[2]
+                self.has_ranges = response.status_code == 206
                 response.close()
                 return int(length or response.headers["Content-Length"])
             except Exception as err:  # Whatever pip's libraries raise, it means: not reached.
@@ -124,7 +172,7 @@ class RemoteWheel:
         blocks = {block for span in spans for first, last in self.missing(*span) for block in range(first, last)}
         return len(blocks) * BLOCK
 
-    def bring(self, start, end, arrived=lambda _count: None):
+    def bring(self, start, end, arrived):
         """Fetches what is missing of a range of bytes, over as many connections as it takes."""
         failures = 0
         while self.missing(start, end):
@@ -164,13 +212,17 @@ class RemoteWheel:
         response.close()
 
     def directory(self):
-        """The table of contents and where it begins; only the end of the wheel is fetched for it."""
+        """The table of contents and where it begins; only the end of the wheel is fetched for it, if the index can."""
+        progress = None if self.has_ranges else Progress(self.missing_bytes([(0, self.size)]))
         for start in (max(0, self.size - TAIL), 0):
-            self.bring(start, self.size)
+            self.bring(start, self.size, progress.add if progress else ignore)
             try:
                 return read_directory(self.path)
             except Broken as err:
                 problem = err
+            finally:
+                if progress:
+                    progress.end()
         raise problem
 
 
@@ -189,7 +241,7 @@ class LocalWheel:
     def missing_bytes(self, _spans):
         return 0
 
-    def bring(self, _start, _end, _arrived=None):
+    def bring(self, _start, _end, _arrived):
         pass
 
     def directory(self):
@@ -214,6 +266,7 @@ def find(requirement, folder, pip_lines, contexts):
 
         command = create_command("download")
         options, _ = command.parse_args(PIP_ARGS + ["--dest", folder, requirement])
+        options.retries = min(options.retries, 2)  # bring() has patience of its own; a machine offline hears it soon.
         contexts.enter_context(command.main_context())
         session = command.get_default_session(options)
         python = make_target_python(options)
