@@ -33,8 +33,6 @@ pub struct WanTransformer {
 pub struct TextContext {
     /// Keys and values of each block, `(B, H, S, D)`.
     blocks: Vec<(Tensor, Tensor)>,
-    /// Added to the scores, `(1, 1, 1, S)`.
-    bias: Option<Tensor>,
 }
 
 impl WanTransformer {
@@ -71,12 +69,6 @@ impl WanTransformer {
     /// `prompt_embeds`: `(1, S, text_dim)`, zero behind the end of the text
     pub fn text_context(&self, prompt_embeds: &Tensor) -> TextContext {
         let embeds = prompt_embeds.to_device(self.device).to_kind(self.kind);
-        let (embeds, bias) = if self.device == Device::Cpu {
-            join_padding(&embeds)
-        } else {
-            // A bias would keep GPUs from their fastest attention.
-            (embeds, None)
-        };
         let text = self.text_embedding.0.forward(&embeds).gelu("tanh");
         let text = self.text_embedding.1.forward(&text);
         let blocks = self.blocks.iter();
@@ -84,7 +76,6 @@ impl WanTransformer {
             blocks: blocks
                 .map(|block| block.cross_attn.keys_and_values(&text))
                 .collect(),
-            bias,
         }
     }
 
@@ -119,7 +110,7 @@ impl WanTransformer {
                 return None;
             }
             let modulation = Modulated::new(&block.modulation, &modulation, &ranges);
-            xs = block.forward(xs, &modulation, context, text.bias.as_ref(), rope);
+            xs = block.forward(xs, &modulation, context, rope);
         }
         let xs = self.head.forward(&xs, &time, &ranges);
         Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
@@ -154,28 +145,6 @@ impl WanTransformer {
             .permute([0, 7, 1, 4, 2, 5, 3, 6])
             .reshape([b, c, f, h, w])
     }
-}
-
-/// All rows of zeros at the end as one, that counts as often: the sums are the same, and shorter.
-/// `(1, S, C)` -> `(1, S', C)` and a bias for the scores
-fn join_padding(embeds: &Tensor) -> (Tensor, Option<Tensor>) {
-    let len = embeds.size()[1];
-    let rows = embeds.ne(0.0).any_dim(-1, false).flatten(0, 1);
-    let rows = Vec::<bool>::try_from(rows).unwrap_or_default();
-    let used = rows
-        .iter()
-        .rposition(|&used| used)
-        .map_or(0, |i| i as i64 + 1);
-    let padding = len - used;
-    if padding < 2 {
-        return (embeds.shallow_clone(), None);
-    }
-    let mut bias = vec![0.0_f32; used as usize];
-    bias.push((padding as f32).ln());
-    let bias = Tensor::from_slice(&bias)
-        .to_kind(embeds.kind())
-        .view([1, 1, 1, -1]);
-    (embeds.narrow(1, 0, used + 1), Some(bias))
 }
 
 /// Shift, scale and gate of a block's two halves for each distinct timestep, and which tokens they hold for.
@@ -276,7 +245,6 @@ impl Block {
         xs: Tensor,
         modulation: &Modulated<'_>,
         context: &(Tensor, Tensor),
-        bias: Option<&Tensor>,
         rope: &Rope,
     ) -> Tensor {
         let ys = self
@@ -287,7 +255,7 @@ impl Block {
             Some(norm) => norm.forward(&xs).to_kind(xs.kind()),
             None => xs.shallow_clone(),
         };
-        let xs = xs + self.cross_attn.forward(&ys, context, bias);
+        let xs = xs + self.cross_attn.forward(&ys, context);
         let ys = self.ffn.0.forward(&modulation.normed(&xs, self.eps, 3, 4));
         let ys = self.ffn.1.forward(&ys.gelu("tanh"));
         modulation.add_gated(&xs, &ys, 5);
@@ -371,9 +339,9 @@ impl CrossAttention {
     }
 
     /// `xs`: `(1, L, C)` -> the same
-    fn forward(&self, xs: &Tensor, (k, v): &(Tensor, Tensor), bias: Option<&Tensor>) -> Tensor {
+    fn forward(&self, xs: &Tensor, (k, v): &(Tensor, Tensor)) -> Tensor {
         let q = split_heads(&self.norm_q.forward(&self.q.forward(xs)), self.num_heads);
-        let ys = attention(&q.transpose(1, 2), k, v, bias, None);
+        let ys = attention(&q.transpose(1, 2), k, v, None, None);
         self.o.forward(&join_heads(&ys))
     }
 }
