@@ -43,6 +43,12 @@ pub fn program(workspace: &Workspace, name: impl AsRef<OsStr>) -> Command {
     for variable in LIBTORCH_VARIABLES {
         command.env_remove(variable);
     }
+    // With a build folder outside the repository, an executable cannot find them by looking around itself.
+    if std::env::var_os("SAFELIGHT_ASSETS").is_none()
+        && !workspace.target().starts_with(workspace.root())
+    {
+        command.env("SAFELIGHT_ASSETS", workspace.root().join("assets"));
+    }
     command
 }
 
@@ -147,7 +153,8 @@ fn free_kb(listing: &str) -> Option<u64> {
         .ok()
 }
 
-/// The library path without the folders that the outer cargo put in it: the build folder's and the compiler's.
+/// The library path without the folders that the outer cargo put in it: the build folder's, the compiler's and
+/// (by its runner) libtorch's.
 fn library_path_of_the_user(path: Option<OsString>, target: &Path) -> Option<OsString> {
     let path = path?;
     let own: Vec<_> = std::env::split_paths(&path)
@@ -157,7 +164,7 @@ fn library_path_of_the_user(path: Option<OsString>, target: &Path) -> Option<OsS
                     .components()
                     .any(|part| part.as_os_str() == "rustlib")
         })
-        .filter(|folder| !folder.join("rustlib").is_dir())
+        .filter(|folder| !folder.join("rustlib").is_dir() && !folder.ends_with(".libtorch/lib"))
         .collect();
     std::env::join_paths(own)
         .ok()
@@ -170,7 +177,9 @@ mod tests {
 
     #[test]
     fn only_the_users_folders_stay_in_the_library_path() {
-        let path = OsString::from("/w/target/debug/deps:/t/lib/rustlib/x/lib:/opt/rocm/lib");
+        let path = OsString::from(
+            "/w/target/debug/deps:/t/lib/rustlib/x/lib:/opt/rocm/lib:/w/.libtorch/lib",
+        );
         let kept = library_path_of_the_user(Some(path), Path::new("/w/target"));
         assert_eq!(kept, Some("/opt/rocm/lib".into()));
         let path = OsString::from("/w/target/debug/deps");

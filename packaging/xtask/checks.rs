@@ -14,6 +14,17 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
 use crate::workspace::Workspace;
 
+/// What a user may have set and no test may see.
+const USERS_OWN: [&str; 7] = [
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "WAYLAND_SOCKET",
+    "HF_HUB_CACHE",
+    "HUGGINGFACE_HUB_CACHE",
+    "SAFELIGHT_ENGINE",
+    "SAFELIGHT_LIBTORCH",
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartName {
     Format,
@@ -48,6 +59,10 @@ impl PartName {
             Self::Tests => "tests",
             Self::Docs => "docs",
         }
+    }
+
+    pub fn runs_tests(self) -> bool {
+        self == Self::Tests
     }
 
     /// Build and tests take the same targets, so that nothing is built for one and again for the other.
@@ -219,17 +234,13 @@ fn isolate(command: &mut Command, workspace: &Workspace, libtorch: &Path) -> Res
         ("XDG_CACHE_HOME", "cache"),
         ("XDG_PICTURES_DIR", "pictures"),
         ("XDG_VIDEOS_DIR", "videos"),
+        ("HF_HOME", "huggingface"),
     ] {
         let folder = scratch.join(folder);
         std::fs::create_dir_all(&folder).doing(|| folder.display().to_string())?;
         command.env(variable, folder);
     }
-    for variable in [
-        "DISPLAY",
-        "WAYLAND_DISPLAY",
-        "WAYLAND_SOCKET",
-        "SAFELIGHT_LIBTORCH",
-    ] {
+    for variable in USERS_OWN {
         command.env_remove(variable);
     }
     if let Some(driver) = packages::software_vulkan_driver() {

@@ -21,6 +21,7 @@ mod workspace;
 use std::process::ExitCode;
 
 use arguments::{Request, TestOptions};
+use checks::PartName;
 use failure::{Failure, Result};
 use packages::Goal;
 use workspace::Workspace;
@@ -63,7 +64,12 @@ fn obey(request: Request) -> Result<ExitCode> {
         }
         Request::Test(TestOptions { only }) => {
             let workspace = Workspace::find()?;
-            let libtorch = set_up(&workspace, Goal::Tests)?;
+            let goal = if only.is_none_or(PartName::runs_tests) {
+                Goal::Tests
+            } else {
+                Goal::CommandLine
+            };
+            let libtorch = set_up(&workspace, goal)?;
             return checks::run(&workspace, &libtorch, only);
         }
         Request::Package { runtime } => {

@@ -26,10 +26,10 @@ enum Need {
     Build,
     /// libtorch cannot be fetched without it.
     Fetch,
+    /// The window is drawn with it; the tests draw it without a display.
+    Drawing,
     /// The window opens with the ones of its display server.
     Window,
-    /// The tests draw the window without a display.
-    Tests,
     /// It works without, slower.
     Speed,
 }
@@ -60,8 +60,12 @@ const PACKAGES: &[Package] = &[
     package("nasm", Need::Speed, Probe::Tool(&["nasm"])),
     package("python3", Need::Fetch, Probe::Tool(&["python3"])),
     package("python3-pip", Need::Fetch, Probe::Pip),
-    package("mesa-vulkan-drivers", Need::Tests, Probe::SoftwareVulkan),
-    package("libvulkan1", Need::Tests, Probe::Library("libvulkan.so.1")),
+    package("mesa-vulkan-drivers", Need::Drawing, Probe::SoftwareVulkan),
+    package(
+        "libvulkan1",
+        Need::Drawing,
+        Probe::Library("libvulkan.so.1"),
+    ),
     package("libgl1", Need::Window, Probe::Library("libGL.so.1")),
     package("libegl1", Need::Window, Probe::Library("libEGL.so.1")),
     package("libx11-6", Need::Window, Probe::Library("libX11.so.6")),
@@ -100,15 +104,15 @@ const PACKAGES: &[Package] = &[
 ];
 
 /// Installs or names what is missing. Fails only when the goal cannot be reached without it.
-pub fn prepare(goal: Goal, fetching: bool) -> Result<()> {
-    let missing = missing(fetching);
+pub fn prepare(goal: Goal, is_fetching: bool) -> Result<()> {
+    let missing = missing(goal, is_fetching);
     if missing.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = missing.iter().map(|package| package.apt).collect();
     let names = names.join(" ");
     if is_root() && on_path("apt-get") {
-        return install(&missing, &names, goal, fetching);
+        return install(&missing, &names, goal, is_fetching);
     }
     let advice = if on_path("apt-get") {
         format!("install with\n\n    sudo apt-get install -y --no-install-recommends {names}\n")
@@ -128,10 +132,10 @@ pub fn prepare(goal: Goal, fetching: bool) -> Result<()> {
     Ok(())
 }
 
-fn missing(fetching: bool) -> Vec<&'static Package> {
+fn missing(goal: Goal, is_fetching: bool) -> Vec<&'static Package> {
     let libraries = loader_libraries();
     let is_there = |package: &&Package| match package.probe {
-        _ if package.need == Need::Fetch && !fetching => true,
+        _ if !is_wanted(package.need, goal, is_fetching) => true,
         Probe::Tool(names) => names.iter().any(|name| on_path(name)),
         Probe::Library(name) => libraries.as_ref().is_none_or(|known| known.contains(name)),
         Probe::SoftwareVulkan => software_vulkan_driver().is_some(),
@@ -143,16 +147,26 @@ fn missing(fetching: bool) -> Vec<&'static Package> {
         .collect()
 }
 
+/// Whether the goal has any use for it.
+fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
+    match need {
+        Need::Build | Need::Speed => true,
+        Need::Fetch => is_fetching,
+        Need::Drawing => goal != Goal::CommandLine,
+        Need::Window => matches!(goal, Goal::Window | Goal::Everything),
+    }
+}
+
 fn is_essential(need: Need, goal: Goal) -> bool {
     match need {
         Need::Build | Need::Fetch => true,
-        Need::Tests => goal == Goal::Tests,
+        Need::Drawing => goal == Goal::Tests,
         // Which of them it takes depends on the display server, and the app says what it misses.
         Need::Window | Need::Speed => false,
     }
 }
 
-fn install(missing: &[&Package], names: &str, goal: Goal, fetching: bool) -> Result<()> {
+fn install(missing: &[&Package], names: &str, goal: Goal, is_fetching: bool) -> Result<()> {
     eprintln!("Installing with apt-get: {names}");
     let apt_get = |args: &[&str]| {
         Command::new("apt-get")
@@ -177,7 +191,7 @@ fn install(missing: &[&Package], names: &str, goal: Goal, fetching: bool) -> Res
         apt_get(&["update"])?;
         apt_get(&args)?;
     }
-    let still: Vec<_> = self::missing(fetching);
+    let still: Vec<_> = self::missing(goal, is_fetching);
     if let Some(package) = still
         .iter()
         .find(|package| is_essential(package.need, goal))
@@ -276,10 +290,18 @@ mod tests {
 
     #[test]
     fn tests_need_the_software_driver_and_the_app_does_not() {
-        assert!(is_essential(Need::Tests, Goal::Tests));
-        assert!(!is_essential(Need::Tests, Goal::Window));
+        assert!(is_essential(Need::Drawing, Goal::Tests));
+        assert!(!is_essential(Need::Drawing, Goal::Window));
         assert!(!is_essential(Need::Window, Goal::Window));
         assert!(is_essential(Need::Build, Goal::CommandLine));
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_the_goal_has_no_use_for() {
+        assert!(!is_wanted(Need::Window, Goal::CommandLine, true));
+        assert!(!is_wanted(Need::Window, Goal::Tests, true));
+        assert!(!is_wanted(Need::Fetch, Goal::Everything, false));
+        assert!(is_wanted(Need::Drawing, Goal::Window, false));
     }
 
     #[test]
