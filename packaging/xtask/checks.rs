@@ -164,7 +164,7 @@ fn report(ended: &[Ended], tally: Tally) {
     }
     if tally.ignored > 0 {
         println!(
-            "{} tests are ignored, and this project ignores none",
+            "{} ignored, and this project ignores no test",
             tally.ignored
         );
     }
