@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::files::write_atomically;
 use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
-use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
+use safelight_core::media::{ClipOptions, ClipWriter, MediaError};
 use safelight_core::protocol::EngineReport;
 use serde_json::json;
 
@@ -32,11 +32,6 @@ pub(super) fn write(
         write_sidecar(&path.with_extension("json"), &settings)?;
     }
     Ok(path)
-}
-
-/// Writes one picture as PNG.
-pub(super) fn write_picture(path: &Path, picture: Picture) -> Result<(), JobError> {
-    media::write_clip(path, &[picture], ClipOptions::default()).map(drop).map_err(|err| error_of(&err))
 }
 
 fn write_sidecar(path: &Path, settings: &serde_json::Value) -> Result<(), JobError> {

@@ -77,7 +77,7 @@ impl Walk<'_> {
             let copied = media::open_picture(image)
                 .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))
                 .and_then(|picture| {
-                    save::write_picture(&folder.start_picture(), picture)
+                    media::write_png(&folder.start_picture(), &picture).map_err(|err| save::error_of(&err))
                 });
             if let Err(err) = copied {
                 folder.remove().ok();

@@ -14,6 +14,7 @@ mod webm;
 mod webp;
 mod yuv;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub(super) use webm::id;
@@ -69,6 +70,15 @@ impl ClipFormat {
         }
     }
 
+    /// The rate factors that make a difference in this format, if it has a quality to choose.
+    pub fn rate_factors(self) -> Option<RangeInclusive<u8>> {
+        match self {
+            Self::Mp4 => Some(h264::RATE_FACTORS),
+            Self::WebM | Self::WebP => Some(0..=51),
+            Self::Gif | Self::Png => None,
+        }
+    }
+
     /// What the format allows for a frame's size, when `width × height` is more.
     fn broken_limit(self, width: u32, height: u32) -> Option<&'static str> {
         let (long, short) = (width.max(height), width.min(height));
@@ -89,7 +99,7 @@ pub struct ClipOptions {
     /// Frames a second.
     pub fps: f64,
     /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
-    /// 16 looks like the original. GIF and PNG take no notice.
+    /// 16 looks like the original. [`ClipFormat::rate_factors`] tells what a format makes of it.
     pub crf: u8,
     /// What made the clip, as a JSON object that goes into the file.
     pub settings: Option<String>,
@@ -164,6 +174,13 @@ pub fn write_clip(
         writer.push(frame)?;
     }
     writer.finish()
+}
+
+/// Writes one picture as PNG, without settings.
+pub fn write_png(path: &Path, picture: &Picture) -> Result<(), MediaError> {
+    let mut writer = ClipWriter::create(path, ClipOptions::default())?;
+    writer.push(picture)?;
+    writer.finish().map(drop)
 }
 
 /// A clip on its way to a file. Dropped before [`ClipWriter::finish`], nothing of it remains.
