@@ -1,1 +1,190 @@
-//! Coming in this change.
+//! The window: an [`eframe::App`] in front of the worker.
+//!
+//! Each round takes in what the worker and the background threads said, runs the commands that the
+//! panels pushed, and saves what changed; then the panels draw. The window's thread never waits and
+//! never touches a file or a tensor. Panels are in [`crate::ui`].
+
+pub mod background;
+pub mod commands;
+pub mod form;
+pub mod jobs;
+mod logic;
+pub mod memory;
+mod naming;
+pub mod player;
+mod run_command;
+pub mod state;
+mod window;
+
+use std::sync::Arc;
+
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::settings::{LoadedSettings, Paths, Settings};
+
+use crate::ui::{self, View, theme};
+use crate::worker::WorkerHandle;
+use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
+use commands::AppCommand;
+use jobs::JobQueue;
+use state::{Models, Session, Severity, State};
+pub use window::{WindowError, run};
+
+/// The key of [`State`] in the window's own storage.
+const STATE_KEY: &str = "state";
+
+/// What the window is opened with.
+pub struct StartupOptions {
+    pub settings: Settings,
+    /// Where files lie; without a home folder nothing is saved.
+    pub paths: Option<Paths>,
+    /// The models, when they are known already; else they are looked for in the background.
+    pub models: Option<FoundModels>,
+    pub load_models: LoadModels,
+    pub check_engine: CheckEngine,
+    /// Things to tell at once, such as a settings file that could not be read.
+    pub problems: Vec<JobError>,
+}
+
+impl StartupOptions {
+    /// As a user starts it: models and engine are looked for in the background.
+    pub fn new(loaded: LoadedSettings, paths: Paths) -> Self {
+        let LoadedSettings {
+            settings,
+            warnings,
+            error,
+        } = loaded;
+        let mut problems: Vec<JobError> = warnings
+            .into_iter()
+            .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
+            .collect();
+        problems.extend(error.map(|err| {
+            JobError::from_error(JobErrorKind::InvalidRequest, &err)
+                .advise("The defaults are used, and the file stays as it is until it is corrected")
+        }));
+        Self {
+            settings,
+            models: None,
+            load_models: background::load_catalog(paths.clone()),
+            check_engine: background::check_runtime(paths.clone()),
+            paths: Some(paths),
+            problems,
+        }
+    }
+}
+
+/// The window's state. Nothing else changes it.
+pub struct App {
+    pub settings: Settings,
+    pub state: State,
+    pub session: Session,
+    pub queue: JobQueue,
+    paths: Option<Paths>,
+    worker: WorkerHandle,
+    background: Background,
+    load_models: LoadModels,
+    check_engine: CheckEngine,
+    commands: Vec<AppCommand>,
+}
+
+impl App {
+    pub fn new(
+        cc: &eframe::CreationContext<'_>,
+        worker: WorkerHandle,
+        startup: StartupOptions,
+    ) -> Self {
+        let StartupOptions {
+            settings,
+            paths,
+            models,
+            load_models,
+            check_engine,
+            problems,
+        } = startup;
+        let ctx = &cc.egui_ctx;
+        theme::install(ctx);
+        theme::choose(ctx, settings.interface.theme);
+        if settings.interface.scale != 1.0 {
+            ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
+        }
+        let state = cc
+            .storage
+            .and_then(|storage| eframe::get_value(storage, STATE_KEY))
+            .unwrap_or_default();
+        let mut app = Self {
+            settings,
+            state,
+            session: Session::default(),
+            queue: JobQueue::default(),
+            paths,
+            worker,
+            background: Background::start(ctx),
+            load_models,
+            check_engine,
+            commands: Vec::new(),
+        };
+        for problem in problems {
+            app.session.notify(Severity::Warning, problem);
+        }
+        match models {
+            Some(found) => {
+                app.session.models = Models::Ready(found.specs);
+                app.settle_model();
+            }
+            None => app.load_models(),
+        }
+        app.check_engine();
+        app
+    }
+
+    fn load_models(&mut self) {
+        self.session.models = Models::Loading;
+        let task = Task::LoadModels(
+            Arc::clone(&self.load_models),
+            Box::new(self.settings.clone()),
+        );
+        self.background.run(task);
+    }
+
+    fn check_engine(&self) {
+        let task = Task::CheckEngine(
+            Arc::clone(&self.check_engine),
+            Box::new(self.settings.clone()),
+        );
+        self.background.run(task);
+    }
+}
+
+impl eframe::App for App {
+    fn logic(&mut self, ctx: &egui::Context, _frame: &mut eframe::Frame) {
+        self.step(ctx);
+    }
+
+    fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
+        self.session.ui_calls += 1;
+        let num_commands = self.commands.len();
+        ui::draw(
+            ui,
+            &mut View {
+                settings: &self.settings,
+                state: &mut self.state,
+                session: &mut self.session,
+                queue: &self.queue,
+                commands: &mut self.commands,
+            },
+        );
+        if self.commands.len() > num_commands {
+            // They are run in the next round.
+            ui.ctx().request_repaint();
+        }
+    }
+
+    fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        eframe::set_value(storage, STATE_KEY, &self.state);
+    }
+
+    fn on_exit(&mut self) {
+        if let Some(job) = &self.queue.running {
+            job.cancel.cancel();
+        }
+    }
+}

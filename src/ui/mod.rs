@@ -1,1 +1,144 @@
-//! Coming in this change.
+//! The panels: what the window shows and what its controls ask for.
+//!
+//! Panels read the app's state, edit the form in place, and push [`AppCommand`]s; they know no
+//! channel, file or thread. Colours and sizes are in [`theme`] alone.
+
+mod gallery;
+mod icons;
+mod memory;
+mod model;
+mod notices;
+mod parameters;
+mod picture;
+mod preview;
+mod prompt;
+mod queue;
+mod settings;
+mod status;
+pub mod theme;
+pub mod widgets;
+
+use egui::{CentralPanel, Frame, Margin, Panel, RichText, ScrollArea, Ui};
+use safelight_core::settings::{Settings, Theme};
+
+use crate::app::commands::AppCommand;
+use crate::app::jobs::JobQueue;
+use crate::app::state::{Session, State};
+use widgets::palette;
+
+/// What panels may see, and where they leave their wishes.
+pub struct View<'a> {
+    pub settings: &'a Settings,
+    pub state: &'a mut State,
+    pub session: &'a mut Session,
+    pub queue: &'a JobQueue,
+    pub commands: &'a mut Vec<AppCommand>,
+}
+
+impl View<'_> {
+    pub(crate) fn push(&mut self, command: AppCommand) {
+        self.commands.push(command);
+    }
+
+    /// The sentence about a field, when something is wrong with it.
+    fn error_of(&self, field: &str) -> Option<String> {
+        self.session
+            .field_errors
+            .iter()
+            .find(|err| err.field == field)
+            .map(|err| err.message.clone())
+    }
+}
+
+/// Draws the whole window.
+pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
+    let palette = palette(ui);
+    let bar = Frame::new()
+        .fill(palette.panel)
+        .inner_margin(Margin::symmetric(14, 8));
+    Panel::bottom("status")
+        .frame(bar)
+        .resizable(false)
+        .show(ui, |ui| status::status_ui(ui, view));
+    Panel::left("form")
+        .frame(
+            Frame::new()
+                .fill(palette.panel)
+                .inner_margin(Margin::symmetric(14, 10)),
+        )
+        .resizable(false)
+        .exact_size(theme::FORM_WIDTH)
+        .show(ui, |ui| form_ui(ui, view));
+    if view.state.is_graph_open {
+        Panel::bottom("memory")
+            .frame(bar)
+            .resizable(false)
+            .show(ui, |ui| memory::memory_ui(ui, view));
+    }
+    CentralPanel::default()
+        .frame(
+            Frame::new()
+                .fill(palette.stage)
+                .inner_margin(Margin::same(0)),
+        )
+        .show(ui, |ui| {
+            gallery::gallery_ui(ui, view);
+            preview::preview_ui(ui, view);
+        });
+    notices::notices_ui(ui.ctx(), view);
+    settings::settings_ui(ui.ctx(), view);
+    picture::drop_overlay(ui, view);
+}
+
+fn form_ui(ui: &mut Ui, view: &mut View<'_>) {
+    header_ui(ui, view);
+    ui.add_space(theme::SMALL_GAP);
+    Panel::bottom("go")
+        .frame(Frame::new().inner_margin(Margin {
+            top: 10,
+            ..Default::default()
+        }))
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| queue::go_ui(ui, view));
+    ScrollArea::vertical()
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            model::model_ui(ui, view);
+            ui.add_space(theme::GAP);
+            prompt::prompt_ui(ui, view);
+            ui.add_space(theme::GAP);
+            picture::picture_ui(ui, view);
+            ui.add_space(theme::GAP);
+            parameters::parameters_ui(ui, view);
+            ui.add_space(theme::SMALL_GAP);
+        });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| {
+        let accent = palette(ui).accent;
+        ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
+        ui.label(RichText::new("Safelight").heading().strong());
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            if widgets::icon_button(ui, icons::GEAR, "Settings", "Device, folders and looks")
+                .clicked()
+            {
+                view.push(AppCommand::ShowSettings(true));
+            }
+            let is_dark = view.settings.interface.theme == Theme::Dark;
+            let (icon, name) = if is_dark {
+                (icons::SUN, "Light theme")
+            } else {
+                (icons::MOON, "Dark theme")
+            };
+            if widgets::icon_button(ui, icon, name, "Switch between darkroom and daylight")
+                .clicked()
+            {
+                let mut settings = view.settings.clone();
+                settings.interface.theme = if is_dark { Theme::Light } else { Theme::Dark };
+                view.push(AppCommand::ChangeSettings(Box::new(settings)));
+            }
+        });
+    });
+}

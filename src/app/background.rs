@@ -1,0 +1,397 @@
+//! Everything that the window must not wait for: files, dialogs, other programs.
+//!
+//! One named thread does the file work in order; each dialog and each opened folder has a short
+//! thread of its own, because those wait for people. Answers come back over a bounded channel, and
+//! the window is woken for each.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use egui::ColorImage;
+use safelight_core::catalog::{Catalog, ModelSpec};
+use safelight_core::job::{JobError, JobErrorKind, JobId, StartPicture};
+use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::settings::{Paths, Settings, runtime_folder};
+
+use super::commands::FolderSetting;
+use super::naming;
+use crate::worker::engine_executable;
+
+/// Requests that may wait for the file thread.
+const TASK_ROOM: usize = 64;
+/// A dialog that ends sooner was never shown: there is no file chooser on this machine.
+const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
+/// How long quitting waits for the last settings to be written.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// The longer side of a start picture's thumbnail, sharp on a screen of double density.
+const THUMB_PX: u32 = 200;
+
+/// Looks for models; runs on the file thread.
+pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
+/// Looks whether the engine could start; runs on the file thread.
+pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
+
+/// The models on this disk, and what was wrong with others.
+#[derive(Clone, Debug, Default)]
+pub struct FoundModels {
+    pub specs: Vec<ModelSpec>,
+    pub problems: Vec<JobError>,
+}
+
+impl From<Catalog> for FoundModels {
+    fn from(catalog: Catalog) -> Self {
+        Self {
+            problems: catalog.problems.iter().map(JobError::from).collect(),
+            specs: catalog.available,
+        }
+    }
+}
+
+/// Looks for models where this user has them.
+pub fn load_catalog(paths: Paths) -> LoadModels {
+    Arc::new(move |settings| Catalog::load(&paths, settings).into())
+}
+
+/// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can
+/// do, the first job tells.
+pub fn check_runtime(paths: Paths) -> CheckEngine {
+    Arc::new(move |settings| {
+        let engine = engine_executable();
+        if !engine.is_file() {
+            return Err(JobError::new(
+                JobErrorKind::Device,
+                "the engine that computes clips is not beside this program",
+            )
+            .advise("Install Safelight again, or build it with `cargo xtask run`")
+            .detail(format!("expected an executable: {}", engine.display())));
+        }
+        let exe = std::env::current_exe().ok();
+        let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
+        runtime_folder(
+            settings,
+            variable,
+            exe.as_deref().and_then(Path::parent),
+            &paths.cache,
+        )
+        .map(drop)
+        .map_err(|err| {
+            JobError::new(
+                JobErrorKind::Device,
+                "libtorch is missing, so no clip can be computed yet",
+            )
+            .advise(
+                "Run `cargo xtask setup`, or choose a folder with libtorch 2.11.0 in the settings",
+            )
+            .detail(format!("{err}\n{err:?}"))
+        })
+    })
+}
+
+/// File work.
+pub enum Task {
+    LoadModels(LoadModels, Box<Settings>),
+    CheckEngine(CheckEngine, Box<Settings>),
+    OpenPicture(PathBuf),
+    /// Keep a picture from the clipboard as a file in this folder, then open it.
+    KeepPasted(Arc<ColorImage>, PathBuf),
+    SaveSettings(Box<Settings>, PathBuf),
+    FindOutput(OutputWish),
+}
+
+/// What a job's result should be called.
+#[derive(Clone, Debug)]
+pub struct OutputWish {
+    pub id: JobId,
+    pub folder: PathBuf,
+    pub prompt: String,
+    pub seed: u64,
+    pub extension: String,
+}
+
+/// A dropped or chosen picture.
+pub struct OpenedPicture {
+    pub picture: StartPicture,
+    pub thumb: Picture,
+}
+
+/// What came of it.
+pub enum Answer {
+    Models(FoundModels),
+    /// The engine can start, or why it cannot.
+    Engine(Result<(), JobError>),
+    Picture(Result<OpenedPicture, JobError>),
+    Output(JobId, Result<PathBuf, JobError>),
+    PickedPicture(Option<PathBuf>),
+    PickedFolder(FolderSetting, Option<PathBuf>),
+    Problem(JobError),
+}
+
+/// The near end of the background threads.
+pub struct Background {
+    tasks: Option<Sender<Task>>,
+    answers: Receiver<Answer>,
+    postbox: Postbox,
+    files: Option<(JoinHandle<()>, Receiver<()>)>,
+}
+
+/// Where threads leave their answers.
+#[derive(Clone)]
+struct Postbox {
+    answers: Sender<Answer>,
+    ctx: egui::Context,
+}
+
+impl Postbox {
+    fn post(&self, answer: Answer) {
+        // An error means that the window is gone, and nobody is left to be told.
+        if self.answers.send(answer).is_ok() {
+            self.ctx.request_repaint();
+        }
+    }
+}
+
+impl Background {
+    /// Starts the file thread.
+    pub fn start(ctx: &egui::Context) -> Self {
+        let (task_sender, task_receiver) = bounded::<Task>(TASK_ROOM);
+        let (answer_sender, answers) = bounded(TASK_ROOM);
+        let (done_sender, done) = bounded::<()>(1);
+        let postbox = Postbox {
+            answers: answer_sender,
+            ctx: ctx.clone(),
+        };
+        let files_postbox = postbox.clone();
+        let spawned = thread::Builder::new()
+            .name("files".to_owned())
+            .spawn(move || {
+                let mut taken = HashSet::new();
+                for task in task_receiver {
+                    if let Some(answer) = run(task, &mut taken) {
+                        files_postbox.post(answer);
+                    }
+                }
+                drop(done_sender);
+            });
+        let files = match spawned {
+            Ok(thread) => Some((thread, done)),
+            Err(err) => {
+                tracing::error!("the file thread could not start: {err}");
+                None
+            }
+        };
+        Self {
+            tasks: Some(task_sender),
+            answers,
+            postbox,
+            files,
+        }
+    }
+
+    /// Hands over file work; `false` when too much of it waits already.
+    pub fn run(&self, task: Task) -> bool {
+        match self.tasks.as_ref().map(|tasks| tasks.try_send(task)) {
+            Some(Ok(())) => true,
+            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {
+                tracing::warn!("a file task was not taken");
+                false
+            }
+        }
+    }
+
+    /// All answers that have arrived.
+    pub fn drain(&self) -> impl Iterator<Item = Answer> + '_ {
+        self.answers.try_iter()
+    }
+
+    /// Asks for a picture.
+    pub fn pick_picture(&self) {
+        self.dialog("pick-picture", || {
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose a start picture")
+                .add_filter(
+                    "Pictures",
+                    &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"],
+                )
+                .add_filter("All files", &["*"]);
+            Answer::PickedPicture(dialog.pick_file())
+        });
+    }
+
+    /// Asks for a folder.
+    pub fn pick_folder(&self, purpose: FolderSetting) {
+        self.dialog("pick-folder", move || {
+            let title = match purpose {
+                FolderSetting::Output => "Choose the folder for results",
+                FolderSetting::Libtorch => "Choose a libtorch folder",
+                FolderSetting::Models => "Choose a folder with models",
+            };
+            Answer::PickedFolder(
+                purpose,
+                rfd::FileDialog::new().set_title(title).pick_folder(),
+            )
+        });
+    }
+
+    /// Shows a folder in the user's file manager.
+    pub fn open_folder(&self, folder: PathBuf) {
+        self.spawn("open-folder", move |postbox| {
+            let opened = Command::new("xdg-open").arg(&folder).output();
+            let why = match opened {
+                Ok(output) if output.status.success() => return,
+                Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+                Err(err) => err.to_string(),
+            };
+            let err = JobError::new(JobErrorKind::Disk, "no file manager could be opened")
+                .advise(format!("The folder is {}", folder.display()))
+                .detail(format!("xdg-open: {why}"));
+            postbox.post(Answer::Problem(err));
+        });
+    }
+
+    fn dialog(&self, name: &str, ask: impl FnOnce() -> Answer + Send + 'static) {
+        self.spawn(name, move |postbox| {
+            let begin = Instant::now();
+            let answer = ask();
+            let is_empty =
+                matches!(answer, Answer::PickedPicture(None) | Answer::PickedFolder(_, None));
+            postbox.post(answer);
+            if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
+                let err = JobError::new(JobErrorKind::Internal, "this desktop offers no file chooser")
+                    .advise("Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity");
+                postbox.post(Answer::Problem(err));
+            }
+        });
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce(&Postbox) + Send + 'static) {
+        let postbox = self.postbox.clone();
+        let spawned = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&postbox));
+        if let Err(err) = spawned {
+            tracing::error!("the thread {name} could not start: {err}");
+        }
+    }
+}
+
+impl Drop for Background {
+    /// Lets the file thread finish what it has, the last settings above all, but not for ever.
+    fn drop(&mut self) {
+        self.tasks = None;
+        let Some((thread, done)) = self.files.take() else {
+            return;
+        };
+        let begin = Instant::now();
+        while begin.elapsed() < FINISH_WITHIN {
+            // The thread may wait for room for its answers.
+            for _ in self.answers.try_iter() {}
+            if done
+                .recv_timeout(Duration::from_millis(10))
+                .is_err_and(|err| err.is_disconnected())
+            {
+                // It ends now; a panic in it was logged by the panic hook.
+                thread.join().ok();
+                return;
+            }
+        }
+        tracing::warn!("file work was still going on when the window closed");
+    }
+}
+
+fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
+    match task {
+        Task::LoadModels(load, settings) => Some(Answer::Models(load(&settings))),
+        Task::CheckEngine(check, settings) => Some(Answer::Engine(check(&settings))),
+        Task::OpenPicture(path) => Some(Answer::Picture(open_picture(path))),
+        Task::KeepPasted(image, folder) => Some(Answer::Picture(
+            keep_pasted(&image, &folder).and_then(open_picture),
+        )),
+        Task::SaveSettings(settings, path) => {
+            save_settings(&settings, &path).err().map(Answer::Problem)
+        }
+        Task::FindOutput(wish) => {
+            let id = wish.id;
+            Some(Answer::Output(id, find_output(&wish, taken)))
+        }
+    }
+}
+
+fn open_picture(path: PathBuf) -> Result<OpenedPicture, JobError> {
+    let picture = media::open_picture(&path).map_err(|err| picture_error(&err))?;
+    let thumb =
+        media::thumbnail(&picture, THUMB_PX, THUMB_PX).map_err(|err| picture_error(&err))?;
+    Ok(OpenedPicture {
+        picture: StartPicture {
+            path,
+            width: picture.width,
+            height: picture.height,
+        },
+        thumb,
+    })
+}
+
+fn picture_error(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose a PNG, JPEG, WebP, GIF, BMP or TIFF picture")
+}
+
+fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<PathBuf, JobError> {
+    let rgb = image
+        .pixels
+        .iter()
+        .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
+        .collect();
+    let [width, height] = image.size;
+    let path = folder.join(format!("pasted-{}.png", JobId::next()));
+    let failed = |err: &dyn std::error::Error| {
+        JobError::from_error(JobErrorKind::Disk, err)
+            .advise("Save the picture as a file and drop that")
+    };
+    let picture = Picture::new(width as u32, height as u32, rgb).map_err(|err| failed(&err))?;
+    fs::create_dir_all(folder).map_err(|err| failed(&err))?;
+    media::write_png(&path, &picture).map_err(|err| failed(&err))?;
+    Ok(path)
+}
+
+fn save_settings(settings: &Settings, path: &Path) -> Result<(), JobError> {
+    settings.save(path).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(
+            "The settings hold until Safelight is closed; make the file writable to keep them",
+        )
+    })
+}
+
+fn find_output(wish: &OutputWish, taken: &mut HashSet<PathBuf>) -> Result<PathBuf, JobError> {
+    fs::create_dir_all(&wish.folder).map_err(|err| folder_error(&wish.folder, &err))?;
+    let stem = format!(
+        "{}_{}_{}",
+        naming::timestamp(),
+        naming::slug(&wish.prompt),
+        wish.seed
+    );
+    Ok(naming::free_path(
+        &wish.folder,
+        &stem,
+        &wish.extension,
+        taken,
+    ))
+}
+
+fn folder_error(folder: &Path, err: &io::Error) -> JobError {
+    JobError::new(
+        JobErrorKind::Disk,
+        format!(
+            "the folder for results cannot be made ({err}): {}",
+            folder.display()
+        ),
+    )
+    .advise("Choose another folder in the settings")
+    .detail(err.to_string())
+}

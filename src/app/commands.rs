@@ -1,0 +1,54 @@
+//! What panels may ask for.
+//!
+//! Panels push these; [`super::App`] runs them between two frames. Nothing is done here.
+
+use std::path::PathBuf;
+
+use safelight_core::job::JobId;
+use safelight_core::settings::Settings;
+
+/// Which folder a chosen path is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderSetting {
+    Output,
+    Libtorch,
+    Models,
+}
+
+/// One wish of the user.
+#[derive(Clone, Debug)]
+pub enum AppCommand {
+    /// Queue what the form says.
+    Submit,
+    /// Stop the running job.
+    Cancel,
+    RemoveWaiting(JobId),
+    ChooseModel(String),
+    /// The model's own values for everything but the prompt.
+    ResetForm,
+    UseExample(String),
+    RollSeed,
+    /// Ask for a picture in a file dialog.
+    PickPicture,
+    OpenPicture(PathBuf),
+    RemovePicture,
+    PickFolder(FolderSetting),
+    ChangeSettings(Box<Settings>),
+    ShowSettings(bool),
+    ReloadModels,
+    /// Play a finished clip again.
+    ShowResult(JobId),
+    /// Look at the running job.
+    ShowLive,
+    UseSettingsOf(JobId),
+    OpenFolderOf(JobId),
+    CopyPathOf(JobId),
+    /// Give the text to the clipboard.
+    CopyText(String),
+    DismissNotice(u64),
+    TogglePlay,
+    /// Go so many frames on (or back) and stop there.
+    StepFrame(i64),
+    /// Go to this frame and stop there.
+    ShowFrame(usize),
+}

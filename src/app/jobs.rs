@@ -1,0 +1,222 @@
+//! The jobs of this session: waiting, the running one with all that it said, and the finished ones.
+//!
+//! Plain bookkeeping of what the worker reports; it sends nothing and draws nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use egui::TextureHandle;
+use safelight_core::job::{
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
+};
+use safelight_core::media::Picture;
+
+use super::memory::MemoryHistory;
+
+/// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
+const MAX_RESULT_BYTES: usize = 512 << 20;
+
+/// A job that waits for its turn.
+#[derive(Clone, Debug)]
+pub struct WaitingJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub device: DeviceChoice,
+    /// Its folder exists and its file name is free.
+    pub has_output: bool,
+}
+
+/// The job that the worker has.
+#[derive(Debug)]
+pub struct RunningJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub cancel: CancelToken,
+    pub recipe: Option<Recipe>,
+    /// The engine's line about its device.
+    pub device_line: Option<String>,
+    pub stage: Option<Stage>,
+    pub has_resumed: bool,
+    /// Step and number of steps of the running stage.
+    pub step: Option<(u32, u32)>,
+    pub secs_left: Option<f64>,
+    pub num_frames_decoded: u32,
+    /// The latents as pictures, by latent frame.
+    previews: Vec<Option<Arc<Picture>>>,
+    /// The newest real frame.
+    pub frame: Option<Frame>,
+    pub memory: MemoryHistory,
+}
+
+/// A finished job and its thumbnail.
+#[derive(Clone)]
+pub struct ResultItem {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub output: JobOutput,
+    pub thumb: TextureHandle,
+}
+
+/// All of them. The worker holds one at a time; the others wait here.
+#[derive(Default)]
+pub struct JobQueue {
+    pub waiting: VecDeque<WaitingJob>,
+    pub running: Option<RunningJob>,
+    /// Oldest first.
+    pub results: Vec<ResultItem>,
+    /// The graph of the last job, so that it can be read when the job has ended.
+    pub last_memory: MemoryHistory,
+}
+
+impl JobQueue {
+    pub fn result(&self, id: JobId) -> Option<&ResultItem> {
+        self.results.iter().find(|item| item.id == id)
+    }
+
+    /// The graph to show: the running job's, else the last one's.
+    pub fn memory(&self) -> &MemoryHistory {
+        self.running
+            .as_ref()
+            .map_or(&self.last_memory, |job| &job.memory)
+    }
+
+    /// Keeps a result, and forgets the oldest ones when there are too many pixels.
+    pub fn keep(&mut self, item: ResultItem) {
+        self.results.push(item);
+        let bytes_of = |item: &ResultItem| -> usize {
+            item.output
+                .clip
+                .frames
+                .iter()
+                .map(|frame| frame.rgb.len())
+                .sum()
+        };
+        let mut total: usize = self.results.iter().map(bytes_of).sum();
+        while total > MAX_RESULT_BYTES && self.results.len() > 1 {
+            total -= bytes_of(&self.results.remove(0));
+        }
+    }
+}
+
+impl RunningJob {
+    pub fn new(id: JobId, request: GenerateRequest, cancel: CancelToken) -> Self {
+        Self {
+            id,
+            request,
+            cancel,
+            recipe: None,
+            device_line: None,
+            stage: None,
+            has_resumed: false,
+            step: None,
+            secs_left: None,
+            num_frames_decoded: 0,
+            previews: Vec::new(),
+            frame: None,
+            memory: MemoryHistory::default(),
+        }
+    }
+
+    /// Takes in what the worker said. The end and warnings are the app's.
+    pub fn apply(&mut self, update: JobUpdate) {
+        match update {
+            JobUpdate::Started(recipe) => self.recipe = Some(recipe),
+            JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Stage { stage, resumed } => {
+                self.stage = Some(stage);
+                self.has_resumed |= resumed;
+                self.step = None;
+                self.memory.begin(stage);
+            }
+            JobUpdate::StageEnded(_) => self.memory.end(),
+            JobUpdate::Step {
+                stage,
+                step,
+                num_steps,
+                secs_left,
+            } => {
+                if self.stage == Some(stage) {
+                    self.step = Some((step, num_steps));
+                }
+                self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
+            }
+            JobUpdate::Preview(frame) => self.keep_preview(frame),
+            JobUpdate::Frame(frame) => {
+                self.num_frames_decoded = frame.index.saturating_add(1);
+                self.frame = Some(frame);
+            }
+            JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    /// The picture of one latent frame, counted around.
+    pub fn preview(&self, turn: usize) -> Option<&Arc<Picture>> {
+        let known = || self.previews.iter().flatten();
+        let count = known().count();
+        if count == 0 {
+            None
+        } else {
+            known().nth(turn % count)
+        }
+    }
+
+    /// How many latent frames have a picture.
+    pub fn num_previews(&self) -> usize {
+        self.previews.iter().flatten().count()
+    }
+
+    /// How much of the whole is done, from 0 to 1: the stages weighted by what they usually take.
+    pub fn progress(&self) -> f32 {
+        let Some(recipe) = &self.recipe else {
+            return 0.0;
+        };
+        let mut done = 0.0;
+        let mut is_before = true;
+        for &stage in &recipe.stages {
+            if Some(stage) == self.stage {
+                is_before = false;
+                done += weight(stage) * self.stage_progress();
+            } else if is_before && self.stage.is_some() {
+                done += weight(stage);
+            }
+        }
+        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
+        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+    }
+
+    fn stage_progress(&self) -> f32 {
+        match (self.stage, self.step) {
+            (Some(Stage::Decode), None) => {
+                self.num_frames_decoded as f32 / self.request.num_frames.max(1) as f32
+            }
+            (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
+            _ => 0.0,
+        }
+        .clamp(0.0, 1.0)
+    }
+
+    fn keep_preview(&mut self, frame: Frame) {
+        // A preview of a clip of at most so many latent frames; the worker's word is not trusted
+        // with the size of a list.
+        let index = frame.index as usize;
+        if index >= self.request.num_frames.max(1) as usize {
+            return;
+        }
+        if self.previews.len() <= index {
+            self.previews.resize(index + 1, None);
+        }
+        self.previews[index] = Some(frame.picture);
+    }
+}
+
+/// A stage's usual share of a job.
+fn weight(stage: Stage) -> f32 {
+    match stage {
+        Stage::EncodeText | Stage::EncodeImage => 5.0,
+        Stage::Denoise => 70.0,
+        Stage::Unload => 1.0,
+        Stage::Decode => 20.0,
+        Stage::Save => 3.0,
+    }
+}

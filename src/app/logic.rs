@@ -1,0 +1,331 @@
+//! What happens between two frames: take in events and answers, run commands, save what changed.
+//!
+//! Nothing here draws, waits or touches a file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egui::{Context, Event, Key, Modifiers};
+use safelight_core::job::{
+    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
+};
+use safelight_core::media::{Picture, thumbnail};
+
+use super::App;
+use super::background::{Answer, FoundModels, OpenedPicture, Task};
+use super::commands::{AppCommand, FolderSetting};
+use super::jobs::{ResultItem, RunningJob};
+use super::player::Player;
+use super::state::{Models, Severity, StartImage, Viewing, color_image};
+use crate::worker::{WorkerCommand, WorkerEvent};
+
+/// Pictures a second of an animated latent preview.
+const PREVIEW_FPS: f64 = 4.0;
+/// The longer side of a result's thumbnail, sharp on a screen of double density.
+const THUMB_PX: u32 = 160;
+
+impl App {
+    /// One round, before each frame and also while the window is hidden.
+    pub(super) fn step(&mut self, ctx: &Context) {
+        self.take_input(ctx);
+        let events: Vec<WorkerEvent> = self.worker.drain().collect();
+        for event in events {
+            self.take_event(ctx, event);
+        }
+        let answers: Vec<Answer> = self.background.drain().collect();
+        for answer in answers {
+            self.take_answer(ctx, answer);
+        }
+        for command in std::mem::take(&mut self.commands) {
+            self.run_command(ctx, command);
+        }
+        self.start_next();
+        self.check_form();
+        self.save_if_dirty();
+        self.choose_picture(ctx);
+    }
+
+    fn take_input(&mut self, ctx: &Context) {
+        let (dropped, pasted) = ctx.input(|input| {
+            let pasted = input.events.iter().find_map(|event| match event {
+                Event::PasteImage(image) => Some(Arc::clone(image)),
+                _ => None,
+            });
+            (input.raw.dropped_files.first().cloned(), pasted)
+        });
+        if let Some(file) = dropped {
+            self.commands
+                .push(AppCommand::OpenPicture(file.path().to_path_buf()));
+        }
+        if let (Some(image), Some(paths)) = (pasted, &self.paths) {
+            self.session.is_opening_picture = self
+                .background
+                .run(Task::KeepPasted(image, paths.data.join("pasted")));
+        }
+        let is_submit = ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
+        if is_submit {
+            self.commands.push(AppCommand::Submit);
+        }
+        let is_typing = ctx.memory(|memory| memory.focused().is_some());
+        if !is_typing && self.session.settings_draft.is_none() {
+            let keys = [
+                (Key::Space, AppCommand::TogglePlay),
+                (Key::ArrowLeft, AppCommand::StepFrame(-1)),
+                (Key::ArrowRight, AppCommand::StepFrame(1)),
+            ];
+            for (key, command) in keys {
+                if ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key)) {
+                    self.commands.push(command);
+                }
+            }
+        }
+    }
+
+    fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {
+        let Some(running) = self.queue.running.as_mut().filter(|job| job.id == event.id) else {
+            tracing::warn!("an event of job {} came when it was not running", event.id);
+            return;
+        };
+        match event.update {
+            JobUpdate::Ended(outcome) => self.end_running(ctx, outcome),
+            JobUpdate::Warning(text) => {
+                let warning = JobError::new(JobErrorKind::Internal, text);
+                self.session.notify(Severity::Warning, warning);
+            }
+            update => {
+                if let JobUpdate::Device(line) = &update {
+                    self.session.device_line.clone_from(line);
+                }
+                running.apply(update);
+            }
+        }
+    }
+
+    fn end_running(&mut self, ctx: &Context, outcome: JobOutcome) {
+        let Some(job) = self.queue.running.take() else {
+            return;
+        };
+        match outcome {
+            JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
+            JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
+            JobOutcome::Failed(err) => {
+                self.session.last_word = "The last job failed".to_owned();
+                self.session.notify(Severity::Error, err);
+            }
+        }
+        self.queue.last_memory = job.memory;
+        self.queue.last_memory.end();
+        if self.session.viewing == Viewing::Live
+            && let Some(last) = self.queue.results.last()
+        {
+            self.show_result(last.id);
+        }
+    }
+
+    fn keep_result(&mut self, ctx: &Context, job: &RunningJob, output: JobOutput) {
+        self.session.last_word =
+            format!("Done in {}", crate::ui::widgets::duration_text(output.secs));
+        for text in &output.warnings {
+            self.session.notify(
+                Severity::Warning,
+                JobError::new(JobErrorKind::Internal, text.clone()),
+            );
+        }
+        let Some(middle) = output.clip.frames.get(output.clip.frames.len() / 2) else {
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the finished clip came without frames",
+            )
+            .advise(format!("The file is {}", output.path.display()));
+            self.session.notify(Severity::Warning, err);
+            return;
+        };
+        let thumb = thumbnail(middle, THUMB_PX, THUMB_PX)
+            .map_or_else(|_| color_image(middle), |small| color_image(&small));
+        let thumb = ctx.load_texture(format!("result {}", job.id), thumb, Default::default());
+        self.queue.keep(ResultItem {
+            id: job.id,
+            request: job.request.clone(),
+            output,
+            thumb,
+        });
+        if self.session.viewing == Viewing::Live {
+            self.show_result(job.id);
+        }
+    }
+
+    fn take_answer(&mut self, ctx: &Context, answer: Answer) {
+        match answer {
+            Answer::Models(found) => self.take_models(found),
+            Answer::Engine(Ok(())) => {}
+            Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
+            Answer::Picture(opened) => {
+                self.session.is_opening_picture = false;
+                match opened {
+                    Ok(OpenedPicture { picture, thumb }) => {
+                        let thumb = ctx.load_texture(
+                            "start picture",
+                            color_image(&thumb),
+                            Default::default(),
+                        );
+                        self.session.picture = Some(StartImage { picture, thumb });
+                    }
+                    Err(err) => self.session.notify(Severity::Error, err),
+                }
+            }
+            Answer::Output(id, found) => self.take_output(id, found),
+            Answer::PickedPicture(path) => {
+                self.session.is_picking = false;
+                self.commands.extend(path.map(AppCommand::OpenPicture));
+            }
+            Answer::PickedFolder(purpose, path) => {
+                self.session.is_picking = false;
+                if let (Some(draft), Some(path)) = (&mut self.session.settings_draft, path) {
+                    match purpose {
+                        FolderSetting::Output => draft.output.folder = Some(path),
+                        FolderSetting::Libtorch => draft.runtime.libtorch = Some(path),
+                        FolderSetting::Models => draft.models.folders.push(path),
+                    }
+                }
+            }
+            Answer::Problem(err) => self.session.notify(Severity::Warning, err),
+        }
+    }
+
+    fn take_models(&mut self, found: FoundModels) {
+        for problem in found.problems {
+            self.session.notify(Severity::Warning, problem);
+        }
+        self.session.models = Models::Ready(found.specs);
+        self.settle_model();
+    }
+
+    /// Makes the form belong to a model that exists: the one it was for, else the first.
+    pub(super) fn settle_model(&mut self) {
+        if self.session.model(&self.state.form).is_none()
+            && let Some(first) = self.session.models.all().first()
+        {
+            self.state.form.reset_to(first);
+        }
+    }
+
+    fn take_output(&mut self, id: JobId, found: Result<std::path::PathBuf, JobError>) {
+        let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
+            return;
+        };
+        match found {
+            Ok(path) => {
+                job.request.out = path;
+                job.has_output = true;
+            }
+            Err(err) => {
+                self.queue.waiting.retain(|job| job.id != id);
+                self.session.notify(Severity::Error, err);
+            }
+        }
+    }
+
+    /// Gives the worker the next job when it has none.
+    fn start_next(&mut self) {
+        if self.queue.running.is_some()
+            || !self.queue.waiting.front().is_some_and(|job| job.has_output)
+        {
+            return;
+        }
+        let Some(job) = self.queue.waiting.pop_front() else {
+            return;
+        };
+        let cancel = CancelToken::default();
+        let command = WorkerCommand::Generate {
+            id: job.id,
+            request: Box::new(job.request.clone()),
+            device: job.device,
+            cancel: cancel.clone(),
+        };
+        if self.worker.try_send(command).is_err() {
+            self.queue.waiting.clear();
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the worker of this window has ended",
+            )
+            .advise("Close Safelight and open it again; the log says why");
+            self.session.notify(Severity::Error, err);
+            return;
+        }
+        self.queue.running = Some(RunningJob::new(job.id, job.request, cancel));
+        self.session.viewing = Viewing::Live;
+        self.session.screen.clear();
+    }
+
+    fn check_form(&mut self) {
+        let errors = self.session.model(&self.state.form).map(|spec| {
+            let picture = self.session.picture.as_ref().map(|image| &image.picture);
+            self.state
+                .form
+                .to_request(spec, picture, &self.settings)
+                .err()
+                .unwrap_or_default()
+        });
+        self.session.field_errors = errors.unwrap_or_default();
+    }
+
+    fn save_if_dirty(&mut self) {
+        if self.session.are_settings_dirty
+            && let Some(paths) = &self.paths
+        {
+            let task = Task::SaveSettings(Box::new(self.settings.clone()), paths.settings_file());
+            self.session.are_settings_dirty = !self.background.run(task);
+        }
+    }
+
+    /// Puts the picture of this moment on the screen, and asks to be woken for the next one.
+    fn choose_picture(&mut self, ctx: &Context) {
+        let (now, is_visible) = ctx.input(|input| {
+            let viewport = input.viewport();
+            let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
+            (input.time, !is_hidden)
+        });
+        if !is_visible {
+            return;
+        }
+        let wait = match (self.session.viewing, &self.queue.running) {
+            (Viewing::Live, Some(job)) => {
+                let (picture, wait) = live_picture(job, now);
+                if let Some(picture) = picture {
+                    self.session.screen.show(ctx, picture);
+                }
+                wait
+            }
+            (Viewing::Result(_), _) => self.session.player.as_mut().and_then(|player| {
+                let wait = player.tick(now);
+                if let Some(picture) = player.picture() {
+                    self.session.screen.show(ctx, picture);
+                }
+                wait
+            }),
+            (Viewing::Live, None) => None,
+        };
+        if let Some(secs) = wait {
+            ctx.request_repaint_after(
+                Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(1)),
+            );
+        }
+    }
+
+    pub(super) fn show_result(&mut self, id: JobId) {
+        if let Some(item) = self.queue.result(id) {
+            self.session.player = Some(Player::new(Arc::clone(&item.output.clip)));
+            self.session.viewing = Viewing::Result(id);
+        }
+    }
+}
+
+/// The newest real frame, else the latents in a slow loop.
+fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<Picture>>, Option<f64>) {
+    if let Some(frame) = &job.frame {
+        return (Some(&frame.picture), None);
+    }
+    let turn = now_secs * PREVIEW_FPS;
+    let wait = (job.num_previews() > 1).then(|| (1.0 - turn.fract()) / PREVIEW_FPS + 0.02);
+    (job.preview(turn as usize), wait)
+}

@@ -1,0 +1,132 @@
+//! Names for result files: when, what, and the seed; never one that is taken.
+//!
+//! Runs on a background thread: it looks at the disk.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// At most so many letters of the prompt.
+const MAX_SLUG_CHARS: usize = 40;
+
+/// `a-red-boat` for "A red boat!".
+pub fn slug(prompt: &str) -> String {
+    let mut slug = String::new();
+    for letter in prompt.chars().flat_map(char::to_lowercase) {
+        if letter.is_alphanumeric() {
+            slug.push(letter);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    let mut short: String = slug.chars().take(MAX_SLUG_CHARS).collect();
+    if slug.chars().count() > MAX_SLUG_CHARS
+        && let Some(end) = short.rfind('-')
+    {
+        short.truncate(end);
+    }
+    let trimmed = short.trim_end_matches('-');
+    if trimmed.is_empty() {
+        "clip".to_owned()
+    } else {
+        trimmed.to_owned()
+    }
+}
+
+/// The first free name in the folder that begins with `stem`; remembered in `taken`, because the
+/// file itself comes much later.
+pub fn free_path(
+    folder: &Path,
+    stem: &str,
+    extension: &str,
+    taken: &mut HashSet<PathBuf>,
+) -> PathBuf {
+    let mut number = 1;
+    loop {
+        let name = if number == 1 {
+            format!("{stem}.{extension}")
+        } else {
+            format!("{stem}-{number}.{extension}")
+        };
+        let path = folder.join(name);
+        if !taken.contains(&path) && !path.exists() {
+            taken.insert(path.clone());
+            return path;
+        }
+        number += 1;
+    }
+}
+
+/// `2026-11-20_101502`, in the user's own time zone where the system can tell it.
+pub fn timestamp() -> String {
+    Command::new("date")
+        .arg("+%Y-%m-%d_%H%M%S")
+        .output()
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .map(|text| text.trim().to_owned())
+        .filter(|text| text.len() == 17)
+        .unwrap_or_else(|| {
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            utc_timestamp(since.as_secs())
+        })
+}
+
+/// The same in UTC.
+fn utc_timestamp(unix_secs: u64) -> String {
+    let (days, secs) = (unix_secs / 86_400, unix_secs % 86_400);
+    // Days since 0000-03-01, so that the leap day is a year's last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}_{:02}{:02}{:02}",
+        secs / 3600,
+        secs / 60 % 60,
+        secs % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_are_short_and_safe_in_any_folder() {
+        assert_eq!(slug("  A red boat, on WATER! "), "a-red-boat-on-water");
+        assert_eq!(slug("../../etc/passwd\0"), "etc-passwd");
+        assert_eq!(slug("🚤 ???"), "clip");
+        assert_eq!(slug("Ein grünes Boot"), "ein-grünes-boot");
+        let long = slug(&"word ".repeat(50));
+        assert!(
+            long.chars().count() <= MAX_SLUG_CHARS && long.ends_with("word"),
+            "{long}"
+        );
+    }
+
+    #[test]
+    fn no_file_is_ever_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut taken = HashSet::new();
+        std::fs::write(folder.path().join("a.mp4"), b"").unwrap();
+        let second = free_path(folder.path(), "a", "mp4", &mut taken);
+        let third = free_path(folder.path(), "a", "mp4", &mut taken);
+        assert!(second.ends_with("a-2.mp4") && third.ends_with("a-3.mp4"));
+    }
+
+    #[test]
+    fn the_calendar_is_right() {
+        assert_eq!(utc_timestamp(0), "1970-01-01_000000");
+        assert_eq!(utc_timestamp(1_709_210_096), "2024-02-29_123456");
+        assert_eq!(utc_timestamp(1_795_170_896), "2026-11-20_103456");
+    }
+}

@@ -1,0 +1,195 @@
+//! The one place where commands are carried out.
+
+use egui::Context;
+use safelight_core::job::{JobError, JobErrorKind, JobId};
+use safelight_core::settings::Settings;
+
+use super::App;
+use super::background::{OutputWish, Task};
+use super::commands::AppCommand;
+use super::form::random_seed;
+use super::jobs::WaitingJob;
+use super::state::{Severity, Viewing};
+use crate::ui::theme;
+
+impl App {
+    pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
+        match command {
+            AppCommand::Submit => self.submit(),
+            AppCommand::Cancel => {
+                if let Some(job) = &self.queue.running {
+                    job.cancel.cancel();
+                }
+            }
+            AppCommand::RemoveWaiting(id) => self.queue.waiting.retain(|job| job.id != id),
+            AppCommand::ChooseModel(id) => {
+                if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
+                    self.state.form.reset_to(spec);
+                }
+            }
+            AppCommand::ResetForm => {
+                if let Some(spec) = self.session.model(&self.state.form).cloned() {
+                    self.state.form.reset_to(&spec);
+                }
+            }
+            AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
+            AppCommand::RollSeed => self.roll_seed(),
+            AppCommand::PickPicture => {
+                self.session.is_picking = true;
+                self.background.pick_picture();
+            }
+            AppCommand::OpenPicture(path) => {
+                self.session.is_opening_picture = self.background.run(Task::OpenPicture(path));
+            }
+            AppCommand::RemovePicture => self.session.picture = None,
+            AppCommand::PickFolder(purpose) => {
+                self.session.is_picking = true;
+                self.background.pick_folder(purpose);
+            }
+            AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
+            AppCommand::ShowSettings(is_open) => {
+                self.session.settings_draft = is_open.then(|| self.settings.clone());
+            }
+            AppCommand::ReloadModels => self.load_models(),
+            AppCommand::CopyText(text) => ctx.copy_text(text),
+            AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            other => self.run_result_command(ctx, &other),
+        }
+    }
+
+    /// The commands about finished clips and their playback.
+    fn run_result_command(&mut self, ctx: &Context, command: &AppCommand) {
+        match *command {
+            AppCommand::ShowResult(id) => self.show_result(id),
+            AppCommand::ShowLive => self.session.viewing = Viewing::Live,
+            AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
+            AppCommand::OpenFolderOf(id) => {
+                let folder = self
+                    .queue
+                    .result(id)
+                    .and_then(|item| item.output.path.parent());
+                if let Some(folder) = folder {
+                    self.background.open_folder(folder.to_path_buf());
+                }
+            }
+            AppCommand::CopyPathOf(id) => {
+                if let Some(item) = self.queue.result(id) {
+                    ctx.copy_text(item.output.path.display().to_string());
+                    "Path copied".clone_into(&mut self.session.last_word);
+                }
+            }
+            AppCommand::TogglePlay => self
+                .session
+                .player
+                .iter_mut()
+                .for_each(|player| player.toggle()),
+            AppCommand::StepFrame(by) => self
+                .session
+                .player
+                .iter_mut()
+                .for_each(|player| player.step(by)),
+            AppCommand::ShowFrame(index) => {
+                self.session
+                    .player
+                    .iter_mut()
+                    .for_each(|player| player.show(index));
+            }
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self) {
+        let Some(spec) = self.session.model(&self.state.form).cloned() else {
+            return;
+        };
+        if self.state.form.prompt.trim().is_empty() {
+            self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
+        }
+        if self.session.is_seed_used && !self.state.form.is_seed_locked {
+            self.roll_seed();
+        }
+        let picture = self.session.picture.as_ref().map(|image| &image.picture);
+        let Ok(request) = self.state.form.to_request(&spec, picture, &self.settings) else {
+            // What is wrong stands beside the fields.
+            return;
+        };
+        let Some(folder) = self.output_folder() else {
+            let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
+                .advise("Choose one in the settings");
+            self.session.notify(Severity::Error, err);
+            return;
+        };
+        let id = JobId::next();
+        let wish = OutputWish {
+            id,
+            folder,
+            prompt: request.prompt.clone(),
+            seed: request.seed,
+            extension: self.state.form.extension(&self.settings),
+        };
+        let device = self.settings.runtime.device;
+        if self.background.run(Task::FindOutput(wish)) {
+            self.queue.waiting.push_back(WaitingJob {
+                id,
+                request,
+                device,
+                has_output: false,
+            });
+            self.session.is_seed_used = true;
+            self.session.last_word.clear();
+        }
+    }
+
+    fn output_folder(&self) -> Option<std::path::PathBuf> {
+        let of_paths = || {
+            self.paths
+                .as_ref()
+                .map(|paths| paths.videos.join("Safelight"))
+        };
+        self.settings.output.folder.clone().or_else(of_paths)
+    }
+
+    fn roll_seed(&mut self) {
+        self.state.form.seed = random_seed().to_string();
+        self.session.is_seed_used = false;
+    }
+
+    fn use_settings_of(&mut self, id: JobId) {
+        let Some(item) = self.queue.result(id) else {
+            return;
+        };
+        let request = item.request.clone();
+        self.state.form.take_over(&request);
+        self.session.is_seed_used = false;
+        let shown = self
+            .session
+            .picture
+            .as_ref()
+            .map(|image| &image.picture.path);
+        match request.image {
+            None => self.session.picture = None,
+            Some(path) if shown == Some(&path) => {}
+            Some(path) => {
+                self.session.is_opening_picture = self.background.run(Task::OpenPicture(path));
+            }
+        }
+    }
+
+    fn change_settings(&mut self, ctx: &Context, settings: Settings) {
+        if settings == self.settings {
+            return;
+        }
+        theme::choose(ctx, settings.interface.theme);
+        ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
+        let are_models_elsewhere = settings.models != self.settings.models;
+        let is_engine_another = settings.runtime != self.settings.runtime;
+        self.settings = settings;
+        self.session.are_settings_dirty = true;
+        if are_models_elsewhere {
+            self.load_models();
+        }
+        if is_engine_another {
+            self.check_engine();
+        }
+    }
+}

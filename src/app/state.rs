@@ -1,0 +1,198 @@
+//! What the window remembers: [`State`] across runs, [`Session`] until it closes.
+//!
+//! What the user chose on purpose is in `Settings`, the jobs are in [`super::jobs`].
+
+use std::sync::Arc;
+
+use egui::{ColorImage, TextureHandle, TextureOptions};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{FieldError, JobError, JobId, StartPicture};
+use safelight_core::media::{Picture, resize_lanczos};
+use serde::{Deserialize, Serialize};
+
+use super::form::FormState;
+use super::player::Player;
+
+/// What may be lost without harm: the last form and what was folded open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    pub form: FormState,
+    pub is_advanced_open: bool,
+    pub is_graph_open: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            form: FormState::default(),
+            is_advanced_open: false,
+            is_graph_open: true,
+        }
+    }
+}
+
+/// The models, on their way or there.
+#[derive(Clone, Debug, Default)]
+pub enum Models {
+    #[default]
+    Loading,
+    Ready(Vec<ModelSpec>),
+}
+
+impl Models {
+    pub fn all(&self) -> &[ModelSpec] {
+        match self {
+            Self::Loading => &[],
+            Self::Ready(specs) => specs,
+        }
+    }
+}
+
+/// The chosen start picture.
+#[derive(Clone)]
+pub struct StartImage {
+    pub picture: StartPicture,
+    pub thumb: TextureHandle,
+}
+
+/// How serious a notice is; decides its colour and icon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Something to tell the user: a sentence, what to do, and details to copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub id: u64,
+    pub severity: Severity,
+    pub summary: String,
+    pub advice: String,
+    pub details: String,
+}
+
+/// What the middle of the window shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Viewing {
+    #[default]
+    Live,
+    Result(JobId),
+}
+
+/// A texture and the picture in it.
+#[derive(Default)]
+pub struct Screen {
+    texture: Option<TextureHandle>,
+    shown: Option<Arc<Picture>>,
+}
+
+impl Screen {
+    /// Puts a picture on the screen, unless it is there already.
+    pub fn show(&mut self, ctx: &egui::Context, picture: &Arc<Picture>) {
+        if self
+            .shown
+            .as_ref()
+            .is_some_and(|shown| Arc::ptr_eq(shown, picture))
+        {
+            return;
+        }
+        let image = screen_image(picture);
+        match &mut self.texture {
+            Some(texture) => texture.set(image, TextureOptions::LINEAR),
+            None => self.texture = Some(ctx.load_texture("screen", image, TextureOptions::LINEAR)),
+        }
+        self.shown = Some(Arc::clone(picture));
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The texture, and the size in pixels of what it shows.
+    pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
+        let shown = self.shown.as_ref()?;
+        Some((self.texture.as_ref()?, [shown.width, shown.height]))
+    }
+}
+
+/// Everything that ends with the window.
+#[derive(Default)]
+pub struct Session {
+    pub models: Models,
+    pub picture: Option<StartImage>,
+    /// A picture is being opened.
+    pub is_opening_picture: bool,
+    /// A file dialog is open.
+    pub is_picking: bool,
+    pub notices: Vec<Notice>,
+    pub viewing: Viewing,
+    pub player: Option<Player>,
+    pub screen: Screen,
+    /// What is wrong with the form at this moment.
+    pub field_errors: Vec<FieldError>,
+    /// The settings window's own copy while it is open.
+    pub settings_draft: Option<safelight_core::settings::Settings>,
+    /// The seed in the form has made a clip already.
+    pub is_seed_used: bool,
+    /// Said in the status line while nothing runs.
+    pub last_word: String,
+    /// The engine's last line about its device.
+    pub device_line: String,
+    pub are_settings_dirty: bool,
+    pub ui_calls: u64,
+    next_notice: u64,
+}
+
+impl Session {
+    pub fn notify(&mut self, severity: Severity, err: JobError) {
+        let JobError {
+            kind: _,
+            summary,
+            advice,
+            details,
+        } = err;
+        // The same thing twice is one card.
+        self.notices.retain(|notice| notice.summary != summary);
+        self.next_notice += 1;
+        self.notices.push(Notice {
+            id: self.next_notice,
+            severity,
+            summary,
+            advice,
+            details,
+        });
+    }
+
+    /// The model that the form is for.
+    pub fn model(&self, form: &FormState) -> Option<&ModelSpec> {
+        self.models
+            .all()
+            .iter()
+            .find(|spec| Some(&spec.id) == form.model.as_ref())
+    }
+}
+
+/// A picture as egui takes it.
+pub fn color_image(picture: &Picture) -> ColorImage {
+    ColorImage::from_rgb(
+        [picture.width as usize, picture.height as usize],
+        &picture.rgb,
+    )
+}
+
+/// Small pictures are enlarged smoothly here, because a texture's own filter shows its pixels as
+/// diamonds.
+fn screen_image(picture: &Picture) -> ColorImage {
+    const SMALL_SIDE: u32 = 128;
+    const TARGET_SIDE: u32 = 384;
+    let side = picture.width.max(picture.height);
+    if side == 0 || side > SMALL_SIDE {
+        return color_image(picture);
+    }
+    let factor = (TARGET_SIDE / side).max(1);
+    resize_lanczos(picture, picture.width * factor, picture.height * factor)
+        .map_or_else(|_| color_image(picture), |large| color_image(&large))
+}

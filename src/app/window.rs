@@ -1,0 +1,67 @@
+//! Opening the native window: wgpu on Vulkan (or Metal, DX12), on OpenGL where there is no other.
+//!
+//! It prints nothing: a window that cannot be opened is an error with a sentence for the caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egui::{IconData, ViewportBuilder};
+
+use super::{App, StartupOptions};
+use crate::ui::theme;
+use crate::worker::WorkerHandle;
+
+/// The name of the desktop file, so that taskbars show the right icon.
+const APP_ID: &str = "org.safelight.Safelight";
+/// Bursts of events cost one repaint.
+const WAKE_AFTER: Duration = Duration::from_millis(16);
+
+/// Wakes the window; may be called from any thread.
+pub type Wake = Box<dyn Fn() + Send>;
+
+/// Why there is no window.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no window could be opened ({reason}); Safelight needs a desktop (X11 or Wayland) with Vulkan or OpenGL, and `safelight generate` works without one"
+)]
+pub struct WindowError {
+    reason: String,
+}
+
+/// Opens the window and returns when it is closed. `start_worker` is called once, with a closure
+/// that wakes the window.
+pub fn run<E: std::error::Error + Send + Sync + 'static>(
+    startup: StartupOptions,
+    start_worker: impl FnOnce(Wake) -> Result<WorkerHandle, E>,
+) -> Result<(), WindowError> {
+    let storage = startup
+        .paths
+        .as_ref()
+        .map(|paths| paths.data.join("window.ron"));
+    let options = eframe::NativeOptions {
+        viewport: ViewportBuilder::default()
+            .with_title("Safelight")
+            .with_app_id(APP_ID)
+            .with_inner_size(theme::WINDOW_SIZE)
+            .with_min_inner_size(theme::WINDOW_MIN_SIZE)
+            .with_icon(Arc::new(icon())),
+        renderer: eframe::Renderer::Wgpu,
+        centered: true,
+        persistence_path: storage,
+        ..Default::default()
+    };
+    let create = Box::new(|cc: &eframe::CreationContext<'_>| {
+        let ctx = cc.egui_ctx.clone();
+        let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
+        Ok(Box::new(App::new(cc, worker, startup)) as Box<dyn eframe::App>)
+    });
+    eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
+        reason: err.to_string(),
+    })
+}
+
+/// The window's icon; none at all would be egui's own.
+fn icon() -> IconData {
+    eframe::icon_data::from_png_bytes(include_bytes!("../../assets/icons/safelight-256.png"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,61 @@
+//! The strip of this session's results; a click plays one again.
+
+use egui::{Button, Frame, Image, Margin, Panel, ScrollArea, Stroke, Ui, vec2};
+
+use super::preview::is_shown;
+use super::widgets::palette;
+use super::{View, theme};
+use crate::app::commands::AppCommand;
+
+pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if view.queue.results.is_empty() {
+        return;
+    }
+    let palette = palette(ui);
+    let frame = Frame::new()
+        .fill(palette.stage)
+        .inner_margin(Margin::symmetric(16, 8));
+    Panel::bottom("gallery")
+        .frame(frame)
+        .resizable(false)
+        .show(ui, |ui| {
+            ScrollArea::horizontal()
+                .auto_shrink([false, true])
+                .show(ui, |ui| {
+                    ui.horizontal(|ui| {
+                        for (index, item) in view.queue.results.iter().enumerate().rev() {
+                            let size = item.thumb.size_vec2();
+                            let scale = theme::THUMB_SIDE / size.y.max(1.0);
+                            let width = (size.x * scale)
+                                .clamp(theme::THUMB_SIDE * 0.5, theme::THUMB_SIDE * 2.0);
+                            let image = Image::new(&item.thumb)
+                                .fit_to_exact_size(vec2(width, theme::THUMB_SIDE));
+                            let edge = if is_shown(view, item.id) {
+                                palette.accent
+                            } else {
+                                palette.line
+                            };
+                            ui.spacing_mut().button_padding = vec2(2.0, 2.0);
+                            let response = ui
+                                .add(
+                                    Button::image(image)
+                                        .stroke(Stroke::new(2.0, edge))
+                                        .fill(palette.stage),
+                                )
+                                .on_hover_text(format!(
+                                    "{}\nSeed {}",
+                                    item.request.prompt, item.request.seed
+                                ))
+                                .accessible_name(format!(
+                                    "Result {}: {}",
+                                    index + 1,
+                                    item.request.prompt
+                                ));
+                            if response.clicked() {
+                                view.commands.push(AppCommand::ShowResult(item.id));
+                            }
+                        }
+                    });
+                });
+        });
+}

@@ -1,0 +1,46 @@
+//! The icon font (Phosphor, regular) and the names of the glyphs in use.
+//!
+//! The font stands behind the font for text and before the emoji, which claim some of its places.
+
+use std::sync::Arc;
+
+use egui::{Context, FontData, FontDefinitions, FontFamily};
+
+pub const APERTURE: char = '\u{e00a}';
+pub const CARET_DOWN: char = '\u{e136}';
+pub const CARET_LEFT: char = '\u{e138}';
+pub const CARET_RIGHT: char = '\u{e13a}';
+pub const COPY: char = '\u{e1ca}';
+pub const DICE: char = '\u{e1ee}';
+pub const FILM: char = '\u{e792}';
+pub const FOLDER_OPEN: char = '\u{e256}';
+pub const GEAR: char = '\u{e272}';
+pub const IMAGE: char = '\u{e2ca}';
+pub const INFO: char = '\u{e2ce}';
+pub const LOCK: char = '\u{e308}';
+pub const LOCK_OPEN: char = '\u{e30a}';
+pub const MOON: char = '\u{e330}';
+pub const PAUSE: char = '\u{e39e}';
+pub const PLAY: char = '\u{e3d0}';
+pub const RESET: char = '\u{e038}';
+pub const SPARKLE: char = '\u{e6a2}';
+pub const STOP: char = '\u{e46c}';
+pub const SUN: char = '\u{e472}';
+pub const TRASH: char = '\u{e4a6}';
+pub const UPLOAD: char = '\u{e4c0}';
+pub const WARNING: char = '\u{e4e2}';
+pub const X: char = '\u{e4f6}';
+
+/// Adds the icon font behind the font for text.
+pub(super) fn install(ctx: &Context) {
+    let mut fonts = FontDefinitions::default();
+    let icons = FontData::from_static(include_bytes!("../../assets/fonts/phosphor.ttf"));
+    fonts
+        .font_data
+        .insert("phosphor".to_owned(), Arc::new(icons));
+    for family in [FontFamily::Proportional, FontFamily::Monospace] {
+        let names = fonts.families.entry(family).or_default();
+        names.insert(names.len().min(1), "phosphor".to_owned());
+    }
+    ctx.set_fonts(fonts);
+}

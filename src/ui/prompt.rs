@@ -1,0 +1,90 @@
+//! The prompt, the negative prompt, and examples that the model understands.
+
+use egui::{RichText, TextEdit, TextStyle, Ui};
+
+use super::widgets::{chip, group_label, icon_button};
+use super::{View, icons};
+use crate::app::commands::AppCommand;
+use crate::app::form::random_seed;
+
+/// Examples that are shown at once; the dice reaches the others.
+const NUM_CHIPS: usize = 3;
+
+pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let examples: Vec<String> = view
+        .session
+        .model(&view.state.form)
+        .map(|spec| spec.example_prompts.clone())
+        .unwrap_or_default();
+    let label = ui
+        .horizontal(|ui| {
+            let label = group_label(ui, "Prompt", "What the clip should show, in plain words");
+            if !examples.is_empty() {
+                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                    let roll =
+                        icon_button(ui, icons::DICE, "Random example", "Another example prompt");
+                    if roll.clicked() {
+                        let pick = another(&examples, &view.state.form.prompt);
+                        view.push(AppCommand::UseExample(pick));
+                    }
+                });
+            }
+            label
+        })
+        .inner;
+    let hint = examples
+        .first()
+        .map_or("What should develop?", String::as_str)
+        .to_owned();
+    TextEdit::multiline(&mut view.state.form.prompt)
+        .id_salt("prompt")
+        .hint_text(hint)
+        .font(TextStyle::Body)
+        .desired_rows(4)
+        .desired_width(f32::INFINITY)
+        .margin(egui::Margin::same(9))
+        .show(ui)
+        .response
+        .response
+        .labelled_by(label.id);
+    if !examples.is_empty() {
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().button_padding.y = 2.0;
+            for example in examples.iter().take(NUM_CHIPS) {
+                if chip(ui, example, "Click to use this prompt").clicked() {
+                    view.push(AppCommand::UseExample(example.clone()));
+                }
+            }
+        });
+    }
+    let label = group_label(
+        ui,
+        "Negative prompt",
+        "What the clip should not show. It counts when the guidance is above 1",
+    );
+    let is_guided = view.state.form.guidance_scale > 1.0;
+    let edit = TextEdit::multiline(&mut view.state.form.negative_prompt)
+        .id_salt("negative prompt")
+        .hint_text(RichText::new("Nothing in particular"))
+        .desired_rows(1)
+        .desired_width(f32::INFINITY)
+        .margin(egui::Margin::same(9));
+    ui.add_enabled(is_guided, edit)
+        .labelled_by(label.id)
+        .on_disabled_hover_text("Without guidance above 1 a negative prompt has no effect");
+}
+
+/// Another example than the one in the field.
+fn another(examples: &[String], current: &str) -> String {
+    let others: Vec<&String> = examples
+        .iter()
+        .filter(|example| *example != current)
+        .collect();
+    let index = random_seed() as usize % others.len().max(1);
+    others
+        .get(index)
+        .copied()
+        .or_else(|| examples.first())
+        .cloned()
+        .unwrap_or_default()
+}

@@ -1,0 +1,110 @@
+//! The status line: what happens now, how far it is, and how long it will still take.
+
+use egui::{Button, ProgressBar, RichText, Ui};
+use safelight_core::job::Stage;
+
+use super::widgets::{duration_text, palette};
+use super::{View, icons, theme};
+use crate::app::jobs::RunningJob;
+use crate::app::state::Models;
+
+pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let palette = palette(ui);
+    ui.horizontal(|ui| {
+        let text = status_text(view);
+        let colour = if view.queue.running.is_some() {
+            palette.amber
+        } else {
+            palette.weak
+        };
+        if let Some(job) = &view.queue.running {
+            let bar = ProgressBar::new(job.progress())
+                .desired_width(180.0)
+                .desired_height(8.0)
+                .fill(palette.accent);
+            ui.add(bar).accessible_name("Progress");
+        }
+        ui.label(RichText::new(text).color(colour));
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            let is_open = view.state.is_graph_open;
+            let name = if is_open {
+                "Hide memory"
+            } else {
+                "Show memory"
+            };
+            let icon = if is_open {
+                icons::CARET_DOWN
+            } else {
+                icons::CARET_RIGHT
+            };
+            let button = Button::new(RichText::new(format!("{icon} Memory")).small())
+                .frame_when_inactive(false);
+            if ui
+                .add(button)
+                .on_hover_text("The memory graph")
+                .accessible_name(name)
+                .clicked()
+            {
+                view.state.is_graph_open = !is_open;
+            }
+            ui.add_space(theme::SMALL_GAP);
+            if !view.session.device_line.is_empty() {
+                let line = &view.session.device_line;
+                ui.add(
+                    egui::Label::new(RichText::new(line).small().color(palette.weak)).truncate(),
+                )
+                .on_hover_text(line);
+            }
+        });
+    });
+}
+
+/// One line that always says what happens.
+fn status_text(view: &View<'_>) -> String {
+    if let Some(job) = &view.queue.running {
+        return running_text(job, view.queue.waiting.len());
+    }
+    if !view.queue.waiting.is_empty() {
+        return "Preparing the next clip…".to_owned();
+    }
+    if matches!(view.session.models, Models::Loading) {
+        return "Looking for models…".to_owned();
+    }
+    if view.session.models.all().is_empty() {
+        return "No model to generate with".to_owned();
+    }
+    if view.session.last_word.is_empty() {
+        "Ready".to_owned()
+    } else {
+        view.session.last_word.clone()
+    }
+}
+
+fn running_text(job: &RunningJob, num_waiting: usize) -> String {
+    if job.cancel.is_cancelled() {
+        return "Cancelling…".to_owned();
+    }
+    let stage = match job.stage {
+        None => "Starting the engine…",
+        Some(stage) => stage.label(),
+    };
+    let mut parts = vec![stage.to_owned()];
+    if let Some((step, num_steps)) = job.step {
+        parts.push(format!("{step} of {num_steps}"));
+    } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
+        parts.push(format!(
+            "frame {} of {}",
+            job.num_frames_decoded, job.request.num_frames
+        ));
+    }
+    if job.has_resumed {
+        parts.push("resumed after the engine was restarted".to_owned());
+    }
+    if let Some(secs) = job.secs_left {
+        parts.push(format!("about {} left", duration_text(secs.max(1.0))));
+    }
+    if num_waiting > 0 {
+        parts.push(format!("{num_waiting} waiting"));
+    }
+    parts.join("  ·  ")
+}

@@ -1,0 +1,224 @@
+//! Every colour and size of the interface, and the two looks made from them: the darkroom and
+//! daylight.
+//!
+//! It draws nothing. No other file names a colour or a width.
+
+use egui::style::{Selection, WidgetVisuals, Widgets};
+use egui::{
+    Color32, Context, CornerRadius, FontFamily, FontId, Margin, Stroke, TextStyle, Vec2, Visuals,
+    vec2,
+};
+use safelight_core::settings::Theme;
+
+/// Width of the column with the form.
+pub const FORM_WIDTH: f32 = 348.0;
+/// Height of the memory graph.
+pub const GRAPH_HEIGHT: f32 = 124.0;
+/// The longer side of a thumbnail in the strip of results.
+pub const THUMB_SIDE: f32 = 64.0;
+/// The square in which a start picture is shown.
+pub const PICTURE_SIDE: f32 = 84.0;
+/// The window's size when it is opened for the first time.
+pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
+/// The window cannot be made smaller.
+pub const WINDOW_MIN_SIZE: Vec2 = vec2(900.0, 600.0);
+/// Between two groups of controls.
+pub const GAP: f32 = 12.0;
+/// Between things that belong together.
+pub const SMALL_GAP: f32 = 6.0;
+/// The height of the button that starts everything.
+pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
+/// Width of an error card.
+pub const CARD_WIDTH: f32 = 460.0;
+/// Width of the settings window.
+pub const SETTINGS_WIDTH: f32 = 520.0;
+/// Width of the labels before controls.
+pub const LABEL_WIDTH: f32 = 76.0;
+/// Corners of controls.
+pub const RADIUS: u8 = 6;
+/// Corners of cards and windows.
+pub const CARD_RADIUS: u8 = 10;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place where colours are made"
+)]
+const fn rgb(hex: u32) -> Color32 {
+    Color32::from_rgb((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
+}
+
+/// The colours of one look.
+#[derive(Clone, Copy, Debug)]
+pub struct Palette {
+    pub panel: Color32,
+    /// Behind the picture.
+    pub stage: Color32,
+    pub field: Color32,
+    pub raised: Color32,
+    pub hovered: Color32,
+    pub line: Color32,
+    pub text: Color32,
+    pub weak: Color32,
+    /// The safelight itself.
+    pub accent: Color32,
+    pub on_accent: Color32,
+    pub amber: Color32,
+    pub error: Color32,
+    pub good: Color32,
+    /// Lines of the memory graph.
+    pub used: Color32,
+    pub allocated: Color32,
+    pub reserved: Color32,
+    pub cap: Color32,
+}
+
+const DARKROOM: Palette = Palette {
+    panel: rgb(0x1a_1614),
+    stage: rgb(0x0c_0a09),
+    field: rgb(0x11_0e0d),
+    raised: rgb(0x2a_2421),
+    hovered: rgb(0x38_302b),
+    line: rgb(0x35_2d28),
+    text: rgb(0xec_e4db),
+    weak: rgb(0xa3_978c),
+    accent: rgb(0xf0_4a2e),
+    on_accent: rgb(0xff_f6f0),
+    amber: rgb(0xf5_a95c),
+    error: rgb(0xff_7d66),
+    good: rgb(0x9c_c98a),
+    used: rgb(0xf5_a95c),
+    allocated: rgb(0xf0_4a2e),
+    reserved: rgb(0xb0_7aa1),
+    cap: rgb(0x8d_8278),
+};
+
+const DAYLIGHT: Palette = Palette {
+    panel: rgb(0xf3_eee7),
+    stage: rgb(0xe2_dad0),
+    field: rgb(0xff_fdfa),
+    raised: rgb(0xe7_dfd5),
+    hovered: rgb(0xdb_d1c5),
+    line: rgb(0xd3_c8bb),
+    text: rgb(0x2b_2420),
+    weak: rgb(0x6f_645b),
+    accent: rgb(0xc9_3519),
+    on_accent: rgb(0xff_fdfa),
+    amber: rgb(0xa8_5d0c),
+    error: rgb(0xb0_2a12),
+    good: rgb(0x3f_7a2c),
+    used: rgb(0xb8_6a12),
+    allocated: rgb(0xc9_3519),
+    reserved: rgb(0x80_4a75),
+    cap: rgb(0x7d_7268),
+};
+
+/// The colours in use.
+pub fn palette(visuals: &Visuals) -> &'static Palette {
+    if visuals.dark_mode {
+        &DARKROOM
+    } else {
+        &DAYLIGHT
+    }
+}
+
+/// Tints of the bands that show the stages in the memory graph.
+pub fn stage_tint(palette: &Palette, index: usize) -> Color32 {
+    let tints = [
+        palette.amber,
+        palette.reserved,
+        palette.accent,
+        palette.cap,
+        palette.good,
+        palette.weak,
+    ];
+    tints[index % tints.len()].gamma_multiply(0.13)
+}
+
+/// Gives the context both looks, the fonts and the chosen theme.
+pub fn install(ctx: &Context) {
+    super::icons::install(ctx);
+    for (theme, palette) in [
+        (egui::Theme::Dark, &DARKROOM),
+        (egui::Theme::Light, &DAYLIGHT),
+    ] {
+        ctx.style_mut_of(theme, |style| {
+            style.visuals = visuals(theme, palette);
+            style.spacing.item_spacing = vec2(8.0, SMALL_GAP);
+            style.spacing.button_padding = vec2(10.0, 5.0);
+            style.spacing.interact_size.y = 28.0;
+            style.spacing.slider_rail_height = 4.0;
+            style.spacing.icon_width = 18.0;
+            style.spacing.menu_margin = Margin::same(8);
+            style.spacing.window_margin = Margin::same(16);
+            style.interaction.selectable_labels = false;
+            style.text_styles = [
+                (TextStyle::Small, 11.5),
+                (TextStyle::Body, 13.5),
+                (TextStyle::Button, 13.5),
+                (TextStyle::Heading, 19.0),
+            ]
+            .into_iter()
+            .map(|(text, size)| (text, FontId::proportional(size)))
+            .chain([(
+                TextStyle::Monospace,
+                FontId::new(12.5, FontFamily::Monospace),
+            )])
+            .collect();
+        });
+    }
+}
+
+/// Shows the chosen look.
+pub fn choose(ctx: &Context, theme: Theme) {
+    ctx.set_theme(match theme {
+        Theme::Dark => egui::Theme::Dark,
+        Theme::Light => egui::Theme::Light,
+    });
+}
+
+fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
+    let mut visuals = theme.default_visuals();
+    visuals.panel_fill = palette.panel;
+    visuals.window_fill = palette.panel;
+    visuals.window_stroke = Stroke::new(1.0, palette.line);
+    visuals.window_corner_radius = CornerRadius::same(CARD_RADIUS);
+    visuals.menu_corner_radius = CornerRadius::same(CARD_RADIUS);
+    visuals.extreme_bg_color = palette.field;
+    visuals.text_edit_bg_color = Some(palette.field);
+    visuals.faint_bg_color = palette.raised.gamma_multiply(0.5);
+    visuals.code_bg_color = palette.field;
+    visuals.override_text_color = None;
+    visuals.weak_text_color = Some(palette.weak);
+    visuals.hyperlink_color = palette.amber;
+    visuals.warn_fg_color = palette.amber;
+    visuals.error_fg_color = palette.error;
+    visuals.slider_trailing_fill = true;
+    visuals.selection = Selection {
+        bg_fill: palette.accent.gamma_multiply(0.55),
+        stroke: Stroke::new(1.0, palette.text),
+    };
+    visuals.widgets = widgets(palette);
+    visuals
+}
+
+fn widgets(palette: &Palette) -> Widgets {
+    let state = |fill, line, text| WidgetVisuals {
+        bg_fill: fill,
+        weak_bg_fill: fill,
+        bg_stroke: Stroke::new(1.0, line),
+        corner_radius: CornerRadius::same(RADIUS),
+        fg_stroke: Stroke::new(1.0, text),
+        expansion: 0.0,
+    };
+    Widgets {
+        noninteractive: state(palette.panel, palette.line, palette.text),
+        inactive: state(palette.raised, palette.line, palette.text),
+        hovered: state(
+            palette.hovered,
+            palette.amber.gamma_multiply(0.6),
+            palette.text,
+        ),
+        active: state(palette.hovered, palette.accent, palette.text),
+        open: state(palette.hovered, palette.line, palette.text),
+    }
+}

@@ -1,0 +1,180 @@
+//! The small parts that panels are made of: icon buttons, chips, rows with a label, cards.
+//!
+//! Each takes the name that a screen reader says and the sentence that explains it; nothing here
+//! knows a job.
+
+use egui::{
+    Align, Button, Color32, CornerRadius, Frame, Layout, Margin, Response, RichText, Stroke, Ui,
+    vec2,
+};
+
+use super::theme::{self, Palette};
+
+/// The colours in use.
+pub fn palette(ui: &Ui) -> &'static Palette {
+    theme::palette(ui.visuals())
+}
+
+/// A frameless button with an icon alone. `name` is what a screen reader says.
+pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+    let button = Button::new(RichText::new(icon).size(17.0)).frame_when_inactive(false);
+    ui.add(button)
+        .on_hover_text(explanation)
+        .accessible_name(name)
+}
+
+/// An icon button that is on or off.
+pub fn icon_toggle(
+    ui: &mut Ui,
+    is_on: bool,
+    icon: char,
+    name: &str,
+    explanation: &str,
+) -> Response {
+    let colour = if is_on {
+        palette(ui).amber
+    } else {
+        palette(ui).weak
+    };
+    let button = Button::new(RichText::new(icon).size(17.0).color(colour))
+        .frame_when_inactive(false)
+        .selected(is_on);
+    ui.add(button)
+        .on_hover_text(explanation)
+        .accessible_name(name)
+}
+
+/// An icon before a text.
+pub fn with_icon(icon: char, text: &str) -> String {
+    format!("{icon}  {text}")
+}
+
+/// A small rounded button that offers something to take over.
+pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    let palette = palette(ui);
+    let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
+        .fill(palette.field)
+        .corner_radius(CornerRadius::same(12))
+        .truncate();
+    ui.add(button)
+        .on_hover_text(explanation)
+        .accessible_name(format!("Example: {text}"))
+}
+
+/// The button that the whole window is about.
+pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Response {
+    let palette = palette(ui);
+    let (fill, ink) = if is_enabled {
+        (palette.accent, palette.on_accent)
+    } else {
+        (palette.raised, palette.weak)
+    };
+    let label = RichText::new(with_icon(icon, text)).size(15.5).color(ink);
+    let button = Button::new(label)
+        .fill(fill)
+        .stroke(Stroke::NONE)
+        .min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));
+    across(ui, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
+}
+
+/// Draws one widget over the whole width, its text in the middle.
+pub fn across(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> Response) -> Response {
+    ui.vertical_centered_justified(contents).inner
+}
+
+/// A label of fixed width and the controls behind it; gives the label's id for `labelled_by`.
+pub fn row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> R {
+    ui.horizontal(|ui| {
+        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
+        let weak = palette(ui).weak;
+        let name = ui
+            .allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+                ui.set_min_width(theme::LABEL_WIDTH);
+                ui.label(RichText::new(label).color(weak))
+                    .on_hover_text(explanation)
+            })
+            .inner;
+        contents(ui, name.id)
+    })
+    .inner
+}
+
+/// The heading of a group of controls.
+pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    let weak = palette(ui).weak;
+    ui.label(RichText::new(text).color(weak))
+        .on_hover_text(explanation)
+}
+
+/// What is wrong with a field, below it.
+pub fn field_error(ui: &mut Ui, message: &str) {
+    let colour = palette(ui).error;
+    ui.horizontal_wrapped(|ui| {
+        ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
+        ui.label(RichText::new(sentence(message)).small().color(colour));
+    });
+}
+
+/// The message with a capital letter in front.
+pub fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// A raised frame with a coloured edge.
+pub fn card(ui: &Ui, edge: Color32) -> Frame {
+    Frame::new()
+        .fill(palette(ui).panel)
+        .stroke(Stroke::new(1.0, edge))
+        .corner_radius(CornerRadius::same(theme::CARD_RADIUS))
+        .inner_margin(Margin::same(14))
+}
+
+/// `1.5 GiB`, `340 MiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib >= 1024.0 {
+        format!("{:.1} GiB", mib / 1024.0)
+    } else {
+        format!("{mib:.0} MiB")
+    }
+}
+
+/// `8 s`, `2 min 5 s`, `1 h 10 min`; never more exact than anyone can know.
+pub fn duration_text(secs: f64) -> String {
+    let secs = secs.clamp(0.0, 1e9).round() as u64;
+    match secs {
+        0..60 => format!("{secs} s"),
+        60..600 => format!("{} min {} s", secs / 60, secs % 60),
+        600..3600 => format!("{} min", secs / 60),
+        _ => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_read_like_words() {
+        assert_eq!(duration_text(7.6), "8 s");
+        assert_eq!(duration_text(125.0), "2 min 5 s");
+        assert_eq!(duration_text(4200.0), "1 h 10 min");
+        assert_eq!(duration_text(f64::NAN), "0 s");
+        assert_eq!(bytes_text(340 << 20), "340 MiB");
+        assert_eq!(bytes_text(1536 << 20), "1.5 GiB");
+    }
+
+    #[test]
+    fn a_message_begins_with_a_capital() {
+        assert_eq!(sentence("expected a width"), "Expected a width");
+        assert_eq!(sentence(""), "");
+    }
+}
