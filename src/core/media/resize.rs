@@ -176,3 +176,65 @@ pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Pict
         .collect();
     Picture::new(new_width as u32, new_height as u32, rgb)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same formula stands in the script that made the fixture.
+    fn pattern(width: u32, height: u32) -> Picture {
+        let byte =
+            |x: u32, y: u32, c: u32| ((x * x * 7 + y * y * 5 + x * y * 3 + c * 50) % 256) as u8;
+        Picture::from_fn(width, height, |x, y| [0, 1, 2].map(|c| byte(x, y, c))).unwrap()
+    }
+
+    fn fnv(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        })
+    }
+
+    #[test]
+    fn every_size_comes_out_as_pillow_makes_it() {
+        let table = include_str!("../../../tests/fixtures/media/resize.txt");
+        assert_eq!(table.lines().count(), 300);
+        for line in table.lines() {
+            let (name, numbers) = line.split_once(' ').unwrap();
+            let numbers: Vec<u64> = numbers
+                .split(' ')
+                .map(|word| word.parse().unwrap())
+                .collect();
+            let [width, height, new_width, new_height] =
+                [0, 1, 2, 3].map(|i| u32::try_from(numbers[i]).unwrap());
+            let filter = if name == "box" {
+                Filter::Box
+            } else {
+                Filter::Lanczos
+            };
+            let resized = resample(&pattern(width, height), new_width, new_height, filter).unwrap();
+            assert_eq!((resized.width, resized.height), (new_width, new_height));
+            assert_eq!(fnv(&resized.rgb), numbers[4], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_size_without_pixels_is_refused() {
+        assert!(resize_lanczos(&pattern(3, 3), 0, 3).is_err());
+        assert!(crop_to_aspect(&pattern(3, 3), 3, 0).is_err());
+    }
+
+    #[test]
+    fn a_crop_takes_the_middle_in_the_wanted_shape() {
+        let wide = crop_to_aspect(&pattern(100, 40), 16, 9).unwrap();
+        assert_eq!((wide.width, wide.height), (71, 40));
+        assert_eq!(wide.pixel(0, 0), pattern(100, 40).pixel(14, 0));
+        let tall = crop_to_aspect(&pattern(100, 40), 1, 4).unwrap();
+        assert_eq!((tall.width, tall.height), (10, 40));
+        assert_eq!(tall.pixel(9, 39), pattern(100, 40).pixel(54, 39));
+        let low = crop_to_aspect(&pattern(30, 100), 3, 1).unwrap();
+        assert_eq!((low.width, low.height), (30, 10));
+        assert_eq!(low.pixel(0, 0), pattern(30, 100).pixel(0, 45));
+        let sliver = crop_to_aspect(&pattern(5, 5), 1000, 1).unwrap();
+        assert_eq!((sliver.width, sliver.height), (5, 1));
+    }
+}

@@ -19,7 +19,7 @@ pub(super) struct Mp4 {
 impl Mp4 {
     pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Result<Self, String> {
         Ok(Self {
-            h264: H264::new(crf, fps)?,
+            h264: H264::new(padded(width), padded(height), fps, crf)?,
             width,
             height,
             fps,

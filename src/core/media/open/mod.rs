@@ -206,3 +206,6 @@ fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaE
         turned.into_rgb8().into_raw(),
     )
 }
+
+#[cfg(test)]
+mod tests;

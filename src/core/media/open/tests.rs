@@ -1,0 +1,209 @@
+//! Pictures of every kind against what Pillow makes of them, and files that are not what they seem.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media")
+}
+
+/// Every fixture picture with what Pillow makes of it.
+fn pictures() -> Vec<(String, Vec<u8>, Picture)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(fixtures()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(picture_name) = name.strip_suffix(".rgb") else {
+            continue;
+        };
+        let expected = fs::read(&path).unwrap();
+        let side = |at: usize| u32::from_le_bytes(expected[at..at + 4].try_into().unwrap());
+        let picture = Picture::new(side(0), side(4), expected[8..].to_vec()).unwrap();
+        let bytes = fs::read(path.with_file_name(picture_name)).unwrap();
+        found.push((picture_name.to_owned(), bytes, picture));
+    }
+    assert_eq!(found.len(), 33, "all fixtures are there");
+    found
+}
+
+fn opened(bytes: &[u8]) -> Result<Picture, MediaError> {
+    let folder = tempfile::tempdir().unwrap();
+    // The name says nothing: the content decides.
+    let path = folder.path().join("file.txt");
+    fs::write(&path, bytes).unwrap();
+    open_picture(&path)
+}
+
+fn sentence(bytes: &[u8]) -> String {
+    let words = opened(bytes).unwrap_err().to_string();
+    words.rsplit_once(": ").unwrap().0.to_owned()
+}
+
+#[test]
+fn every_kind_of_picture_opens_as_pillow_opens_it() {
+    for (name, bytes, expected) in pictures() {
+        let picture = opened(&bytes).unwrap_or_else(|err| panic!("{name}: {err}"));
+        assert_eq!(
+            (picture.width, picture.height),
+            (expected.width, expected.height),
+            "{name}"
+        );
+        // Two JPEG decoders may round differently, most where colours are magnified.
+        let tolerance = match name.as_str() {
+            "plain.jpg" => 4,
+            name if name.ends_with(".jpg") => 2,
+            _ => 0,
+        };
+        let worst = picture
+            .rgb
+            .iter()
+            .zip(&expected.rgb)
+            .map(|(a, b)| a.abs_diff(*b))
+            .max();
+        assert!(
+            worst.unwrap() <= tolerance,
+            "{name}: off by {}",
+            worst.unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_cut_off_picture_is_called_so() {
+    for (name, bytes, _) in pictures() {
+        for keep in [bytes.len() / 2, bytes.len() * 9 / 10, 30] {
+            if name == "animated.gif" || name.starts_with("animated") {
+                // What is cut off may be the second frame, which nobody asked for.
+                opened(&bytes[..keep]).ok();
+                continue;
+            }
+            let words = sentence(&bytes[..keep]);
+            assert!(
+                words.starts_with("expected a whole ")
+                    && words.ends_with(" file, but it ends early"),
+                "{name} cut to {keep}: {words}"
+            );
+        }
+    }
+}
+
+#[test]
+fn huge_sizes_are_refused_from_the_header() {
+    let too_many = "expected a picture of at most 200 megapixels, found 60000 × 60000";
+    let fixture = |name: &str| fs::read(fixtures().join(name)).unwrap();
+
+    let mut png = fixture("plain.png");
+    png[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
+    let checksum = crc(&png[12..29]).to_be_bytes();
+    png[29..33].copy_from_slice(&checksum);
+    assert_eq!(sentence(&png), too_many);
+
+    let mut gif = fixture("plain.gif");
+    gif[6..10].copy_from_slice(&[0x60, 0xea, 0x60, 0xea]);
+    assert_eq!(sentence(&gif), too_many);
+
+    let mut bmp = fixture("plain.bmp");
+    bmp[18..26].copy_from_slice(&[0x60, 0xea, 0, 0, 0x60, 0xea, 0, 0]);
+    assert_eq!(sentence(&bmp), too_many);
+
+    for name in ["plain.jpg", "progressive.jpg", "cmyk.jpg"] {
+        let mut jpeg = fixture(name);
+        let frame = jpeg
+            .windows(2)
+            .position(|two| two == [0xff, 0xc0] || two == [0xff, 0xc2]);
+        let at = frame.unwrap() + 5;
+        jpeg[at..at + 4].copy_from_slice(&[0xea, 0x60, 0xea, 0x60]);
+        assert_eq!(sentence(&jpeg), too_many, "{name}");
+    }
+}
+
+/// The checksum of a PNG chunk.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+#[test]
+fn huge_texts_and_profiles_do_no_harm() {
+    use std::io::Write as _;
+    let png = fs::read(fixtures().join("plain.png")).unwrap();
+    let mut bomb = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..64 {
+        bomb.write_all(&[0; 1 << 20]).unwrap();
+    }
+    let bomb = bomb.finish().unwrap();
+    for (name, head) in [
+        (b"iCCP", b"a\0\0".as_slice()),
+        (b"zTXt", b"a\0\0"),
+        (b"iTXt", b"a\0\x01\0\0\0"),
+    ] {
+        let body = [name.as_slice(), head, &bomb].concat();
+        let length = (body.len() as u32 - 4).to_be_bytes();
+        let chunk = [&length, body.as_slice(), &crc(&body).to_be_bytes()].concat();
+        let bytes = [&png[..33], &chunk, &png[33..]].concat();
+        assert_eq!(opened(&bytes).unwrap(), opened(&png).unwrap());
+    }
+}
+
+#[test]
+fn what_is_no_picture_is_named() {
+    let kinds = "expected a PNG, JPEG, WebP, GIF, BMP or TIFF picture, found";
+    assert_eq!(sentence(b""), "expected a picture, found an empty file");
+    assert_eq!(sentence(b"just words"), format!("{kinds} a text file"));
+    assert_eq!(sentence(b"{\"prompt\": 1}"), format!("{kinds} a JSON file"));
+    assert_eq!(
+        sentence(b"\0\0\0\x1cftypisom\0\0\0\0"),
+        format!("{kinds} an MP4 video")
+    );
+    assert_eq!(
+        sentence(b"\0\0\0\x1cftypheic\0\0\0\0"),
+        format!("{kinds} a HEIC picture")
+    );
+    assert_eq!(
+        sentence(&[0; 100]),
+        format!("{kinds} a file of another kind")
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none.png");
+    assert!(matches!(
+        open_picture(&missing),
+        Err(MediaError::NotFound { .. })
+    ));
+    assert!(matches!(
+        open_picture(folder.path()),
+        Err(MediaError::IsFolder { .. })
+    ));
+    assert!(matches!(
+        open_picture(Path::new("/dev/zero")),
+        Err(MediaError::NotAFile { .. })
+    ));
+}
+
+#[test]
+fn damaged_pictures_never_panic() {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize
+    };
+    for (_, bytes, _) in pictures() {
+        for _ in 0..25 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=next() % 4 {
+                let at = next() % damaged.len();
+                damaged[at] ^= 1 << (next() % 8);
+            }
+            damaged.truncate(damaged.len() - next() % 3 * (next() % damaged.len()) / 2);
+            opened(&damaged).ok();
+        }
+    }
+}
