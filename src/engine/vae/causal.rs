@@ -3,8 +3,9 @@
 //! Each convolution remembers the last frames that it saw, so that chunks give what the whole clip would.
 //! Does not choose the chunks, and knows nothing of what stands between two convolutions.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
+use super::toom::{TAPS, TimeTransform};
 use crate::weights::{Weights, WeightsError};
 
 /// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
@@ -49,8 +50,49 @@ enum Form {
     /// As one convolution of pictures that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
     /// On the CPU this is twice to ten times as fast as the convolution of volumes at widths that are no power of two.
     Pictures(Tensor),
+    /// As convolutions of sums of frames, fewer than there are taps: for 3 × 3 × 3 and several frames at a time.
+    Planes(Planes),
     /// As one convolution of volumes, `(O, C, taps, kh, kw)`.
     Volumes(Tensor),
+}
+
+/// A convolution whose taps in time are planes, see `toom`.
+#[derive(Debug)]
+pub(super) struct Planes {
+    pub(super) transform: TimeTransform,
+    /// Each `(O, C, 3, 3)`
+    weights: Vec<Tensor>,
+}
+
+impl Planes {
+    /// `weight`: `(O, C, 3, kh, kw)`
+    fn new(weight: &Tensor, transform: TimeTransform) -> Self {
+        let size = weight.size();
+        let factors = Tensor::from_slice(&transform.planes_from_taps).view([-1, TAPS as i64]);
+        // o c t h w -> t (o h w c), summed in f64
+        let taps = weight.permute([2, 0, 3, 4, 1]).to_kind(Kind::Double);
+        let planes = factors.matmul(&taps.reshape([TAPS as i64, -1]));
+        let weights = planes
+            .to_kind(Kind::Float)
+            .unbind(0)
+            .into_iter()
+            .map(|plane| {
+                let plane = plane.view([size[0], size[3], size[4], size[1]]);
+                plane.permute([0, 3, 1, 2])
+            });
+        Self {
+            weights: weights.collect(),
+            transform,
+        }
+    }
+
+    /// `planes`: `(T + 2, H, W, C)` → as many tensors `(1, H, W, O)`, without bias
+    pub(super) fn convolve(&self, planes: &Tensor) -> Vec<Tensor> {
+        let planes = planes.split(1, 0).into_iter().zip(&self.weights);
+        planes
+            .map(|(plane, weight)| convolve_pictures(&plane, weight, None, [1, 1]))
+            .collect()
+    }
 }
 
 /// A convolution of `(T, H, W, C)` frames whose borders in space are zero and whose future is unknown.
@@ -70,9 +112,24 @@ impl CausalConv3d {
         outputs: i64,
         kernel: [i64; 3],
     ) -> Result<Self, WeightsError> {
+        Self::for_chunks(w, inputs, outputs, kernel, 1)
+    }
+
+    /// For the place behind a norm and SiLU, where chunks after the first one always have `frames` frames.
+    pub(super) fn for_chunks(
+        w: &Weights,
+        inputs: i64,
+        outputs: i64,
+        kernel: [i64; 3],
+        frames: i64,
+    ) -> Result<Self, WeightsError> {
         let [taps, kernel_h, kernel_w] = kernel;
         let weight = w.tensor("weight", &[outputs, inputs, taps, kernel_h, kernel_w])?;
-        let form = if w.device() == Device::Cpu {
+        let plain = w.device() == Device::Cpu && w.kind() == Kind::Float && taps == TAPS as i64;
+        let transform = TimeTransform::for_frames(frames).filter(|_| plain);
+        let form = if let Some(transform) = transform {
+            Form::Planes(Planes::new(&weight, transform))
+        } else if w.device() == Device::Cpu {
             // o c t h w -> o h w (t c), seen as o (t c) h w
             let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
             let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
@@ -95,6 +152,18 @@ impl CausalConv3d {
         self.bias.device()
     }
 
+    pub(super) fn bias(&self) -> &Tensor {
+        &self.bias
+    }
+
+    /// The form for `frames` at a time, where there is a faster one.
+    pub(super) fn planes_for(&self, frames: i64) -> Option<&Planes> {
+        match &self.form {
+            Form::Planes(planes) if planes.transform.frames as i64 == frames => Some(planes),
+            _ => None,
+        }
+    }
+
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`, with what came before `xs` taken from and left in `history`.
     pub(super) fn forward(&self, xs: &Tensor, history: &mut Option<Tensor>) -> Tensor {
         if self.taps == 1 {
@@ -109,8 +178,7 @@ impl CausalConv3d {
         // Frames before the first are zero. One frame alone needs none of them, only fewer taps.
         let missing = xs.size()[0] + self.taps - 1 - frames.size()[0];
         if missing > 0 && xs.size()[0] > 1 {
-            let frames = frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0]);
-            self.convolve(&frames, 1)
+            self.convolve(&frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0]), 1)
         } else {
             self.convolve(&frames, 1)
         }
@@ -124,16 +192,16 @@ impl CausalConv3d {
                 let unused = (self.taps - taps) * self.inputs;
                 let weight = weight.narrow(1, unused, taps * self.inputs);
                 let pictures = with_predecessors(frames, taps, stride);
-                // t h w c -> t c h w and back: strides only
-                let ys = pictures.permute([0, 3, 1, 2]).conv2d(
-                    &weight,
-                    Some(&self.bias),
-                    [1, 1],
-                    self.padding,
-                    [1, 1],
-                    1,
+                convolve_pictures(&pictures, &weight, Some(&self.bias), self.padding)
+            }
+            Form::Planes(planes) => {
+                // The last plane is the last tap alone: all that the first frame of a clip needs.
+                assert_eq!(
+                    taps, 1,
+                    "chunks are one frame and then always as many as the form is for"
                 );
-                ys.permute([0, 2, 3, 1]).contiguous()
+                let last = &planes.weights[planes.weights.len() - 1];
+                convolve_pictures(frames, last, Some(&self.bias), self.padding)
             }
             Form::Volumes(weight) => {
                 let weight = weight.narrow(2, self.taps - taps, taps);
@@ -152,6 +220,19 @@ impl CausalConv3d {
             }
         }
     }
+}
+
+/// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
+pub(super) fn convolve_pictures(
+    xs: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    padding: [i64; 2],
+) -> Tensor {
+    // t h w c -> t c h w and back: strides only
+    let ys = xs.permute([0, 3, 1, 2]);
+    let ys = ys.conv2d(weight, bias, [1, 1], padding, [1, 1], 1);
+    ys.permute([0, 2, 3, 1]).contiguous()
 }
 
 /// `(stride · (T - 1) + taps, H, W, C)` → `(T, H, W, taps · C)`: every frame behind those before it.

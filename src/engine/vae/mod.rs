@@ -3,6 +3,10 @@
 //! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
 mod causal;
+mod pointwise;
+mod slices;
+mod team;
+mod toom;
 pub mod wan;
 
 use std::path::PathBuf;

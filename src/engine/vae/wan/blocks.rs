@@ -5,6 +5,7 @@
 use tch::{Kind, Tensor};
 
 use crate::vae::causal::{CausalConv3d, FrameCache};
+use crate::vae::pointwise::{Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
 
 /// One chunk's way through a network.
@@ -32,15 +33,20 @@ impl<'a> Pass<'a> {
 pub(super) struct RmsNorm {
     gamma: Tensor,
     scale: f64,
+    /// Both in one, for a pixel of length one.
+    factor: Tensor,
 }
 
 impl RmsNorm {
     /// `trailing`: how many axes of length 1 the stored `gamma` has behind its channels.
     pub(super) fn new(w: &Weights, dim: i64, trailing: usize) -> Result<Self, WeightsError> {
         let shape = [&[dim][..], &vec![1; trailing]].concat();
+        let gamma = w.tensor("gamma", &shape)?.view([dim]);
+        let scale = (dim as f64).sqrt();
         Ok(Self {
-            gamma: w.tensor("gamma", &shape)?.view([dim]),
-            scale: (dim as f64).sqrt(),
+            factor: &gamma * scale,
+            gamma,
+            scale,
         })
     }
 
@@ -53,27 +59,64 @@ impl RmsNorm {
     }
 }
 
+/// norm, SiLU, convolution.
+#[derive(Debug)]
+struct NormedConv {
+    norm: RmsNorm,
+    conv: CausalConv3d,
+}
+
+impl NormedConv {
+    /// `frames`: how many come at a time, after the first chunk.
+    fn new(
+        (norm, conv): (&Weights, &Weights),
+        (input, output): (i64, i64),
+        frames: i64,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            norm: RmsNorm::new(norm, input, 3)?,
+            conv: CausalConv3d::for_chunks(conv, input, output, [3, 3, 3], frames)?,
+        })
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
+    fn forward(&self, xs: &Tensor, history: &mut Option<Tensor>) -> Tensor {
+        match self.conv.planes_for(xs.size()[0]) {
+            Some(form) => {
+                let source = Source::Frames(xs);
+                let planes = planes_from(source, &self.norm.factor, history, &form.transform);
+                let planes = form.convolve(&planes);
+                frames_from(&planes, self.conv.bias(), None, &form.transform)
+            }
+            None => self.conv.forward(&self.norm.forward(xs).silu(), history),
+        }
+    }
+}
+
 /// norm, SiLU, convolution, twice, around a shortcut.
 #[derive(Debug)]
 pub(super) struct ResidualBlock {
-    norm1: RmsNorm,
-    conv1: CausalConv3d,
-    norm2: RmsNorm,
-    conv2: CausalConv3d,
+    first: NormedConv,
+    second: NormedConv,
     shortcut: Option<CausalConv3d>,
 }
 
 impl ResidualBlock {
-    pub(super) fn new(w: &Weights, input: i64, output: i64) -> Result<Self, WeightsError> {
+    /// `frames`: how many come at a time, after the first chunk.
+    pub(super) fn new(
+        w: &Weights,
+        input: i64,
+        output: i64,
+        frames: i64,
+    ) -> Result<Self, WeightsError> {
         let residual = w / "residual";
+        let [norm1, conv1, norm2, conv2] = [0, 2, 3, 6].map(|i| &residual / i);
         let shortcut = (input != output)
             .then(|| CausalConv3d::new(&(w / "shortcut"), input, output, [1, 1, 1]))
             .transpose()?;
         Ok(Self {
-            norm1: RmsNorm::new(&(&residual / 0), input, 3)?,
-            conv1: CausalConv3d::new(&(&residual / 2), input, output, [3, 3, 3])?,
-            norm2: RmsNorm::new(&(&residual / 3), output, 3)?,
-            conv2: CausalConv3d::new(&(&residual / 6), output, output, [3, 3, 3])?,
+            first: NormedConv::new((&norm1, &conv1), (input, output), frames)?,
+            second: NormedConv::new((&norm2, &conv2), (output, output), frames)?,
             shortcut,
         })
     }
@@ -81,14 +124,44 @@ impl ResidualBlock {
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
-        let ys = self.norm1.forward(xs).silu();
-        let ys = self.conv1.forward(&ys, pass.cache.slot());
-        let ys = self.norm2.forward(&ys).silu();
-        let mut ys = self.conv2.forward(&ys, pass.cache.slot());
-        Some(match &self.shortcut {
-            Some(shortcut) => ys.g_add_(&shortcut.convolve(xs, 1)),
-            None => ys.g_add_(xs),
-        })
+        let shortcut = match &self.shortcut {
+            Some(shortcut) => shortcut.convolve(xs, 1),
+            None => xs.shallow_clone(),
+        };
+        let [first, second] = [&self.first, &self.second];
+        let frames = xs.size()[0];
+        let forms = first
+            .conv
+            .planes_for(frames)
+            .zip(second.conv.planes_for(frames));
+        let Some((form1, form2)) = forms else {
+            let ys = first.forward(xs, pass.cache.slot());
+            let ys = second.forward(&ys, pass.cache.slot());
+            return Some(ys + shortcut);
+        };
+        // The frames between the two convolutions are never written down.
+        let source = Source::Frames(xs);
+        let planes = planes_from(
+            source,
+            &first.norm.factor,
+            pass.cache.slot(),
+            &form1.transform,
+        );
+        let planes = form1.convolve(&planes);
+        let source = Source::Planes(&planes, first.conv.bias());
+        let planes = planes_from(
+            source,
+            &second.norm.factor,
+            pass.cache.slot(),
+            &form2.transform,
+        );
+        let planes = form2.convolve(&planes);
+        Some(frames_from(
+            &planes,
+            second.conv.bias(),
+            Some(&shortcut),
+            &form2.transform,
+        ))
     }
 }
 
@@ -147,11 +220,12 @@ pub(super) struct Middle {
 }
 
 impl Middle {
-    pub(super) fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
+    /// `frames`: how many come at a time, after the first chunk.
+    pub(super) fn new(w: &Weights, dim: i64, frames: i64) -> Result<Self, WeightsError> {
         Ok(Self {
-            before: ResidualBlock::new(&(w / 0), dim, dim)?,
+            before: ResidualBlock::new(&(w / 0), dim, dim, frames)?,
             attention: AttentionBlock::new(&(w / 1), dim)?,
-            after: ResidualBlock::new(&(w / 2), dim, dim)?,
+            after: ResidualBlock::new(&(w / 2), dim, dim, frames)?,
         })
     }
 
@@ -166,24 +240,24 @@ impl Middle {
 
 /// Norm, SiLU and the last convolution of either network.
 #[derive(Debug)]
-pub(super) struct Head {
-    norm: RmsNorm,
-    conv: CausalConv3d,
-}
+pub(super) struct Head(NormedConv);
 
 impl Head {
-    pub(super) fn new(w: &Weights, input: i64, output: i64) -> Result<Self, WeightsError> {
-        Ok(Self {
-            norm: RmsNorm::new(&(w / 0), input, 3)?,
-            conv: CausalConv3d::new(&(w / 2), input, output, [3, 3, 3])?,
-        })
+    /// `frames`: how many come at a time, after the first chunk.
+    pub(super) fn new(
+        w: &Weights,
+        input: i64,
+        output: i64,
+        frames: i64,
+    ) -> Result<Self, WeightsError> {
+        let (norm, conv) = (w / 0, w / 2);
+        NormedConv::new((&norm, &conv), (input, output), frames).map(Self)
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
-        let ys = self.norm.forward(xs).silu();
-        Some(self.conv.forward(&ys, pass.cache.slot()))
+        Some(self.0.forward(xs, pass.cache.slot()))
     }
 }
 

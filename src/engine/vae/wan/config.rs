@@ -12,6 +12,9 @@ use crate::vae::VaeError;
 /// Larger than any published width, small enough that no product of two of these overflows.
 const LARGEST_NUMBER: i64 = 1 << 16;
 
+/// Frames that the encoder takes at a time behind the first one, whatever the temporal factor is.
+pub(super) const ENCODER_CHUNK_FRAMES: i64 = 4;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct WanVaeConfig {
     pub base_dim: i64,
@@ -155,23 +158,47 @@ impl WanVaeConfig {
 
     /// The encoder's levels from pixels to latents.
     pub(super) fn encoder_levels(&self) -> Vec<Level> {
-        let dims: Vec<i64> = self.dim_mult.iter().map(|m| m * self.base_dim).collect();
-        let inputs = std::iter::once(self.base_dim).chain(dims.iter().copied());
+        let mut input = self.base_dim;
+        let mut frames = ENCODER_CHUNK_FRAMES;
         let steps = self.temporal_downsample.iter().copied().map(Some);
-        levels(inputs, &dims, steps)
+        let factors = self.dim_mult.iter().zip(steps.chain([None]));
+        let levels = factors.map(|(factor, step)| {
+            let output = factor * self.base_dim;
+            let level = Level {
+                input,
+                output,
+                frames,
+                step,
+            };
+            input = output;
+            frames /= level.time_factor();
+            level
+        });
+        levels.collect()
     }
 
     /// The decoder's levels from latents to pixels.
     pub(super) fn decoder_levels(&self) -> Vec<Level> {
-        let dims: Vec<i64> = self
+        let mut input = self
             .dim_mult
-            .iter()
-            .rev()
-            .map(|m| m * self.decoder_base_dim)
-            .collect();
-        let inputs = dims.iter().take(1).chain(&dims).copied();
+            .last()
+            .map_or(1, |factor| factor * self.decoder_base_dim);
+        let mut frames = 1;
         let steps = self.temporal_downsample.iter().rev().copied().map(Some);
-        levels(inputs, &dims, steps)
+        let factors = self.dim_mult.iter().rev().zip(steps.chain([None]));
+        let levels = factors.map(|(factor, step)| {
+            let output = factor * self.decoder_base_dim;
+            let level = Level {
+                input,
+                output,
+                frames,
+                step,
+            };
+            input = output;
+            frames *= level.time_factor();
+            level
+        });
+        levels.collect()
     }
 
     fn check_statistics(&self) -> Result<(), String> {
@@ -267,6 +294,8 @@ impl ConfigFile {
 pub(super) struct Level {
     pub(super) input: i64,
     pub(super) output: i64,
+    /// Frames of a chunk, after the first chunk, when they come in.
+    pub(super) frames: i64,
     /// The step to the next level, which halves or doubles the edges: whether time too. The last level has none.
     pub(super) step: Option<bool>,
 }
@@ -283,20 +312,4 @@ impl Level {
     fn folded(self) -> i64 {
         self.time_factor() * self.space_factor() * self.space_factor()
     }
-}
-
-fn levels(
-    inputs: impl Iterator<Item = i64>,
-    outputs: &[i64],
-    steps: impl Iterator<Item = Option<bool>>,
-) -> Vec<Level> {
-    inputs
-        .zip(outputs)
-        .zip(steps.chain([None]))
-        .map(|((input, &output), step)| Level {
-            input,
-            output,
-            step,
-        })
-        .collect()
 }

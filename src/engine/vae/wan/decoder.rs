@@ -46,9 +46,14 @@ impl WanVaeDecoder {
         Ok(Self {
             entrance: CausalConv3d::new(&(&root / "conv2"), cfg.z_dim, cfg.z_dim, [1, 1, 1])?,
             conv1: CausalConv3d::new(&(&w / "conv1"), cfg.z_dim, first, [3, 3, 3])?,
-            middle: Middle::new(&(&w / "middle"), first)?,
+            middle: Middle::new(&(&w / "middle"), first, 1)?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
-            head: Head::new(&(&w / "head"), last, cfg.pixel_channels())?,
+            head: Head::new(
+                &(&w / "head"),
+                last,
+                cfg.pixel_channels(),
+                cfg.temporal_factor(),
+            )?,
             patch_size: cfg.patch_size,
             kind: weights.kind(),
         })
@@ -109,7 +114,7 @@ impl UpLevel {
     fn new(w: &Weights, level: Level, num_res_blocks: i64) -> Result<Self, WeightsError> {
         let blocks = (0..num_res_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), input, level.output)
+            ResidualBlock::new(&(w / i), input, level.output, level.frames)
         });
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,

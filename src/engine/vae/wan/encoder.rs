@@ -5,15 +5,12 @@
 use tch::{Kind, Tensor};
 
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
-use super::config::{Level, WanVaeConfig};
+use super::config::{ENCODER_CHUNK_FRAMES, Level, WanVaeConfig};
 use super::keys;
 use super::resample::{Downsample, average_down, patchify};
 use crate::vae::VaeError;
 use crate::vae::causal::CausalConv3d;
 use crate::weights::{Weights, WeightsError};
-
-/// Frames of a chunk after the first one, whatever the temporal factor is.
-const CHUNK_FRAMES: i64 = 4;
 
 /// What the encoder says about the latents of a clip, both `(1, C, f, h, w)`.
 #[derive(Debug)]
@@ -40,7 +37,9 @@ impl WanVaeEncoder {
         let root = keys::original_names(weights);
         let w = &root / "encoder";
         let levels = cfg.encoder_levels();
-        let widest = levels.last().map_or(cfg.base_dim, |level| level.output);
+        let (widest, frames) = levels
+            .last()
+            .map_or((cfg.base_dim, 1), |level| (level.output, level.frames));
         let downsamples = levels.into_iter().enumerate().map(|(i, level)| {
             DownLevel::new(
                 &(&w / "downsamples" / i / "downsamples"),
@@ -56,8 +55,8 @@ impl WanVaeEncoder {
                 [3, 3, 3],
             )?,
             downsamples: downsamples.collect::<Result<_, _>>()?,
-            middle: Middle::new(&(&w / "middle"), widest)?,
-            head: Head::new(&(&w / "head"), widest, 2 * cfg.z_dim)?,
+            middle: Middle::new(&(&w / "middle"), widest, frames)?,
+            head: Head::new(&(&w / "head"), widest, 2 * cfg.z_dim, frames)?,
             statistics: CausalConv3d::new(
                 &(&root / "conv1"),
                 2 * cfg.z_dim,
@@ -84,9 +83,11 @@ impl WanVaeEncoder {
             let num_frames = pixels.size()[2];
             let mut pass = Pass::new(cancelled);
             let mut chunks = vec![self.encode_chunk(&pixels.narrow(2, 0, 1), &mut pass)?];
-            for start in (1..=num_frames - CHUNK_FRAMES).step_by(CHUNK_FRAMES as usize) {
+            for start in
+                (1..=num_frames - ENCODER_CHUNK_FRAMES).step_by(ENCODER_CHUNK_FRAMES as usize)
+            {
                 pass.cache.rewind();
-                let chunk = pixels.narrow(2, start, CHUNK_FRAMES);
+                let chunk = pixels.narrow(2, start, ENCODER_CHUNK_FRAMES);
                 chunks.push(self.encode_chunk(&chunk, &mut pass)?);
             }
             let moments = self.statistics.convolve(&Tensor::cat(&chunks, 0), 1);
@@ -128,7 +129,7 @@ impl DownLevel {
     fn new(w: &Weights, level: Level, num_res_blocks: i64) -> Result<Self, WeightsError> {
         let blocks = (0..num_res_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), input, level.output)
+            ResidualBlock::new(&(w / i), input, level.output, level.frames)
         });
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,

@@ -1,0 +1,156 @@
+//! Doubling the edges of frames and convolving them 3 × 3, without ever making the doubled frames.
+//!
+//! Each of the four pixels that one pixel becomes sees only 2 × 2 different pixels: one convolution with four times
+//! the outputs and 4 taps in place of 9, whose results are then put where they belong, together with the shortcut.
+//! For f32 on the CPU.
+
+use tch::{Device, Kind, Tensor};
+
+use super::slices::{SharedMut, floats, per_machine};
+use super::team::for_each_range;
+
+/// The four pixels that one becomes.
+const CORNERS: i64 = 4;
+
+/// Rows of this many numbers are worth a turn of a thread.
+const NUMBERS_PER_TURN: usize = 32 * 1024;
+
+#[derive(Debug)]
+pub(super) struct DoublingConv {
+    /// `(4 · O, C, 2, 2)`, the corners in the order of reading
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// Where the shortcut comes from: frames before the level, whose channels are spread over the pixels of a cube.
+pub(super) struct Spread<'a> {
+    /// `(T, H, W, C)`
+    pub(super) frames: &'a Tensor,
+    /// Frames that one becomes, 1 or 2.
+    pub(super) time: i64,
+    /// Whether the first of those is left out.
+    pub(super) last_only: bool,
+}
+
+impl DoublingConv {
+    /// `weight`: `(O, C, 3, 3)`
+    pub(super) fn new(weight: &Tensor, bias: &Tensor) -> Self {
+        let weight = weight.to_kind(Kind::Double);
+        // Of three taps, the outer one falls on the neighbour and the other two on the pixel itself.
+        let halves = |weight: &Tensor, dim: i64| {
+            let [a, b, c] = [0, 1, 2].map(|tap| weight.narrow(dim, tap, 1));
+            let both = &b + &a;
+            [
+                Tensor::cat(&[a, &b + &c], dim),
+                Tensor::cat(&[both, c], dim),
+            ]
+        };
+        let corners: Vec<Tensor> = halves(&weight, 2)
+            .iter()
+            .flat_map(|rows| halves(rows, 3))
+            .collect();
+        let weight = Tensor::cat(&corners, 0).to_kind(Kind::Float);
+        Self {
+            // Channels innermost in memory, as in the frames.
+            weight: weight.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2]),
+            bias: bias.repeat([CORNERS]),
+        }
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added
+    pub(super) fn forward(&self, xs: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+        // One position more than pixels in each direction: t (h + 1) (w + 1) (corner o)
+        let corners = super::causal::convolve_pictures(xs, &self.weight, Some(&self.bias), [1, 1]);
+        let size = xs.size();
+        let outputs = self.bias.numel() as i64 / CORNERS;
+        let size = [size[0], 2 * size[1], 2 * size[2], outputs];
+        let doubled = Tensor::empty(size, (Kind::Float, Device::Cpu));
+        let placing = Placing {
+            corners: floats(&corners),
+            doubled: SharedMut::new(&doubled),
+            before: floats(shortcut.frames),
+            sources: sources(shortcut, outputs),
+            time: shortcut.time as usize,
+            skipped: usize::from(shortcut.last_only) * (shortcut.time as usize - 1),
+            height: xs.size()[1] as usize,
+            width: xs.size()[2] as usize,
+            outputs: outputs as usize,
+            inputs: shortcut.frames.size()[3] as usize,
+        };
+        let rows = xs.size()[0] as usize * placing.height;
+        let grain = NUMBERS_PER_TURN / (CORNERS as usize * placing.width * placing.outputs).max(1);
+        for_each_range(rows, grain, &|rows| {
+            per_machine(
+                #[inline(always)]
+                || {
+                    for row in rows.clone() {
+                        placing.row(row);
+                    }
+                },
+            );
+        });
+        doubled
+    }
+}
+
+/// For each place in a cube of `time` × 2 × 2 pixels, which channel each output takes.
+fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
+    let places = shortcut.time * CORNERS;
+    let repeats = outputs * places / shortcut.frames.size()[3];
+    (0..places)
+        .map(|place| (0..outputs).map(|o| ((o * places + place) / repeats) as usize).collect())
+        .collect()
+}
+
+struct Placing<'a> {
+    corners: &'a [f32],
+    doubled: SharedMut<'a>,
+    before: &'a [f32],
+    sources: Vec<Vec<usize>>,
+    time: usize,
+    skipped: usize,
+    height: usize,
+    width: usize,
+    outputs: usize,
+    inputs: usize,
+}
+
+impl Placing<'_> {
+    /// `row` counts the rows of all frames before doubling.
+    #[expect(unsafe_code, reason = "threads write to different rows of the same tensor")]
+    #[inline(always)]
+    fn row(&self, row: usize) {
+        let (frame, y) = (row / self.height, row % self.height);
+        let (before, instant) = {
+            let moment = frame + self.skipped;
+            (moment / self.time, moment % self.time)
+        };
+        let before = &self.before[(before * self.height + y) * self.width * self.inputs..];
+        for corner in 0..CORNERS as usize {
+            let (down, right) = (corner / 2, corner % 2);
+            let sources = &self.sources[instant * CORNERS as usize + corner];
+            let start = ((frame * (self.height + 1) + y + down) * (self.width + 1) + right)
+                * CORNERS as usize
+                + corner;
+            let corners = &self.corners[start * self.outputs..];
+            let line = (frame * self.height + y) * 2 + down;
+            for x in 0..self.width {
+                let out = (line * self.width + x) * 2 + right;
+                // SAFETY: each pixel of the doubled frames is written here alone.
+                let out = unsafe { self.doubled.row(out * self.outputs, self.outputs) };
+                let corner = &corners[x * CORNERS as usize * self.outputs..][..self.outputs];
+                let before = &before[x * self.inputs..][..self.inputs];
+                if self.inputs == self.outputs {
+                    // Every channel is its own source.
+                    for ((out, corner), before) in out.iter_mut().zip(corner).zip(before) {
+                        *out = corner + before;
+                    }
+                } else {
+                    for ((out, corner), &source) in out.iter_mut().zip(corner).zip(sources) {
+                        *out = corner + before[source];
+                    }
+                }
+            }
+        }
+    }
+}

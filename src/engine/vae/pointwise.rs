@@ -1,0 +1,357 @@
+//! What stands between two convolutions, in one pass over memory: norm, SiLU, shortcut and the transforms in time.
+//!
+//! For f32 on the CPU, where each operation of libtorch would read and write all frames again. Frames and planes
+//! are `(T, H, W, C)`, contiguous; a pixel's channels in all frames fit the innermost cache.
+
+use tch::{Device, Kind, Tensor};
+
+use super::slices::{SharedMut, floats, per_machine};
+use super::team::for_each_range;
+use super::toom::TimeTransform;
+
+/// Frames that a convolution remembers.
+const REMEMBERED: usize = 2;
+
+/// About this many numbers of one frame are worth a turn of a thread.
+const NUMBERS_PER_TURN: usize = 16 * 1024;
+
+/// Where the frames of a pass come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// `(T, H, W, C)`
+    Frames(&'a Tensor),
+    /// Convolved planes, each `(1, H, W, C)`, that still miss the bias of their convolution.
+    Planes(&'a [Tensor], &'a Tensor),
+}
+
+/// Norm, SiLU and the planes for the next convolution: `(T + 2, H, W, C)`.
+///
+/// `gamma` holds the factor of each channel for a pixel of length one. `history` is what was remembered of the frames
+/// before, `(2, H, W, C)` or nothing, and takes what is to be remembered of these.
+pub(super) fn planes_from(
+    source: Source<'_>,
+    gamma: &Tensor,
+    history: &mut Option<Tensor>,
+    transform: &TimeTransform,
+) -> Tensor {
+    let [height, width, channels] = source.size();
+    let planes = buffer([transform.planes() as i64, height, width, channels]);
+    let kept = buffer([REMEMBERED as i64, height, width, channels]);
+    let before = history.take().map(|frames| with_all_remembered(&frames));
+    let sink = Sink::Planes {
+        gamma: floats(gamma),
+        history: before.as_ref().map(floats),
+        planes: SharedMut::new(&planes),
+        kept: SharedMut::new(&kept),
+    };
+    run(source, &sink, transform);
+    *history = Some(kept);
+    planes
+}
+
+/// The frames that convolved planes stand for, plus `residual`: `(T, H, W, C)`.
+pub(super) fn frames_from(
+    planes: &[Tensor],
+    bias: &Tensor,
+    residual: Option<&Tensor>,
+    transform: &TimeTransform,
+) -> Tensor {
+    let source = Source::Planes(planes, bias);
+    let [height, width, channels] = source.size();
+    let frames = buffer([transform.frames as i64, height, width, channels]);
+    let residual = residual.map(Tensor::contiguous);
+    let sink = Sink::Frames {
+        residual: residual.as_ref().map(floats),
+        frames: SharedMut::new(&frames),
+    };
+    run(source, &sink, transform);
+    frames
+}
+
+fn buffer(size: [i64; 4]) -> Tensor {
+    Tensor::empty(size, (Kind::Float, Device::Cpu))
+}
+
+/// After the first chunk only one frame is there to be remembered; the one before it is zero.
+fn with_all_remembered(frames: &Tensor) -> Tensor {
+    let missing = REMEMBERED as i64 - frames.size()[0];
+    if missing > 0 {
+        frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0])
+    } else {
+        frames.contiguous()
+    }
+}
+
+impl Source<'_> {
+    /// Height, width and channels.
+    fn size(&self) -> [i64; 3] {
+        let size = match self {
+            Self::Frames(frames) => frames.size(),
+            Self::Planes(planes, _) => planes[0].size(),
+        };
+        [size[1], size[2], size[3]]
+    }
+}
+
+enum Sink<'a> {
+    Planes {
+        gamma: &'a [f32],
+        history: Option<&'a [f32]>,
+        planes: SharedMut<'a>,
+        kept: SharedMut<'a>,
+    },
+    Frames {
+        residual: Option<&'a [f32]>,
+        frames: SharedMut<'a>,
+    },
+}
+
+/// The same as `Source`, open for reading.
+enum Input<'a> {
+    Frames(&'a [f32]),
+    Planes(Vec<&'a [f32]>, &'a [f32]),
+}
+
+struct Pass<'a> {
+    input: Input<'a>,
+    sink: &'a Sink<'a>,
+    transform: &'a TimeTransform,
+    pixels: usize,
+    channels: usize,
+}
+
+fn run(source: Source<'_>, sink: &Sink<'_>, transform: &TimeTransform) {
+    let [height, width, channels] = source.size().map(|n| n as usize);
+    let pass = Pass {
+        input: match source {
+            Source::Frames(frames) => Input::Frames(floats(frames)),
+            Source::Planes(planes, bias) => {
+                Input::Planes(planes.iter().map(floats).collect(), floats(bias))
+            }
+        },
+        sink,
+        transform,
+        pixels: height * width,
+        channels,
+    };
+    let grain = NUMBERS_PER_TURN.div_ceil(channels.max(1));
+    for_each_range(pass.pixels, grain, &|pixels| match transform.frames {
+        2 => per_machine(
+            #[inline(always)]
+            || pass.pixels_of::<2, 4>(pixels.clone()),
+        ),
+        4 => per_machine(
+            #[inline(always)]
+            || pass.pixels_of::<4, 6>(pixels.clone()),
+        ),
+        other => unreachable!("no transform is made for {other} frames"),
+    });
+}
+
+impl Pass<'_> {
+    /// `N` frames, `P` = `N` + 2 planes.
+    #[expect(
+        unsafe_code,
+        reason = "threads write to different pixels of the same tensors"
+    )]
+    #[inline(always)]
+    fn pixels_of<const N: usize, const P: usize>(&self, pixels: std::ops::Range<usize>) {
+        let channels = self.channels;
+        // Two remembered frames, then the new ones.
+        let mut pixel = vec![0.0; P * channels];
+        for at in pixels {
+            let (remembered, new) = pixel.split_at_mut(REMEMBERED * channels);
+            self.read::<N, P>(at, new);
+            match self.sink {
+                Sink::Frames { residual, frames } => {
+                    for (t, row) in new.chunks_exact_mut(channels).enumerate() {
+                        let start = (t * self.pixels + at) * channels;
+                        if let Some(residual) = residual {
+                            add(row, &residual[start..][..channels]);
+                        }
+                        // SAFETY: this pixel of this frame is written here alone.
+                        unsafe { frames.row(start, channels) }.copy_from_slice(row);
+                    }
+                }
+                Sink::Planes {
+                    gamma,
+                    history,
+                    planes,
+                    kept,
+                } => {
+                    for row in new.chunks_exact_mut(channels) {
+                        normalize_and_activate(row, gamma);
+                    }
+                    for (i, row) in remembered.chunks_exact_mut(channels).enumerate() {
+                        let start = (i * self.pixels + at) * channels;
+                        if let Some(history) = history {
+                            row.copy_from_slice(&history[start..][..channels]);
+                        }
+                        let newest = &new[(N - REMEMBERED + i) * channels..][..channels];
+                        // SAFETY: this pixel of this frame is written here alone.
+                        unsafe { kept.row(start, channels) }.copy_from_slice(newest);
+                    }
+                    let rows: [&[f32]; P] =
+                        std::array::from_fn(|i| &pixel[i * channels..][..channels]);
+                    for (k, factors) in self
+                        .transform
+                        .planes_from_frames
+                        .chunks_exact(P)
+                        .enumerate()
+                    {
+                        let start = (k * self.pixels + at) * channels;
+                        // SAFETY: this pixel of this plane is written here alone.
+                        let plane = unsafe { planes.row(start, channels) };
+                        sum_of_rows(plane, rows, factors, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The new frames of one pixel.
+    #[inline(always)]
+    fn read<const N: usize, const P: usize>(&self, at: usize, new: &mut [f32]) {
+        let channels = self.channels;
+        match &self.input {
+            Input::Frames(frames) => {
+                for (t, row) in new.chunks_exact_mut(channels).enumerate() {
+                    row.copy_from_slice(&frames[(t * self.pixels + at) * channels..][..channels]);
+                }
+            }
+            Input::Planes(planes, bias) => {
+                let rows: [&[f32]; P] =
+                    std::array::from_fn(|k| &planes[k][at * channels..][..channels]);
+                let factors = self.transform.frames_from_planes.chunks_exact(P);
+                for (row, factors) in new.chunks_exact_mut(channels).zip(factors) {
+                    sum_of_rows(row, rows, factors, Some(bias));
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add(row: &mut [f32], other: &[f32]) {
+    for (x, y) in row.iter_mut().zip(other) {
+        *x += y;
+    }
+}
+
+/// `out` = `factors` · `rows` (+ `start`)
+#[inline(always)]
+fn sum_of_rows<const J: usize>(
+    out: &mut [f32],
+    rows: [&[f32]; J],
+    factors: &[f32],
+    start: Option<&[f32]>,
+) {
+    let channels = out.len();
+    let rows = rows.map(|row| &row[..channels]);
+    let factors: [f32; J] = std::array::from_fn(|j| factors[j]);
+    match start {
+        Some(start) => {
+            let start = &start[..channels];
+            for c in 0..channels {
+                let mut sum = start[c];
+                for j in 0..J {
+                    sum += factors[j] * rows[j][c];
+                }
+                out[c] = sum;
+            }
+        }
+        None => {
+            for c in 0..channels {
+                let mut sum = factors[0] * rows[0][c];
+                for j in 1..J {
+                    sum += factors[j] * rows[j][c];
+                }
+                out[c] = sum;
+            }
+        }
+    }
+}
+
+/// One pixel of one frame: divided by its length, times `gamma`, then SiLU.
+#[inline(always)]
+fn normalize_and_activate(row: &mut [f32], gamma: &[f32]) {
+    let inverse = 1.0 / sum_of_squares(row).sqrt().max(1e-12);
+    for (x, gamma) in row.iter_mut().zip(gamma) {
+        *x = silu(*x * inverse * gamma);
+    }
+}
+
+/// In as many partial sums as a vector may have lanes.
+#[inline(always)]
+fn sum_of_squares(row: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut sums = [0.0; LANES];
+    let mut chunks = row.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += x * x;
+        }
+    }
+    for (sum, x) in sums.iter_mut().zip(chunks.remainder()) {
+        *sum += x * x;
+    }
+    sums.iter().sum()
+}
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// e to the power of `x` to one unit in the last place or two, without branches, so that it becomes vector code.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    // Above, the result would be infinite; below, not a normal number.
+    let x = if x > 88.0 { 88.0 } else { x };
+    let x = if x < -87.0 { -87.0 } else { x };
+    // Adding this number rounds to an integer, which is then in the lowest bits.
+    const ROUND: f32 = 12_582_912.0;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    // ln 2 in two parts, the first of which times n is exact.
+    let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
+    let power_of_two = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
+    // The series of e^r up to its 7th power: |r| is below 0.35.
+    let mut sum = 1.0 / 5040.0;
+    for factor in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        sum = sum * r + factor;
+    }
+    sum * power_of_two
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{exp, silu};
+
+    #[test]
+    fn the_exponential_is_as_exact_as_single_precision_allows() {
+        for i in -8700..8800 {
+            let x = i as f32 / 100.0;
+            let exact = f64::from(x).exp();
+            let off = (f64::from(exp(x)) - exact).abs() / exact;
+            assert!(off < 2.5e-7, "e^{x} is off by {off}");
+        }
+    }
+
+    #[test]
+    fn the_activation_goes_to_zero_and_to_its_argument() {
+        assert_eq!(silu(0.0), 0.0);
+        assert_eq!(silu(200.0), 200.0);
+        assert!(silu(-200.0).abs() < 1e-30);
+        assert!(silu(f32::NAN).is_nan());
+        assert!(silu(f32::NEG_INFINITY).is_nan() || silu(f32::NEG_INFINITY) <= 0.0);
+    }
+}
