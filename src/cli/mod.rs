@@ -1,9 +1,13 @@
 //! The command line: the same jobs and the same worker as the window's.
 
+mod doctor;
 mod generate;
+mod inspect;
+mod models;
+mod out;
 mod surroundings;
+mod window;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -13,18 +17,18 @@ pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
-#[command(name = "safelight", version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "safelight", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A picture to start from in the window
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
     Generate(Box<GenerateArgs>),
+    Models(models::ModelsArgs),
+    Inspect(inspect::InspectArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// The whole program.
@@ -34,7 +38,10 @@ pub fn main() -> ExitCode {
     let surroundings = Surroundings::of_this_user();
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
-        None => ExitCode::SUCCESS,
+        Some(Command::Models(args)) => models::run(&args, &surroundings),
+        Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
+        Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
+        None => window::run(&surroundings),
     }
 }
 

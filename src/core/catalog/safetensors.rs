@@ -37,17 +37,19 @@ pub struct Header {
 impl Header {
     /// Opens `path` and reads its header. What is no plain file is not opened at all: opening a pipe
     /// would wait for its writer.
-    pub fn read(path: &Path) -> Result<Self, HeaderError> {
+    pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
         if !fs::metadata(path)?.is_file() {
             return Err(HeaderError::Unsound(
                 "expected a file, found something else".to_owned(),
             ));
         }
-        Self::of_file(&File::open(path)?)
+        let file = File::open(path)?;
+        let header = Self::of_file(&file)?;
+        Ok((file, header))
     }
 
     /// Reads the header of an open file, whose position does not matter and does not move.
-    pub fn of_file(file: &File) -> Result<Self, HeaderError> {
+    fn of_file(file: &File) -> Result<Self, HeaderError> {
         let unsound = |reason: String| Err(HeaderError::Unsound(reason));
         let file_bytes = file.metadata()?.len();
         if file_bytes < 8 {
@@ -120,7 +122,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         fs::write(&path, bytes).unwrap();
-        Header::read(&path)
+        Header::open(&path).map(|(_, header)| header)
     }
 
     fn file(json: &str, data_bytes: usize) -> Vec<u8> {
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn a_folder_is_no_safetensors_file() {
         let folder = tempfile::tempdir().unwrap();
-        let err = Header::read(folder.path()).unwrap_err();
+        let err = Header::open(folder.path()).unwrap_err();
         assert!(err.to_string().contains("expected a file"));
     }
 

@@ -107,8 +107,8 @@ impl WeightSet {
         if is_pickle(path) {
             return Err(pickle(path));
         }
-        let header = match Header::read(path) {
-            Ok(header) => header,
+        let header = match Header::open(path) {
+            Ok((_, header)) => header,
             Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
                 return Err(CatalogError::Missing {
                     what: "a weight file".to_owned(),

@@ -1,6 +1,6 @@
 //! One safetensors file: its checked header, its mapping (CPU) or its reader (other devices).
 //!
-//! Everything in the header is hostile until checked here: length, text, offsets, sizes.
+//! The header is read and checked by the catalogue, which trusts no length, text, offset or size in it.
 //! Does not know about keys of models, shards or folders.
 
 use std::fs::File;
@@ -8,23 +8,21 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::catalog::safetensors::{Header, HeaderError};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
 use super::WeightsError;
 use super::mapping::Mapping;
 
-/// The format's own limit (`safetensors` refuses larger headers too).
-const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Weights for another device pass through a buffer of this size, so that loading never doubles a tensor in memory.
 const STAGING_BYTES: usize = 32 << 20;
 
 pub(super) struct WeightFile {
     path: PathBuf,
     file: File,
-    data_start: u64,
-    header: Metadata,
+    header: Header,
     mapping: Option<Arc<Mapping>>,
 }
 
@@ -38,35 +36,11 @@ impl WeightFile {
             reason,
             path: path.to_owned(),
         };
-        let file = File::open(path).map_err(io)?;
-        let stat = file.metadata().map_err(io)?;
-        if !stat.is_file() {
-            return Err(bad("it is not a file".to_owned()));
-        }
-        let file_len = stat.len();
-        if file_len < 8 {
-            return Err(bad(format!("it has {file_len} bytes only")));
-        }
-        let mut len = [0; 8];
-        file.read_exact_at(&mut len, 0).map_err(io)?;
-        let header_len = u64::from_le_bytes(len);
-        if header_len > MAX_HEADER_BYTES || header_len > file_len - 8 {
-            return Err(bad(format!(
-                "its header claims {header_len} bytes, the file has {file_len}"
-            )));
-        }
-        let mut text = vec![0; header_len as usize];
-        file.read_exact_at(&mut text, 8).map_err(io)?;
-        let header: Metadata = serde_json::from_slice(&text)
-            .map_err(|err| bad(format!("its header is wrong: {err}")))?;
-        let data_start = 8 + header_len;
-        let expected = data_start + header.data_len() as u64;
-        if expected != file_len {
-            return Err(bad(format!(
-                "its header describes {expected} bytes, the file has {file_len}"
-            )));
-        }
-        let mapping = if device == Device::Cpu && header.data_len() > 0 {
+        let (file, header) = Header::open(path).map_err(|err| match err {
+            HeaderError::Io(source) => io(source),
+            HeaderError::Unsound(reason) => bad(reason),
+        })?;
+        let mapping = if device == Device::Cpu && header.data_bytes() > 0 {
             Some(Arc::new(Mapping::new(&file).map_err(io)?))
         } else {
             None
@@ -74,7 +48,6 @@ impl WeightFile {
         Ok(Self {
             path: path.to_owned(),
             file,
-            data_start,
             header,
             mapping,
         })
@@ -85,7 +58,7 @@ impl WeightFile {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.header.offset_keys()
+        self.header.names()
     }
 
     /// `None` when the file has no such key.
@@ -113,7 +86,7 @@ impl WeightFile {
             source,
             path: self.path.clone(),
         };
-        let start = self.data_start + info.data_offsets.0 as u64;
+        let start = self.header.data_start + info.data_offsets.0 as u64;
         let len = info.data_offsets.1 - info.data_offsets.0;
         if len == 0 {
             return Tensor::f_zeros(&shape, (kind, device)).map_err(torch);

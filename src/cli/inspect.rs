@@ -1,0 +1,160 @@
+//! `safelight inspect`: the identity card of a model folder or of one weight file.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use safelight_core::catalog::{
+    Catalog, CatalogError, ComponentCard, IdentityCard, ModelSpec, size_text,
+};
+use safelight_core::job::JobErrorKind;
+use serde_json::json;
+
+use super::{Surroundings, out};
+
+/// Say what a model folder or a safetensors file is, and what is missing or wrong
+#[derive(Args, Debug)]
+pub struct InspectArgs {
+    /// A folder, a file, or the id of a model on this disk
+    path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
+pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
+    let card = match read(args, surroundings) {
+        Ok(card) => card,
+        Err(err) => return out::print_error(&err, args.json),
+    };
+    let code = if card.problems.is_empty() {
+        0
+    } else {
+        JobErrorKind::BadModel.exit_code()
+    };
+    if args.json {
+        out::print_json(&json!(card), code)
+    } else {
+        out::print(&as_text(&card), code)
+    }
+}
+
+fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard, CatalogError> {
+    if args.path.exists() {
+        return IdentityCard::read(&args.path);
+    }
+    let catalog = Catalog::load(&surroundings.paths, &surroundings.settings);
+    let spec = catalog.find(&args.path.to_string_lossy())?;
+    IdentityCard::read(&spec.folder)
+}
+
+fn as_text(card: &IdentityCard) -> String {
+    // Writing to a string cannot fail.
+    let mut text = format!("{}\n", card.path.display());
+    let runs = if card.is_runnable {
+        "this version runs it"
+    } else {
+        "this version does not run it"
+    };
+    writeln!(text, "  {}: {}; {runs}", card.kind, card.what).ok();
+    writeln!(
+        text,
+        "  {} of weights, {} parameters",
+        size_text(card.bytes),
+        count_text(card.parameters)
+    )
+    .ok();
+    if let Some(spec) = &card.model {
+        text.push_str(&can_make(spec));
+    }
+    if !card.components.is_empty() {
+        text.push_str("\nComponents\n");
+        let rows: Vec<Vec<String>> = card.components.iter().map(component_row).collect();
+        text.push_str(&out::table(&rows));
+    }
+    if !card.notes.is_empty() {
+        text.push_str("\nThe file says of itself\n");
+        for (key, value) in &card.notes {
+            writeln!(text, "  {key}: {}", shortened(value)).ok();
+        }
+    }
+    if !card.problems.is_empty() {
+        text.push_str("\nMissing or wrong\n");
+        for problem in &card.problems {
+            writeln!(text, "  {problem}").ok();
+        }
+    }
+    text
+}
+
+fn can_make(spec: &ModelSpec) -> String {
+    let (limits, defaults) = (spec.limits, &spec.defaults);
+    format!(
+        "  sizes are multiples of {}, frames {}n+1 up to {}; by default {}x{}, {} frames, {} steps, guidance {}\n",
+        limits.size_multiple,
+        limits.frame_stride,
+        limits.max_frames,
+        defaults.width,
+        defaults.height,
+        defaults.num_frames,
+        defaults.num_steps,
+        defaults.guidance_scale,
+    )
+}
+
+fn component_row(card: &ComponentCard) -> Vec<String> {
+    let dtypes: Vec<&str> = card.dtypes.keys().map(String::as_str).collect();
+    let files = match card.files.len() {
+        1 => "1 file".to_owned(),
+        n => format!("{n} files"),
+    };
+    vec![
+        card.name.clone(),
+        card.class.clone(),
+        count_text(card.parameters),
+        dtypes.join(" + "),
+        size_text(card.bytes),
+        files,
+    ]
+}
+
+/// A count as people say it, such as `5.0 B`.
+fn count_text(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{:.1} k", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} M", count as f64 / 1e6),
+        _ => format!("{:.1} B", count as f64 / 1e9),
+    }
+}
+
+/// One line of a note, which may be a whole training configuration.
+fn shortened(value: &str) -> String {
+    let line: String = value
+        .chars()
+        .take(100)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if line.len() < value.len() {
+        format!("{line}...")
+    } else {
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_notes_stay_short() {
+        assert_eq!(
+            [0, 1_500, 9_000_000, 5_000_000_000].map(count_text),
+            ["0", "1.5 k", "9.0 M", "5.0 B"]
+        );
+        assert_eq!(shortened("a\nb"), "a b");
+        assert!(shortened(&"é".repeat(1000)).chars().count() < 110);
+    }
+}

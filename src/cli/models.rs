@@ -1,0 +1,117 @@
+//! `safelight models`: what is here, what is known, and where it was looked for.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use safelight_core::catalog::{Catalog, CatalogEntry, CatalogError, ModelSpec, size_text};
+use serde_json::{Value, json};
+
+use super::{Surroundings, out};
+
+/// List the models on this disk, those that are known, and where models are looked for
+#[derive(Args, Debug)]
+pub struct ModelsArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. What is broken is listed and is no failure of the listing.
+pub fn run(args: &ModelsArgs, surroundings: &Surroundings) -> ExitCode {
+    let catalog = Catalog::load(&surroundings.paths, &surroundings.settings);
+    if args.json {
+        out::print_json(&as_json(&catalog), 0)
+    } else {
+        out::print(&as_text(&catalog), 0)
+    }
+}
+
+fn as_json(catalog: &Catalog) -> Value {
+    let errors = |errors: &[CatalogError]| -> Vec<Value> {
+        errors
+            .iter()
+            .map(|err| json!({"message": err.to_string(), "advice": err.advice()}))
+            .collect()
+    };
+    json!({
+        "available": catalog.available,
+        "missing": catalog.missing,
+        "unsupported": errors(&catalog.unsupported),
+        "problems": errors(&catalog.problems),
+        "searched": catalog.searched,
+    })
+}
+
+fn as_text(catalog: &Catalog) -> String {
+    let mut text = String::from("Models on this disk\n");
+    if catalog.available.is_empty() {
+        text.push_str("  none\n");
+    }
+    for spec in &catalog.available {
+        text.push_str(&available(spec));
+    }
+    if !catalog.missing.is_empty() {
+        text.push_str("\nKnown, but not on this disk\n");
+        let rows: Vec<Vec<String>> = catalog.missing.iter().map(missing_row).collect();
+        text.push_str(&out::table(&rows));
+    }
+    for (title, errors) in [
+        ("Not for this version", &catalog.unsupported),
+        ("Problems", &catalog.problems),
+    ] {
+        if !errors.is_empty() {
+            // Writing to a string cannot fail.
+            write!(text, "\n{title}\n").ok();
+            for err in errors {
+                writeln!(text, "  {err}").ok();
+            }
+        }
+    }
+    text.push_str("\nLooked in\n");
+    for place in &catalog.searched {
+        let note = if place.is_dir() { "" } else { "  (not there)" };
+        writeln!(text, "  {}{note}", place.display()).ok();
+    }
+    text
+}
+
+fn available(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let mut rows = vec![
+        vec![spec.id.clone(), spec.name.clone()],
+        vec![String::new(), spec.description.clone()],
+        vec![
+            String::new(),
+            format!(
+                "{} {}, {}, licence {}; {}x{}, {} frames at {} a second by default",
+                spec.family.label(),
+                spec.variant,
+                size_text(spec.bytes),
+                spec.licence,
+                defaults.width,
+                defaults.height,
+                defaults.num_frames,
+                defaults.fps,
+            ),
+        ],
+    ];
+    let folder = spec.folder.display().to_string();
+    if folder != spec.id {
+        rows.push(vec![String::new(), folder]);
+    }
+    out::table(&rows)
+}
+
+fn missing_row(entry: &CatalogEntry) -> Vec<String> {
+    let size = if entry.download_bytes > 0 {
+        format!(", {}", size_text(entry.download_bytes))
+    } else {
+        String::new()
+    };
+    vec![
+        entry.id.clone(),
+        entry.name.clone(),
+        format!("get {}{size}", entry.what),
+    ]
+}

@@ -1,0 +1,77 @@
+//! What the listing commands print: plain tables for people, one JSON object for programs.
+//!
+//! A reader that goes away early (`| head`) is no failure.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use safelight_core::catalog::CatalogError;
+use safelight_core::job::JobError;
+use serde_json::{Value, json};
+
+/// Writes to standard output; the code is `code` unless the text could not be written.
+pub fn print(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(err) if err.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::from(code),
+    }
+}
+
+/// Writes one JSON object and a line's end.
+pub fn print_json(value: &Value, code: u8) -> ExitCode {
+    print(&format!("{value}\n"), code)
+}
+
+/// Says why a model cannot be shown: on standard error, or as a JSON object on standard output.
+pub fn print_error(err: &CatalogError, is_json: bool) -> ExitCode {
+    let err = JobError::from(err);
+    let code = err.kind.exit_code();
+    if is_json {
+        return print_json(
+            &json!({"error": err.summary, "advice": err.advice, "exit_code": code}),
+            code,
+        );
+    }
+    let mut text = format!("error: {}\n", err.summary);
+    if !err.advice.is_empty() {
+        text.push_str(&format!("{}\n", err.advice));
+    }
+    // Where standard error is closed, the code still says it.
+    io::stderr().write_all(text.as_bytes()).ok();
+    ExitCode::from(code)
+}
+
+/// Rows with every column as wide as its widest cell, indented by two.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let num_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..num_columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let missing = width - cell.chars().count();
+            format!("{cell}{}", " ".repeat(missing))
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(format!("  {line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other_and_lines_end_without_spaces() {
+        let rows = [vec!["a", "bcd", ""], vec!["é1", "b", "c"]];
+        let rows = rows.map(|row| row.into_iter().map(str::to_owned).collect());
+        assert_eq!(table(&rows), "  a   bcd\n  é1  b    c\n");
+        assert_eq!(table(&[]), "");
+    }
+}

@@ -1,0 +1,53 @@
+//! NVIDIA GPUs through the driver's own library, which is looked for at run time.
+//!
+//! Where there is no such driver, that is said and nothing else happens.
+
+use nvml_wrapper::Nvml;
+
+/// One card as its driver shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NvidiaCard {
+    pub name: String,
+    pub pci: String,
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+}
+
+/// The driver and its cards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NvidiaReport {
+    pub driver: String,
+    /// The newest CUDA that the driver can run, such as `13.0`.
+    pub cuda: String,
+    pub cards: Vec<NvidiaCard>,
+}
+
+/// Asks the driver; the error is a sentence part that says why there is none to ask.
+pub fn report() -> Result<NvidiaReport, String> {
+    let nvml = Nvml::init().map_err(|err| err.to_string())?;
+    let count = nvml.device_count().map_err(|err| err.to_string())?;
+    let cards = (0..count)
+        .filter_map(|index| {
+            // A card that fell off the bus must not hide the others.
+            let device = nvml.device_by_index(index).ok()?;
+            let memory = device.memory_info().ok()?;
+            Some(NvidiaCard {
+                name: device.name().ok()?,
+                pci: device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
+                total_bytes: memory.total,
+                used_bytes: memory.used,
+            })
+        })
+        .collect();
+    let cuda = nvml.sys_cuda_driver_version().map_or_else(
+        |_| "unknown".to_owned(),
+        |version| format!("{}.{}", version / 1000, version % 1000 / 10),
+    );
+    Ok(NvidiaReport {
+        driver: nvml
+            .sys_driver_version()
+            .unwrap_or_else(|_| "unknown".to_owned()),
+        cuda,
+        cards,
+    })
+}
