@@ -235,3 +235,6 @@ fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;
