@@ -16,7 +16,6 @@ import os
 import shutil
 import sys
 import zipfile
-import zlib
 
 import wheels
 from wheels import Broken, Progress, Stop, end_without_parent, say
@@ -71,7 +70,9 @@ class Part:
         absent = set(wanted.files) - {member.filename for member in members}
         if absent or self.record is None:
             raise Broken("it lacks " + (min(absent) if absent else "its RECORD"))
-        self.spans = [(m.header_offset, end_of[m.header_offset]) for m in [*self.members, self.record]]
+        self.spans = merged((m.header_offset, end_of[m.header_offset]) for m in [*self.members, self.record])
+        if not 0 <= self.spans[0][0] <= self.spans[-1][1] <= directory_start:
+            raise Broken("its table of contents is damaged")
         self.unpacked_bytes = sum(member.file_size for member in self.members)
 
     def target(self, member):
@@ -96,8 +97,19 @@ class Part:
                     if sums.get(member.filename) != expected:
                         raise Broken(member.filename + " has the wrong checksum")
                     stamp.append((member.file_size, digest.hex(), target))
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError) as err:
-            raise Broken(str(err)) from err
+        except Exception as err:
+            raise wheels.as_broken(err) from err
+
+
+def merged(spans):
+    """Spans in order, those that touch as one: fewer requests."""
+    whole = []
+    for start, end in sorted(spans):
+        if whole and start <= whole[-1][1]:
+            whole[-1] = (whole[-1][0], max(end, whole[-1][1]))
+        else:
+            whole.append((start, end))
+    return whole
 
 
 def copy_member(archive, member, path):
@@ -115,8 +127,8 @@ def plan(wanted, wheel):
     """Reads the table of contents; a broken one is fetched a second time."""
     try:
         return Part(wanted, wheel)
-    except Broken:
-        wheel.forget()
+    except Broken as problem:
+        wheel.forget(problem)
         return Part(wanted, wheel)
 
 
@@ -126,9 +138,8 @@ def unpack(part, folder, stamp):
     try:
         part.unpack(folder, stamp)
     except Broken as problem:
-        say("The wheel of %s is broken (%s): fetching it again." % (part.wheel.name, problem))
+        part.wheel.forget(problem)
         del stamp[before:]
-        part.wheel.forget()
         again = Part(part.wanted, part.wheel)
         progress = Progress(part.wheel.missing_bytes(again.spans))
         again.bring(progress.add)

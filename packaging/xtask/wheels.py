@@ -129,8 +129,9 @@ class RemoteWheel:
         count = (self.size + BLOCK - 1) // BLOCK
         self.have = bytearray(os.pread(self.map, count, 0).ljust(count, b"\0"))
 
-    def forget(self):
+    def forget(self, problem):
         """Drops every byte, to fetch them again."""
+        say("The wheel of %s is broken (%s): fetching it again" % (self.name, problem))
         for descriptor, path in ((self.map, self.map_path), (self.file, self.path)):
             os.close(descriptor)
             os.unlink(path)
@@ -232,9 +233,11 @@ class LocalWheel:
     def __init__(self, name, path, fetch_again=None):
         self.name, self.path, self.fetch_again = name, path, fetch_again
 
-    def forget(self):
+    def forget(self, problem):
         if self.fetch_again is None:
-            raise Stop("The wheel %s is broken: put a good one there, then run the same command again." % self.path)
+            sentence = "The wheel %s is broken (%s): put a good one there, then run the same command again."
+            raise Stop(sentence % (self.path, problem))
+        say("The wheel %s is broken (%s): fetching it again" % (self.path, problem))
         os.unlink(self.path)
         self.path = self.fetch_again()
 
@@ -252,8 +255,15 @@ def read_directory(path):
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist(), archive.start_dir
-    except (zipfile.BadZipFile, ValueError, EOFError) as err:
-        raise Broken("its table of contents is damaged") from err
+    except Exception as err:
+        raise as_broken(err) from err
+
+
+def as_broken(err):
+    """What reading a damaged zip raises can be nearly anything; trouble with the disk stays what it is."""
+    if isinstance(err, (Broken, Stop)) or (isinstance(err, OSError) and err.errno != errno.EINVAL):
+        return err
+    return Broken(str(err) or type(err).__name__)
 
 
 def find(requirement, folder, pip_lines, contexts):
