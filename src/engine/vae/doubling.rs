@@ -52,7 +52,10 @@ impl DoublingConv {
         let weight = Tensor::cat(&corners, 0).to_kind(Kind::Float);
         Self {
             // Channels innermost in memory, as in the frames.
-            weight: weight.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2]),
+            weight: weight
+                .permute([0, 2, 3, 1])
+                .contiguous()
+                .permute([0, 3, 1, 2]),
             bias: bias.repeat([CORNERS]),
         }
     }
@@ -98,7 +101,11 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
     let places = shortcut.time * CORNERS;
     let repeats = outputs * places / shortcut.frames.size()[3];
     (0..places)
-        .map(|place| (0..outputs).map(|o| ((o * places + place) / repeats) as usize).collect())
+        .map(|place| {
+            (0..outputs)
+                .map(|o| ((o * places + place) / repeats) as usize)
+                .collect()
+        })
         .collect()
 }
 
@@ -117,7 +124,10 @@ struct Placing<'a> {
 
 impl Placing<'_> {
     /// `row` counts the rows of all frames before doubling.
-    #[expect(unsafe_code, reason = "threads write to different rows of the same tensor")]
+    #[expect(
+        unsafe_code,
+        reason = "threads write to different rows of the same tensor"
+    )]
     #[inline(always)]
     fn row(&self, row: usize) {
         let (frame, y) = (row / self.height, row % self.height);
@@ -140,14 +150,24 @@ impl Placing<'_> {
                 let out = unsafe { self.doubled.row(out * self.outputs, self.outputs) };
                 let corner = &corners[x * CORNERS as usize * self.outputs..][..self.outputs];
                 let before = &before[x * self.inputs..][..self.inputs];
-                if self.inputs == self.outputs {
-                    // Every channel is its own source.
-                    for ((out, corner), before) in out.iter_mut().zip(corner).zip(before) {
-                        *out = corner + before;
+                let sums = out.iter_mut().zip(corner);
+                // The two usual cases in a form that becomes vector code.
+                match self.inputs / self.outputs {
+                    1 if self.inputs == self.outputs => {
+                        for ((out, corner), before) in sums.zip(before) {
+                            *out = corner + before;
+                        }
                     }
-                } else {
-                    for ((out, corner), &source) in out.iter_mut().zip(corner).zip(sources) {
-                        *out = corner + before[source];
+                    2 if self.inputs == 2 * self.outputs => {
+                        let second = sources[0] == 1;
+                        for ((out, corner), before) in sums.zip(before.chunks_exact(2)) {
+                            *out = corner + if second { before[1] } else { before[0] };
+                        }
+                    }
+                    _ => {
+                        for ((out, corner), &source) in sums.zip(sources) {
+                            *out = corner + before[source];
+                        }
                     }
                 }
             }

@@ -3,6 +3,7 @@
 //! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
 mod causal;
+mod doubling;
 mod pointwise;
 mod slices;
 mod team;

@@ -12,6 +12,9 @@ use super::toom::TimeTransform;
 /// Frames that a convolution remembers.
 const REMEMBERED: usize = 2;
 
+/// Numbers that the widest vectors hold.
+const LANES: usize = 16;
+
 /// About this many numbers of one frame are worth a turn of a thread.
 const NUMBERS_PER_TURN: usize = 16 * 1024;
 
@@ -247,29 +250,34 @@ fn sum_of_rows<const J: usize>(
     start: Option<&[f32]>,
 ) {
     let channels = out.len();
-    let rows = rows.map(|row| &row[..channels]);
     let factors: [f32; J] = std::array::from_fn(|j| factors[j]);
-    match start {
-        Some(start) => {
-            let start = &start[..channels];
-            for c in 0..channels {
-                let mut sum = start[c];
-                for j in 0..J {
-                    sum += factors[j] * rows[j][c];
-                }
-                out[c] = sum;
+    let mut at = 0;
+    // Blocks of fixed size become vector code for certain.
+    while at + LANES <= channels {
+        let mut sum = start.map_or([0.0; LANES], |start| block(start, at));
+        for j in 0..J {
+            let row = block(rows[j], at);
+            for lane in 0..LANES {
+                sum[lane] += factors[j] * row[lane];
             }
         }
-        None => {
-            for c in 0..channels {
-                let mut sum = factors[0] * rows[0][c];
-                for j in 1..J {
-                    sum += factors[j] * rows[j][c];
-                }
-                out[c] = sum;
-            }
-        }
+        out[at..at + LANES].copy_from_slice(&sum);
+        at += LANES;
     }
+    for c in at..channels {
+        let mut sum = start.map_or(0.0, |start| start[c]);
+        for j in 0..J {
+            sum += factors[j] * rows[j][c];
+        }
+        out[c] = sum;
+    }
+}
+
+#[inline(always)]
+fn block(row: &[f32], at: usize) -> [f32; LANES] {
+    let mut block = [0.0; LANES];
+    block.copy_from_slice(&row[at..at + LANES]);
+    block
 }
 
 /// One pixel of one frame: divided by its length, times `gamma`, then SiLU.
@@ -284,7 +292,6 @@ fn normalize_and_activate(row: &mut [f32], gamma: &[f32]) {
 /// In as many partial sums as a vector may have lanes.
 #[inline(always)]
 fn sum_of_squares(row: &[f32]) -> f32 {
-    const LANES: usize = 16;
     let mut sums = [0.0; LANES];
     let mut chunks = row.chunks_exact(LANES);
     for chunk in &mut chunks {

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
 use super::config::{Level, WanVaeConfig};
 use super::keys;
-use super::resample::{Upsample, duplicate_up, unpatchify};
+use super::resample::{Upsample, unpatchify};
 use crate::vae::VaeError;
 use crate::vae::causal::CausalConv3d;
 use crate::weights::{Weights, WeightsError};
@@ -107,7 +107,6 @@ impl WanVaeDecoder {
 struct UpLevel {
     blocks: Vec<ResidualBlock>,
     upsample: Option<Upsample>,
-    level: Level,
 }
 
 impl UpLevel {
@@ -120,9 +119,8 @@ impl UpLevel {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level
                 .step
-                .map(|time| Upsample::new(&(w / num_res_blocks), level.output, time))
+                .map(|time| Upsample::new(&(w / num_res_blocks), level, time))
                 .transpose()?,
-            level,
         })
     }
 
@@ -133,11 +131,9 @@ impl UpLevel {
         for block in &self.blocks {
             xs = block.forward(&xs, pass)?;
         }
-        let Some(upsample) = &self.upsample else {
-            return Some(xs);
-        };
-        let first_chunk = pass.cache.is_first_chunk();
-        let xs = upsample.forward(&xs, pass)?;
-        Some(xs + duplicate_up(&before, self.level, first_chunk))
+        match &self.upsample {
+            Some(upsample) => upsample.forward(&xs, &before, pass),
+            None => Some(xs),
+        }
     }
 }

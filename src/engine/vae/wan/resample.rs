@@ -2,11 +2,12 @@
 //!
 //! In the first chunk, one frame, time is neither halved nor doubled.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::blocks::{Pass, four};
 use super::config::Level;
 use crate::vae::causal::CausalConv3d;
+use crate::vae::doubling::{DoublingConv, Spread};
 use crate::weights::{Weights, WeightsError};
 
 /// A 3 × 3 convolution of `(T, H, W, C)` frames.
@@ -73,51 +74,89 @@ impl Downsample {
     }
 }
 
-/// The decoder's step to the next level.
+/// The decoder's step to the next level, with its shortcut.
 #[derive(Debug)]
 pub(super) struct Upsample {
-    resample: Conv2d,
+    resample: Doubling,
     time_conv: Option<CausalConv3d>,
+    level: Level,
+}
+
+/// How edges are doubled and convolved.
+#[derive(Debug)]
+enum Doubling {
+    /// For f32 on the CPU.
+    AtOnce(DoublingConv),
+    /// One operation after the other.
+    InSteps(Conv2d),
 }
 
 impl Upsample {
-    pub(super) fn new(w: &Weights, dim: i64, time: bool) -> Result<Self, WeightsError> {
+    /// `time`: whether frames become twice as many too.
+    pub(super) fn new(w: &Weights, level: Level, time: bool) -> Result<Self, WeightsError> {
+        let dim = level.output;
+        let conv = Conv2d::new(&(w / "resample" / 1), dim)?;
+        let at_once = w.device() == Device::Cpu && w.kind() == Kind::Float;
         Ok(Self {
-            resample: Conv2d::new(&(w / "resample" / 1), dim)?,
+            resample: if at_once {
+                Doubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
+            } else {
+                Doubling::InSteps(conv)
+            },
             time_conv: time
                 .then(|| CausalConv3d::new(&(w / "time_conv"), dim, 2 * dim, [3, 1, 1]))
                 .transpose()?,
+            level,
         })
     }
 
-    /// `xs`: `(T, H, W, C)` → `(T or 2T, 2H, 2W, C)`
-    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    /// `xs`: `(T, H, W, O)`, `before` the level: `(T, H, W, C)` → `(T or 2T, 2H, 2W, O)`
+    pub(super) fn forward(
+        &self,
+        xs: &Tensor,
+        before: &Tensor,
+        pass: &mut Pass<'_>,
+    ) -> Option<Tensor> {
         pass.go_on()?;
+        let first_chunk = pass.cache.is_first_chunk();
         let xs = match &self.time_conv {
-            Some(time_conv) => self.double_time(time_conv, xs, pass),
+            Some(time_conv) => double_time(time_conv, xs, pass),
             None => xs.shallow_clone(),
         };
-        let (_, height, width, _) = four(&xs);
-        let xs = xs.permute([0, 3, 1, 2]);
-        let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
-        Some(self.resample.forward(&xs.permute([0, 2, 3, 1]), 1, 1))
+        Some(match &self.resample {
+            Doubling::AtOnce(conv) => {
+                let shortcut = Spread {
+                    frames: before,
+                    time: self.level.time_factor(),
+                    last_only: first_chunk,
+                };
+                conv.forward(&xs, &shortcut)
+            }
+            Doubling::InSteps(conv) => {
+                let (_, height, width, _) = four(&xs);
+                let xs = xs.permute([0, 3, 1, 2]);
+                let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
+                let xs = conv.forward(&xs.permute([0, 2, 3, 1]), 1, 1);
+                xs + duplicate_up(before, self.level, first_chunk)
+            }
+        })
     }
+}
 
-    fn double_time(&self, time_conv: &CausalConv3d, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let first_chunk = pass.cache.is_first_chunk();
-        let slot = pass.cache.slot();
-        if first_chunk {
-            // The first frame stays one frame, and the second chunk does not remember it.
-            return xs.shallow_clone();
-        }
-        let (frames, height, width, dim) = four(xs);
-        // t h w (2 c) -> (t 2) h w c
-        let pairs = time_conv
-            .forward(xs, slot)
-            .view([frames, height, width, 2, dim]);
-        let pairs = pairs.permute([0, 3, 1, 2, 4]).contiguous();
-        pairs.view([2 * frames, height, width, dim])
+/// `xs`: `(T, H, W, C)` → `(2T, H, W, C)`, in the first chunk `xs` itself
+fn double_time(time_conv: &CausalConv3d, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    let first_chunk = pass.cache.is_first_chunk();
+    let slot = pass.cache.slot();
+    if first_chunk {
+        // The first frame stays one frame, and the second chunk does not remember it.
+        return xs.shallow_clone();
     }
+    let (frames, height, width, dim) = four(xs);
+    // t h w (2 c) -> (t 2) h w c
+    let pairs = time_conv.forward(xs, slot);
+    let pairs = pairs.view([frames, height, width, 2, dim]);
+    let pairs = pairs.permute([0, 3, 1, 2, 4]).contiguous();
+    pairs.view([2 * frames, height, width, dim])
 }
 
 /// The encoder's shortcut: the pixels of a cube become channels, and neighbouring channels their mean.
@@ -143,7 +182,7 @@ pub(super) fn average_down(xs: &Tensor, level: Level) -> Tensor {
 /// The decoder's shortcut: channels are repeated and become the pixels of a cube.
 ///
 /// `xs`: `(T, H, W, C)` → `(T · ft, H · fs, W · fs, level.output)`, in the first chunk without what time adds.
-pub(super) fn duplicate_up(xs: &Tensor, level: Level, first_chunk: bool) -> Tensor {
+fn duplicate_up(xs: &Tensor, level: Level, first_chunk: bool) -> Tensor {
     let (ft, fs) = (level.time_factor(), level.space_factor());
     let (frames, height, width, dim) = four(xs);
     let repeats = level.output * ft * fs * fs / dim;
