@@ -387,3 +387,6 @@ impl FrameTimes {
         Self::start(fps, frame + 1, units) - Self::start(fps, frame, units)
     }
 }
+
+#[cfg(test)]
+mod tests;

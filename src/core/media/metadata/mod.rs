@@ -126,3 +126,6 @@ impl<R: Read + Seek> Source<R> {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

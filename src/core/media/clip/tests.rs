@@ -1,0 +1,600 @@
+//! Clips written to disk and looked at again: by the readers of others, and by our own for settings.
+
+use std::fs;
+use std::path::Path;
+
+use openh264::decoder::{DecodeOptions, Decoder, Flush};
+use openh264::formats::YUVSource as _;
+use re_mp4::Mp4;
+
+use super::*;
+use crate::media::{open_picture, read_settings};
+
+const EXTENSIONS: [&str; 5] = ["mp4", "webm", "gif", "webp", "png"];
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn flat(width: u32, height: u32, rgb: [u8; 3]) -> Picture {
+    Picture::from_fn(width, height, |_, _| rgb).unwrap()
+}
+
+/// A soft gradient that moves.
+fn moving(width: u32, height: u32, frame: u32) -> Picture {
+    Picture::from_fn(width, height, |x, y| {
+        [
+            (x * 2 + frame * 3) as u8 / 2 + 40,
+            (y + 60) as u8 / 2 + 30,
+            90,
+        ]
+    })
+    .unwrap()
+}
+
+fn files_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What an independent reader finds in an MP4: its frames as RGB, cut to the track's size.
+fn frames_of_mp4(path: &Path) -> Vec<Picture> {
+    let bytes = fs::read(path).unwrap();
+    let mp4 = Mp4::read_bytes(&bytes).unwrap();
+    let track = mp4.tracks().values().next().unwrap();
+    let config = track.raw_codec_config(&mp4).unwrap();
+    let mut decoder = Decoder::new().unwrap();
+    let mut frames = Vec::new();
+    for sample in &track.samples {
+        let mut stream = Vec::new();
+        if sample.is_sync {
+            stream.extend(parameter_sets(&config));
+        }
+        let mut rest = &bytes[sample.byte_range()];
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let (unit, behind) = behind.split_at(u32::from_be_bytes(*length) as usize);
+            stream.extend([0, 0, 0, 1]);
+            stream.extend(unit);
+            rest = behind;
+        }
+        let options = DecodeOptions::new().flush_after_decode(Flush::NoFlush);
+        if let Some(yuv) = decoder.decode_with_options(&stream, options).unwrap() {
+            frames.push(rgb_from_yuv(&yuv, track.width.into(), track.height.into()));
+        }
+    }
+    for yuv in decoder.flush_remaining().unwrap() {
+        frames.push(rgb_from_yuv(&yuv, track.width.into(), track.height.into()));
+    }
+    frames
+}
+
+/// The parameter sets of an `avcC` box with start codes.
+fn parameter_sets(config: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut at = 6;
+    for _ in 0..2 {
+        let length = usize::from(u16::from_be_bytes([config[at], config[at + 1]]));
+        out.extend([0, 0, 0, 1]);
+        out.extend(&config[at + 2..at + 2 + length]);
+        // Behind the first stands the number of the second kind.
+        at += 2 + length + 1;
+    }
+    out
+}
+
+/// BT.709 as the standard writes it, in floating point.
+fn rgb_from_yuv(yuv: &openh264::decoder::DecodedYUV<'_>, width: u32, height: u32) -> Picture {
+    let (luma, chroma, _) = yuv.strides();
+    Picture::from_fn(width, height, |x, y| {
+        let (x, y) = (x as usize, y as usize);
+        let at = y / 2 * chroma + x / 2;
+        let brightness = (f64::from(yuv.y()[y * luma + x]) - 16.0) * 255.0 / 219.0;
+        let blue = (f64::from(yuv.u()[at]) - 128.0) * 255.0 / 224.0;
+        let red = (f64::from(yuv.v()[at]) - 128.0) * 255.0 / 224.0;
+        [
+            brightness + 1.5748 * red,
+            brightness - 0.1873 * blue - 0.4681 * red,
+            brightness + 1.8556 * blue,
+        ]
+        .map(|value| value.round().clamp(0.0, 255.0) as u8)
+    })
+    .unwrap()
+}
+
+fn worst(a: &Picture, b: &Picture) -> u8 {
+    assert_eq!((a.width, a.height), (b.width, b.height));
+    a.rgb
+        .iter()
+        .zip(&b.rgb)
+        .map(|(a, b)| a.abs_diff(*b))
+        .max()
+        .unwrap()
+}
+
+fn mean_error(a: &Picture, b: &Picture) -> f64 {
+    assert_eq!((a.width, a.height), (b.width, b.height));
+    let sum: u64 = a
+        .rgb
+        .iter()
+        .zip(&b.rgb)
+        .map(|(a, b)| u64::from(a.abs_diff(*b)))
+        .sum();
+    sum as f64 / a.rgb.len() as f64
+}
+
+#[test]
+fn flat_colours_come_back_from_mp4_within_two_levels() {
+    let folder = folder();
+    let path = folder.path().join("flat.mp4");
+    for rgb in [
+        [255, 255, 255],
+        [0, 0, 0],
+        [255, 0, 0],
+        [0, 255, 0],
+        [0, 0, 255],
+        [255, 255, 0],
+        [128, 128, 128],
+        [12, 200, 99],
+        [250, 128, 114],
+        [70, 20, 160],
+    ] {
+        let frames = vec![flat(64, 48, rgb); 3];
+        write_clip(&path, &frames, ClipOptions::default()).unwrap();
+        let decoded = frames_of_mp4(&path);
+        assert_eq!(decoded.len(), 3);
+        for frame in &decoded {
+            assert!(
+                worst(frame, &frames[0]) <= 2,
+                "{rgb:?} became {:?}",
+                frame.pixel(30, 20)
+            );
+        }
+    }
+}
+
+#[test]
+fn an_mp4_has_the_exact_size_whatever_the_parity() {
+    let folder = folder();
+    let path = folder.path().join("odd.mp4");
+    for (width, height) in [
+        (64, 48),
+        (65, 48),
+        (64, 47),
+        (33, 21),
+        (1, 1),
+        (16, 2),
+        (250, 130),
+    ] {
+        let frames: Vec<Picture> = (0..3).map(|i| moving(width, height, i)).collect();
+        write_clip(&path, &frames, ClipOptions::default()).unwrap();
+        let decoded = frames_of_mp4(&path);
+        assert_eq!(decoded.len(), 3, "{width} × {height}");
+        for (frame, original) in decoded.iter().zip(&frames) {
+            assert!(mean_error(frame, original) < 2.0, "{width} × {height}");
+        }
+    }
+}
+
+#[test]
+fn an_mp4_lasts_as_long_as_its_frames() {
+    let folder = folder();
+    let path = folder.path().join("time.mp4");
+    for (fps, timescale, delta) in [
+        (8.0, 8000, 1000),
+        (24.0, 24000, 1000),
+        (30.0, 30000, 1000),
+        (23.976, 24000, 1001),
+        (29.97, 30000, 1001),
+        (59.94, 60000, 1001),
+        (12.5, 12500, 1000),
+        (0.5, 500, 1000),
+    ] {
+        for count in [1, 5] {
+            let frames = vec![flat(32, 32, [9, 9, 9]); count];
+            write_clip(
+                &path,
+                &frames,
+                ClipOptions {
+                    fps,
+                    ..ClipOptions::default()
+                },
+            )
+            .unwrap();
+            let bytes = fs::read(&path).unwrap();
+            let mp4 = Mp4::read_bytes(&bytes).unwrap();
+            let track = mp4.tracks().values().next().unwrap();
+            assert_eq!(track.timescale, timescale, "{fps}");
+            assert_eq!(track.duration, delta * count as u64, "{fps}");
+            assert_eq!(track.samples.len(), count);
+            for (i, sample) in track.samples.iter().enumerate() {
+                assert_eq!(sample.decode_timestamp, delta as i64 * i as i64);
+                assert_eq!(sample.duration, delta);
+            }
+            assert!(track.samples[0].is_sync);
+        }
+    }
+}
+
+#[test]
+fn an_mp4_can_be_entered_at_several_frames_and_its_header_comes_first() {
+    let folder = folder();
+    let path = folder.path().join("long.mp4");
+    let frames: Vec<Picture> = (0..100).map(|i| moving(32, 32, i)).collect();
+    write_clip(&path, &frames, ClipOptions::default()).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let position = |name: &[u8]| bytes.windows(4).position(|four| four == name).unwrap();
+    assert!(position(b"moov") < position(b"mdat"));
+    let mp4 = Mp4::read_bytes(&bytes).unwrap();
+    let track = mp4.tracks().values().next().unwrap();
+    let entries = track.samples.iter().filter(|sample| sample.is_sync).count();
+    assert!(entries >= 3, "{entries} entries");
+    assert_eq!(frames_of_mp4(&path).len(), 100);
+}
+
+#[test]
+fn a_finer_rate_factor_is_truer_and_larger() {
+    let folder = folder();
+    let noise = Picture::from_fn(160, 96, |x, y| {
+        let value = (x * 7919 + y * 104_729 + x * y * 31) % 251;
+        [value as u8, (value / 2 + x) as u8, 128]
+    })
+    .unwrap();
+    for extension in ["mp4", "webm", "webp"] {
+        let path = folder.path().join("noise").with_extension(extension);
+        let size = |crf: u8| {
+            let options = ClipOptions {
+                crf,
+                ..ClipOptions::default()
+            };
+            write_clip(&path, &[noise.clone(), noise.clone()], options).unwrap();
+            fs::metadata(&path).unwrap().len()
+        };
+        let format = ClipFormat::from_path(&path).unwrap();
+        let range = format.rate_factors().unwrap();
+        let sizes: Vec<u64> = [*range.start(), 20, 30, *range.end()].map(size).to_vec();
+        assert!(sizes.is_sorted_by(|a, b| a > b), "{extension}: {sizes:?}");
+    }
+}
+
+#[test]
+fn every_format_keeps_the_settings_to_the_letter() {
+    let folder = folder();
+    let long = format!(
+        "{{\"prompt\":\"{}\"}}",
+        "a 猫 🐈 and <b>&amp;</b> ".repeat(8000)
+    );
+    assert!(long.len() > 200_000);
+    let texts = [
+        "{}",
+        "{\"prompt\": \"赤い猫 🐈, \\\"quoted\\\" & <tagged> it's ]]> 100 % \\u0000 \\n\",\r\n\t\"seed\": 42}",
+        "  {\"seed\":18446744073709551615}  ",
+        &long,
+    ];
+    for extension in EXTENSIONS {
+        for count in [1, 2] {
+            for text in texts {
+                let path = folder.path().join("clip").with_extension(extension);
+                let options = ClipOptions {
+                    settings: Some(text.to_owned()),
+                    ..ClipOptions::default()
+                };
+                let paths =
+                    write_clip(&path, &vec![flat(9, 7, [1, 2, 3]); count], options).unwrap();
+                for path in paths {
+                    assert_eq!(
+                        read_settings(&path).unwrap().as_deref(),
+                        Some(text),
+                        "{path:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_settings_none_are_found() {
+    let folder = folder();
+    for extension in EXTENSIONS {
+        let path = folder.path().join("clip").with_extension(extension);
+        write_clip(&path, &[flat(9, 7, [1, 2, 3])], ClipOptions::default()).unwrap();
+        assert_eq!(read_settings(&path).unwrap(), None, "{extension}");
+    }
+}
+
+#[test]
+fn pictures_come_back_without_loss_from_png_and_webp() {
+    let folder = folder();
+    let picture =
+        Picture::from_fn(53, 31, |x, y| [(x * 5) as u8, (y * 8) as u8, (x ^ y) as u8]).unwrap();
+    for extension in ["png", "webp"] {
+        let path = folder.path().join("one").with_extension(extension);
+        let paths = write_clip(
+            &path,
+            std::slice::from_ref(&picture),
+            ClipOptions::default(),
+        )
+        .unwrap();
+        assert_eq!(paths, [path.clone()]);
+        assert_eq!(open_picture(&path).unwrap(), picture);
+    }
+}
+
+#[test]
+fn several_frames_become_numbered_pngs() {
+    let folder = folder();
+    let frames: Vec<Picture> = (0..3).map(|i| moving(20, 10, i * 9)).collect();
+    let path = folder.path().join("a.b.PNG");
+    let paths = write_clip(&path, &frames, ClipOptions::default()).unwrap();
+    assert_eq!(
+        files_in(folder.path()),
+        ["a.b_0001.png", "a.b_0002.png", "a.b_0003.png"]
+    );
+    for (path, frame) in paths.iter().zip(&frames) {
+        assert_eq!(&open_picture(path).unwrap(), frame);
+    }
+}
+
+#[test]
+fn animations_have_all_frames_their_times_and_no_end() {
+    use std::io::Cursor;
+
+    use image::AnimationDecoder as _;
+    use image::codecs::gif::GifDecoder;
+    use image::codecs::webp::WebPDecoder;
+
+    let folder = folder();
+    let frames: Vec<Picture> = (0..7).map(|i| moving(40, 30, i * 5)).collect();
+    for (fps, seven_frames_ms) in [(8.0, 875), (24.0, 292), (23.976, 292), (30.0, 233)] {
+        let options = ClipOptions {
+            fps,
+            ..ClipOptions::default()
+        };
+        let gif = folder.path().join("a.gif");
+        write_clip(&gif, &frames, options.clone()).unwrap();
+        let webp = folder.path().join("a.webp");
+        write_clip(&webp, &frames, options).unwrap();
+        let gif_bytes = fs::read(&gif).unwrap();
+        assert!(
+            gif_bytes
+                .windows(14)
+                .any(|part| part == b"NETSCAPE2.0\x03\x01\0"),
+            "repeats without end"
+        );
+        let gif_frames = GifDecoder::new(Cursor::new(gif_bytes))
+            .unwrap()
+            .into_frames();
+        let decoder = WebPDecoder::new(Cursor::new(fs::read(&webp).unwrap())).unwrap();
+        assert!(matches!(decoder.loop_count(), image::metadata::LoopCount::Infinite));
+        let webp_frames = decoder.into_frames();
+        // A GIF counts in hundredths of a second.
+        for (decoded, rounding) in [(gif_frames, 10), (webp_frames, 1)] {
+            let decoded = decoded.collect_frames().unwrap();
+            assert_eq!(decoded.len(), 7);
+            let millis: u32 = decoded
+                .iter()
+                .map(|frame| frame.delay().numer_denom_ms().0)
+                .sum();
+            assert!(
+                millis.abs_diff(seven_frames_ms) <= rounding,
+                "{fps}: {millis} ms"
+            );
+            for (frame, original) in decoded.iter().zip(&frames) {
+                let rgba = frame.buffer();
+                let rgb = rgba
+                    .pixels()
+                    .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+                    .collect();
+                let frame = Picture::new(rgba.width(), rgba.height(), rgb).unwrap();
+                assert!(mean_error(&frame, original) < 3.0, "{fps}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gif_of_fast_frames_keeps_its_length() {
+    let folder = folder();
+    let path = folder.path().join("fast.gif");
+    let frames: Vec<Picture> = (0..60).map(|i| moving(8, 8, i)).collect();
+    write_clip(
+        &path,
+        &frames,
+        ClipOptions {
+            fps: 120.0,
+            ..ClipOptions::default()
+        },
+    )
+    .unwrap();
+    let mut options = ::gif::DecodeOptions::new();
+    options.set_color_output(::gif::ColorOutput::Indexed);
+    let mut decoder = options.read_info(fs::File::open(&path).unwrap()).unwrap();
+    let mut hundredths = 0;
+    while let Some(frame) = decoder.read_next_frame().unwrap() {
+        assert!(frame.delay >= 2);
+        hundredths += frame.delay;
+    }
+    assert!((50..=52).contains(&hundredths), "{hundredths}");
+}
+
+#[test]
+fn a_webm_is_vp8_keyframes_with_an_index_and_a_length() {
+    let folder = folder();
+    let path = folder.path().join("a.webm");
+    let frames: Vec<Picture> = (0..12).map(|i| moving(49, 31, i)).collect();
+    write_clip(
+        &path,
+        &frames,
+        ClipOptions {
+            fps: 2.0,
+            ..ClipOptions::default()
+        },
+    )
+    .unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let (mut keyframes, mut clusters, mut cues) = (0, 0, Vec::new());
+    // A walk of its own through the elements: names, then sizes in eight bytes.
+    let mut at = 0;
+    let mut segment = 0;
+    while at < bytes.len() {
+        let id_len = bytes[at].leading_zeros() as usize + 1;
+        let name = bytes[at..at + id_len]
+            .iter()
+            .fold(0, |id, byte| id << 8 | u32::from(*byte));
+        let size_at = at + id_len;
+        let size =
+            u64::from_be_bytes(bytes[size_at..size_at + 8].try_into().unwrap()) & ((1 << 56) - 1);
+        let start = size_at + 8;
+        let content = &bytes[start..start + size as usize];
+        let number = || u64::from_be_bytes(content.try_into().unwrap());
+        let enters = [
+            id::SEGMENT,
+            id::INFO,
+            id::CLUSTER,
+            id::CUES,
+            id::CUE_POINT,
+            id::CUE_TRACK_POSITIONS,
+            id::SEEK_HEAD,
+            id::SEEK,
+            id::TRACKS,
+            id::TRACK_ENTRY,
+            id::VIDEO,
+        ];
+        match name {
+            id::SEGMENT => segment = start,
+            id::CLUSTER => clusters += 1,
+            id::DURATION => assert_eq!(f64::from_be_bytes(content.try_into().unwrap()), 6000.0),
+            id::PIXEL_WIDTH => assert_eq!(number(), 49),
+            id::PIXEL_HEIGHT => assert_eq!(number(), 31),
+            id::CUE_CLUSTER_POSITION => cues.push(number() as usize),
+            id::SEEK_POSITION => {
+                let first = bytes[segment + number() as usize];
+                assert!([0x15, 0x16, 0x12, 0x1c].contains(&first), "{first:x}");
+            }
+            id::SIMPLE_BLOCK => {
+                // Behind the four bytes of the block: a VP8 keyframe's start code and size.
+                assert_eq!(content[4] & 1, 0);
+                assert_eq!(content[7..14], [0x9d, 0x01, 0x2a, 49, 0, 31, 0]);
+                keyframes += 1;
+            }
+            _ => {}
+        }
+        at = if enters.contains(&name) {
+            start
+        } else {
+            start + size as usize
+        };
+    }
+    assert_eq!((keyframes, clusters, cues.len()), (12, 2, 12));
+    for cue in cues {
+        assert_eq!(
+            bytes[segment + cue..segment + cue + 4],
+            id::CLUSTER.to_be_bytes()
+        );
+    }
+}
+
+#[test]
+fn a_dropped_clip_leaves_nothing_and_the_old_file_stays() {
+    for extension in EXTENSIONS {
+        let folder = folder();
+        let path = folder.path().join("a").with_extension(extension);
+        fs::write(&path, b"old").unwrap();
+        let mut writer = ClipWriter::create(&path, ClipOptions::default()).unwrap();
+        writer.push(&flat(16, 16, [7; 3])).unwrap();
+        writer.push(&flat(16, 16, [8; 3])).unwrap();
+        drop(writer);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(files_in(folder.path()).len(), 1, "{extension}");
+        let made = folder.path().join("new").join(&path.file_name().unwrap());
+        let mut writer = ClipWriter::create(&made, ClipOptions::default()).unwrap();
+        writer.push(&flat(16, 16, [7; 3])).unwrap();
+        writer.push(&flat(16, 16, [7; 3])).unwrap();
+        drop(writer);
+        assert!(!folder.path().join("new").exists(), "{extension}");
+    }
+}
+
+#[test]
+fn a_sequence_that_cannot_be_named_leaves_nothing() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("a_0003.png")).unwrap();
+    let path = folder.path().join("a.png");
+    let err = write_clip(&path, &vec![flat(4, 4, [1; 3]); 4], ClipOptions::default()).unwrap_err();
+    assert!(matches!(err, MediaError::IsFolder { .. }), "{err}");
+    assert_eq!(files_in(folder.path()), ["a_0003.png"]);
+}
+
+#[test]
+fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
+    let folder = folder();
+    let told = |name: &str, frames: &[Picture], options: ClipOptions| {
+        let path = folder.path().join(name);
+        let words = write_clip(&path, frames, options).unwrap_err().to_string();
+        assert!(files_in(folder.path()).is_empty(), "{name}");
+        words.replace(&folder.path().display().to_string(), "")
+    };
+    let one = [flat(4, 4, [1; 3])];
+    let plain = ClipOptions::default;
+    assert_eq!(
+        told("a.avi", &one, plain()),
+        "expected a file name that ends in .mp4, .webm, .gif, .webp or .png, found .avi: /a.avi"
+    );
+    assert_eq!(
+        told("a.gif", &[], plain()),
+        "expected at least one frame, found none: /a.gif"
+    );
+    for fps in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        let words = told("a.mp4", &one, ClipOptions { fps, ..plain() });
+        assert!(
+            words.starts_with("expected a frame rate between 0.1 and 240, found"),
+            "{words}"
+        );
+    }
+    for settings in ["", "not json", "[1]", "{\"a\":"] {
+        let options = ClipOptions {
+            settings: Some(settings.to_owned()),
+            ..plain()
+        };
+        let words = told("a.png", &one, options);
+        assert!(
+            words.starts_with("expected settings as a JSON object"),
+            "{words}"
+        );
+    }
+    let uneven = [flat(4, 4, [1; 3]), flat(4, 5, [1; 3])];
+    assert_eq!(
+        told("a.webm", &uneven, plain()),
+        "expected every frame to be 4 × 4, found 4 × 5: /a.webm"
+    );
+    let broken = [Picture {
+        width: 4,
+        height: 4,
+        rgb: vec![0; 5],
+    }];
+    assert_eq!(
+        told("a.mp4", &broken, plain()),
+        "expected 48 bytes of pixels for 4 × 4, found 5"
+    );
+    assert_eq!(
+        told("a.mp4", &[flat(3841, 2, [1; 3])], plain()),
+        "expected a frame that fits MP4 (3840 × 2160 or 2160 × 3840), found 3841 × 2: /a.mp4"
+    );
+    assert!(told("a.webp", &[flat(16384, 1, [1; 3])], plain()).contains("16383 × 16383"));
+}
+
+#[test]
+fn a_place_is_checked_without_leaving_a_trace() {
+    let folder = folder();
+    check_writable(&folder.path().join("a.mp4")).unwrap();
+    check_writable(&folder.path().join("new/a.WEBM")).unwrap();
+    assert!(check_writable(&folder.path().join("new/newer/a.mp4")).is_err());
+    assert!(check_writable(&folder.path().join("a")).is_err());
+    assert!(check_frame_size(Path::new("a.mp4"), 2160, 3840).is_ok());
+    assert!(check_frame_size(Path::new("a.mp4"), 2161, 3840).is_err());
+    assert!(files_in(folder.path()).is_empty());
+}
