@@ -18,6 +18,8 @@ mod window;
 
 use std::sync::Arc;
 
+use std::path::PathBuf;
+
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{LoadedSettings, Paths, Settings};
 
@@ -43,6 +45,8 @@ pub struct StartupOptions {
     pub check_engine: CheckEngine,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
+    /// A start picture, when the program was started with one (or one was dropped on its icon).
+    pub picture: Option<PathBuf>,
 }
 
 impl StartupOptions {
@@ -68,6 +72,7 @@ impl StartupOptions {
             check_engine: background::check_runtime(paths.clone()),
             paths: Some(paths),
             problems,
+            picture: None,
         }
     }
 }
@@ -99,6 +104,7 @@ impl App {
             load_models,
             check_engine,
             problems,
+            picture,
         } = startup;
         let ctx = &cc.egui_ctx;
         theme::install(ctx);
@@ -122,6 +128,7 @@ impl App {
             check_engine,
             commands: Vec::new(),
         };
+        app.commands.extend(picture.map(AppCommand::OpenPicture));
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
         }

@@ -45,7 +45,7 @@ fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard,
     if args.path.exists() {
         return IdentityCard::read(&args.path);
     }
-    let catalog = Catalog::load(&surroundings.paths, &surroundings.settings);
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     let spec = catalog.find(&args.path.to_string_lossy())?;
     IdentityCard::read(&spec.folder)
 }

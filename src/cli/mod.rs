@@ -8,6 +8,7 @@ mod out;
 mod surroundings;
 mod window;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -17,10 +18,13 @@ pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
-#[command(name = "safelight", version, about)]
+#[command(name = "safelight", version, about, args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
+    /// A picture to start from in the window
+    #[arg(value_name = "PICTURE")]
+    picture: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -41,7 +45,7 @@ pub fn main() -> ExitCode {
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
-        None => window::run(&surroundings),
+        None => window::run(surroundings, arguments.picture),
     }
 }
 

@@ -19,7 +19,7 @@ pub struct ModelsArgs {
 
 /// Runs the command. What is broken is listed and is no failure of the listing.
 pub fn run(args: &ModelsArgs, surroundings: &Surroundings) -> ExitCode {
-    let catalog = Catalog::load(&surroundings.paths, &surroundings.settings);
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     if args.json {
         out::print_json(&as_json(&catalog), 0)
     } else {

@@ -35,7 +35,8 @@ pub fn print_error(err: &CatalogError, is_json: bool) -> ExitCode {
     }
     let mut text = format!("error: {}\n", err.summary);
     if !err.advice.is_empty() {
-        text.push_str(&format!("{}\n", err.advice));
+        text.push_str(&err.advice);
+        text.push('\n');
     }
     // Where standard error is closed, the code still says it.
     io::stderr().write_all(text.as_bytes()).ok();

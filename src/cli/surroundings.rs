@@ -13,8 +13,7 @@ use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
 #[derive(Debug)]
 pub struct Surroundings {
     pub paths: Paths,
-    pub settings: Settings,
-    /// The settings file, with what is odd about it.
+    /// The settings, with what is odd about their file.
     pub loaded: LoadedSettings,
 }
 
@@ -24,7 +23,11 @@ impl Surroundings {
     pub fn of_this_user() -> Self {
         let paths = Paths::of_this_user().unwrap_or_else(|| Paths::under("safelight-data".as_ref()));
         let loaded = Settings::load(&paths.settings_file());
-        Self { paths, settings: loaded.settings.clone(), loaded }
+        Self { paths, loaded }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.loaded.settings
     }
 
     /// For a worker that heeds later changes of the settings file.

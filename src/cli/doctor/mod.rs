@@ -113,7 +113,7 @@ pub type ProbeEngine<'a> = &'a mut dyn FnMut() -> Result<EngineReport, JobError>
 
 /// Runs the command: 0 unless something fails, which is 1.
 pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
-    let settings = &surroundings.settings;
+    let settings = surroundings.settings();
     let executable = std::env::current_exe().ok();
     let runtime = runtime_folder(
         settings,
@@ -144,7 +144,7 @@ pub fn examine(
     probe_engine: ProbeEngine<'_>,
 ) -> Vec<Check> {
     let paths: &Paths = &surroundings.paths;
-    let settings = &surroundings.settings;
+    let settings = surroundings.settings();
     let catalog = Catalog::load(paths, settings);
     let mut checks = checks::settings(&surroundings.loaded, &paths.settings_file());
     checks.push(checks::runtime(runtime));

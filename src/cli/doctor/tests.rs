@@ -54,12 +54,7 @@ impl Case {
     fn checks(&self) -> Vec<Check> {
         let paths = Paths::under(self.root.path());
         let loaded = Settings::load(&paths.settings_file());
-        let settings = loaded.settings.clone();
-        let surroundings = Surroundings {
-            paths,
-            settings,
-            loaded,
-        };
+        let surroundings = Surroundings { paths, loaded };
         examine(&surroundings, &self.machine, &self.runtime, &mut || {
             Ok(EngineReport {
                 protocol: 1,

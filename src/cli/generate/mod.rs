@@ -12,7 +12,8 @@ use safelight_core::job::{
 };
 
 pub use args::GenerateArgs;
-use report::{HumanReport, JsonReport, Report, explain};
+pub(super) use report::explain;
+use report::{HumanReport, JsonReport, Report};
 
 use super::Surroundings;
 use crate::worker::{self, WorkerCommand};
@@ -38,7 +39,7 @@ pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
 /// The exit code of a job that began; the error of one that could not.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let args = args.with_carried()?;
-    let device = args.device.unwrap_or(surroundings.settings.runtime.device);
+    let device = args.device.unwrap_or(surroundings.settings().runtime.device);
     let request = request_of(&args, surroundings)?;
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
@@ -77,13 +78,13 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
 }
 
 fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<GenerateRequest, JobError> {
-    let catalog = Catalog::load(&surroundings.paths, &surroundings.settings);
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog.find(wanted).map_err(|err| {
         JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice())
     })?;
     let seed = args.seed.unwrap_or_else(super::random_seed);
-    let form = args.form(seed, surroundings.settings.runtime.dtype)?;
+    let form = args.form(seed, surroundings.settings().runtime.dtype)?;
     let mut request = form.validate(&spec).map_err(|errors| invalid(&errors))?;
     // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
     for path in [Some(&mut request.out), request.image.as_mut(), request.capture.as_mut()].into_iter().flatten() {
