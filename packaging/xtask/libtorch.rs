@@ -144,7 +144,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 }
 
 /// The files of a stamp with their sizes; none when it was made from another lock file or is damaged.
-fn files_of_stamp<'a>(stamp: &'a str, lock: &str) -> Option<Vec<(&'a str, u64)>> {
+pub fn files_of_stamp<'a>(stamp: &'a str, lock: &str) -> Option<Vec<(&'a str, u64)>> {
     let lines = stamp.strip_prefix(lock)?.strip_prefix("files\n")?;
     let files: Option<Vec<_>> = lines
         .lines()
@@ -159,7 +159,7 @@ fn files_of_stamp<'a>(stamp: &'a str, lock: &str) -> Option<Vec<(&'a str, u64)>>
 }
 
 /// The first Python that has pip: inside a virtual environment made without pip, the system's one helps.
-fn python_with_pip() -> Result<&'static str> {
+pub fn python_with_pip() -> Result<&'static str> {
     let has_pip = |python: &&str| {
         Command::new(python)
             .args(["-m", "pip", "--version"])

@@ -13,6 +13,8 @@ mod arguments;
 mod cargo;
 mod checks;
 mod failure;
+#[cfg(test)]
+mod fetch_tests;
 mod libtorch;
 mod package;
 mod packages;
