@@ -7,8 +7,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::libtorch::python_with_pip;
@@ -116,7 +116,10 @@ impl Trial {
 }
 
 fn python() -> &'static str {
-    python_with_pip().expect("the tests of the set-up need what the set-up needs")
+    static PYTHON: OnceLock<&str> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        python_with_pip().expect("the tests of the set-up need what the set-up needs")
+    })
 }
 
 fn words(output: &Output) -> String {
@@ -237,8 +240,9 @@ fn only_needed_bytes_are_fetched_and_after_a_kill_only_the_rest() {
         .expect("Python starts");
     assert!(output.status.success(), "{}", words(&output));
     let after = index.sent.load(Ordering::Relaxed) - before;
+    // The stalled answer is let go too, and counts until it finds that nobody listens.
     assert!(
-        after <= (NEEDED_BLOCKS - kept) as u64 * MIB + 1,
+        after <= (NEEDED_BLOCKS - kept) as u64 * MIB + MIB / 2,
         "{after} bytes came after {kept} blocks were kept"
     );
     let made = fs::read(trial.made().join("lib/big.so")).expect("it is unpacked");
