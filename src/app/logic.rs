@@ -115,10 +115,11 @@ impl App {
         }
         self.queue.last_memory = job.memory;
         self.queue.last_memory.end();
-        if self.session.viewing == Viewing::Live
-            && let Some(last) = self.queue.results.last()
-        {
-            self.show_result(last.id);
+        if self.session.viewing == Viewing::Live {
+            self.session.screen.clear();
+            if let Some(last) = self.queue.results.last() {
+                self.show_result(last.id);
+            }
         }
     }
 

@@ -128,6 +128,10 @@ impl App {
             check_engine,
             commands: Vec::new(),
         };
+        if !app.state.form.is_seed_locked {
+            // The stored one belongs to a clip of an earlier day.
+            app.state.form.seed = form::random_seed().to_string();
+        }
         app.commands.extend(picture.map(AppCommand::OpenPicture));
         for problem in problems {
             app.session.notify(Severity::Warning, problem);

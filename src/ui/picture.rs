@@ -1,8 +1,8 @@
 //! The start picture: a place to drop one, its thumbnail, and how it is fitted.
 
 use egui::{
-    Align2, Color32, ComboBox, CornerRadius, FontId, Frame, Image, Margin, Order, RichText, Sense,
-    Stroke, Ui, vec2,
+    Align2, Area, Color32, ComboBox, CornerRadius, FontId, Frame, Image, Margin, Order, RichText,
+    Sense, Stroke, Ui, vec2,
 };
 use safelight_core::job::Fit;
 
@@ -170,21 +170,23 @@ pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
     } else {
         "This model makes clips from text alone"
     };
-    let layer = egui::LayerId::new(Order::Foreground, egui::Id::unique("drop overlay"));
-    let painter = ui.ctx().layer_painter(layer);
     let rect = ui.ctx().content_rect();
-    painter.rect_filled(rect, CornerRadius::ZERO, palette.stage.gamma_multiply(0.82));
-    painter.rect_stroke(
-        rect.shrink(14.0),
-        CornerRadius::same(theme::CARD_RADIUS),
-        Stroke::new(2.0, palette.accent),
-        egui::StrokeKind::Inside,
-    );
-    painter.text(
-        rect.center(),
-        Align2::CENTER_CENTER,
-        with_icon(icons::IMAGE, text),
-        FontId::proportional(22.0),
-        palette.text,
-    );
+    Area::new(egui::Id::unique("drop overlay"))
+        .order(Order::Foreground)
+        .fixed_pos(rect.min)
+        .interactable(false)
+        .show(ui.ctx(), |ui| {
+            ui.set_min_size(rect.size());
+            let veil = palette.stage.gamma_multiply(0.82);
+            ui.painter().rect_filled(rect, CornerRadius::ZERO, veil);
+            ui.painter().rect_stroke(
+                rect.shrink(14.0),
+                CornerRadius::same(theme::CARD_RADIUS),
+                Stroke::new(2.0, palette.accent),
+                egui::StrokeKind::Inside,
+            );
+            ui.centered_and_justified(|ui| {
+                ui.label(RichText::new(with_icon(icons::IMAGE, text)).size(22.0));
+            });
+        });
 }

@@ -11,6 +11,7 @@ const MAX_LIST_HEIGHT: f32 = 110.0;
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     waiting_ui(ui, view);
+    cancel_ui(ui, view);
     let has_model = view.session.model(&view.state.form).is_some();
     let first_error = view
         .session
@@ -33,6 +34,10 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     {
         view.push(AppCommand::Submit);
     }
+}
+
+/// Above the main button, so that a double click on that one cannot cancel what it began.
+fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
     if let Some(job) = &view.queue.running {
         let is_cancelled = job.cancel.is_cancelled();
         let text = if is_cancelled {

@@ -216,7 +216,8 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
     ui.end_row();
 
     name(ui, "Beside it", "");
-    ui.checkbox(sidecar, "Also write the settings as a JSON file");
+    ui.checkbox(sidecar, "Also write the settings as a JSON file")
+        .on_hover_text("They are inside the clip too, where its format can carry them");
     ui.end_row();
 }
 

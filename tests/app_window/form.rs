@@ -1,0 +1,249 @@
+//! The form: the start picture, sizes, lengths and seeds, and what is said when they are wrong.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::background::FoundModels;
+use safelight::app::form::SizeChoice;
+use safelight_core::job::{JobOutcome, JobUpdate};
+
+use crate::harness::{Bench, spec};
+
+#[test]
+fn a_dropped_picture_becomes_the_start_picture_with_its_thumbnail() {
+    let mut bench = Bench::new();
+    let path = bench.picture_file("boat.png", 640, 320);
+    bench.drop_file(&path);
+    bench.until("the thumbnail is there", |bench| {
+        bench.has("Start picture boat.png")
+    });
+    bench.assert_shows("640 × 320 pixels");
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.image, Some(path));
+    bench.press("Remove start picture");
+    assert!(!bench.has("boat.png"));
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Choose a start picture");
+}
+
+#[test]
+fn files_held_over_the_window_are_announced() {
+    let mut bench = Bench::new();
+    let file = egui::HoveredFile {
+        path: Some("a.png".into()),
+        ..Default::default()
+    };
+    bench.harness.input_mut().hovered_files.push(file);
+    bench.harness.step();
+    bench.assert_shows("Drop it to start the clip from this picture");
+    bench.harness.input_mut().hovered_files.clear();
+    bench.harness.step();
+    assert!(!bench.has("Drop it to start"));
+}
+
+#[test]
+fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
+    let mut bench = Bench::new();
+    let path = bench.home.path().join("notes.png");
+    std::fs::write(&path, "just text").unwrap();
+    bench.drop_file(&path);
+    bench.until("it is refused", |bench| bench.has("found a text file"));
+    bench.assert_shows("Choose a PNG");
+    assert!(bench.app().session.picture.is_none());
+    bench.press("Dismiss");
+    assert!(!bench.has("found a text file"));
+}
+
+#[test]
+fn a_pasted_picture_becomes_the_start_picture() {
+    let mut bench = Bench::new();
+    let image = egui::ColorImage::filled([40, 30], egui::Color32::RED);
+    bench
+        .harness
+        .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
+    bench.harness.step();
+    bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
+    let path = bench
+        .app()
+        .session
+        .picture
+        .as_ref()
+        .unwrap()
+        .picture
+        .path
+        .clone();
+    assert!(path.starts_with(bench.home.path()) && path.is_file());
+}
+
+#[test]
+fn a_model_without_pictures_says_so() {
+    let mut bench = Bench::with(|startup| {
+        let specs = vec![safelight_core::catalog::ModelSpec {
+            takes_image: false,
+            ..spec()
+        }];
+        startup.models = Some(FoundModels {
+            specs,
+            problems: Vec::new(),
+        });
+    });
+    let path = bench.picture_file("boat.png", 64, 64);
+    bench.drop_file(&path);
+    bench.until("it is said", |bench| {
+        bench.has("makes clips from text alone")
+    });
+    bench.press("Remove start picture");
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.image, None);
+}
+
+#[test]
+fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
+    let mut bench = Bench::new();
+    let form = &mut bench.app().state.form;
+    (form.size, form.width, form.height) = (SizeChoice::Custom, 250, 256);
+    bench.settle();
+    bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 250");
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    assert!(button.accesskit_node().is_disabled());
+    button.click();
+    bench.assert_no_job();
+    bench.app().state.form.width = 288;
+    bench.settle();
+    assert!(!bench.has("Expected a width"));
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!((request.width, request.height), (288, 256));
+}
+
+#[test]
+fn a_length_that_the_model_cannot_make_is_explained() {
+    let mut bench = Bench::new();
+    bench.assert_shows("2.1 s at 8 frames a second");
+    bench.app().state.form.num_frames = 16;
+    bench.settle();
+    bench.assert_shows("Expected a number of frames of the form 4n+1");
+}
+
+#[test]
+fn one_frame_is_a_picture_file() {
+    let mut bench = Bench::new();
+    bench.app().state.form.num_frames = 1;
+    bench.settle();
+    bench.assert_shows("A single picture");
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.out.extension().unwrap(), "png");
+}
+
+/// Generates and cancels; gives the seed.
+fn seed_of_next_job(bench: &mut Bench) -> u64 {
+    bench.press("Generate");
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    sent.request.seed
+}
+
+#[test]
+fn an_unlocked_seed_is_new_for_every_clip_and_a_locked_one_stays() {
+    let mut bench = Bench::new();
+    let first = seed_of_next_job(&mut bench);
+    let second = seed_of_next_job(&mut bench);
+    assert_ne!(first, second);
+    assert_eq!(bench.app().state.form.seed, second.to_string());
+    bench.press("Lock seed");
+    assert_eq!(seed_of_next_job(&mut bench), second);
+    assert_eq!(seed_of_next_job(&mut bench), second);
+    bench.press("Unlock seed");
+    assert_ne!(seed_of_next_job(&mut bench), second);
+}
+
+#[test]
+fn the_dice_rolls_the_seed_of_the_next_clip() {
+    let mut bench = Bench::new();
+    let first = seed_of_next_job(&mut bench);
+    bench.press("Roll a new seed");
+    let rolled = bench.app().state.form.seed.clone();
+    assert_ne!(rolled, first.to_string());
+    assert_eq!(seed_of_next_job(&mut bench).to_string(), rolled);
+}
+
+#[test]
+fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
+    let mut bench = Bench::new();
+    seed_of_next_job(&mut bench);
+    bench.app().state.form.seed.clear();
+    let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
+    field.focus();
+    bench.settle();
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Seed")
+        .type_text("18446744073709551615");
+    bench.settle();
+    assert_eq!(seed_of_next_job(&mut bench), u64::MAX);
+}
+
+#[test]
+fn a_seed_that_is_no_number_is_explained() {
+    let mut bench = Bench::new();
+    bench.app().state.form.seed = "lucky".into();
+    bench.settle();
+    bench.assert_shows("Expected a whole number from 0 to 18446744073709551615 as the seed");
+}
+
+#[test]
+fn another_model_brings_its_own_values_and_keeps_the_prompt() {
+    let mut bench = Bench::with(|startup| {
+        let mut other = spec();
+        other.id = "other".into();
+        other.name = "Other model".into();
+        other.defaults.num_frames = 5;
+        other.defaults.num_steps = 30;
+        startup.models = Some(FoundModels {
+            specs: vec![spec(), other],
+            problems: Vec::new(),
+        });
+    });
+    bench.write_prompt("kept");
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Model")
+        .click();
+    bench.settle();
+    bench.harness.get_by_label("Other model").click();
+    bench.settle();
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(
+        (
+            request.model.as_str(),
+            request.num_frames,
+            request.num_steps
+        ),
+        ("other", 5, 30)
+    );
+    assert_eq!(request.prompt, "kept");
+}
+
+#[test]
+fn advanced_values_reach_the_job_and_can_be_reset() {
+    let mut bench = Bench::new();
+    bench.harness.get_by_label("Advanced").click();
+    bench.settle();
+    let form = &mut bench.app().state.form;
+    (form.num_steps, form.guidance_scale, form.shift, form.fps) = (20, 1.0, None, 12.0);
+    bench.settle();
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(
+        (request.num_steps, request.guidance_scale, request.fps),
+        (20, 1.0, 12.0)
+    );
+    let reset = bench.harness.get_by_label("Reset to the model's defaults");
+    reset.scroll_to_me();
+    bench.settle();
+    bench.press("Reset to the model's defaults");
+    assert_eq!(bench.app().state.form.num_steps, 12);
+}

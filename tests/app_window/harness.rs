@@ -1,0 +1,292 @@
+//! The real window without a display, with a test in the worker's place.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use egui::accesskit::Role;
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::background::FoundModels;
+use safelight::app::{App, StartupOptions};
+use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+use safelight_core::catalog::{Defaults, Family, Limits, ModelSpec};
+use safelight_core::job::{
+    CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
+    Recipe, Sampler, StageTime,
+};
+use safelight_core::media::Picture;
+use safelight_core::settings::{LoadedSettings, Paths};
+use tempfile::TempDir;
+
+/// A model that makes 256×256 clips of 17 frames, and 64-multiples when asked.
+pub fn spec() -> ModelSpec {
+    ModelSpec {
+        id: "little-world".into(),
+        name: "Little World".into(),
+        description: "A model for tests".into(),
+        licence: "CC0-1.0".into(),
+        family: Family::Wan,
+        variant: "TI2V".into(),
+        folder: PathBuf::from("models/little-world"),
+        bytes: 38 << 20,
+        takes_image: true,
+        defaults: Defaults {
+            width: 256,
+            height: 256,
+            num_frames: 17,
+            fps: 8.0,
+            num_steps: 12,
+            guidance_scale: 4.0,
+            shift: Some(3.0),
+            sampler: Sampler::UniPc,
+            negative_prompt: String::new(),
+        },
+        limits: Limits {
+            size_multiple: 32,
+            max_pixels: 1 << 24,
+            max_edge: 4096,
+            frame_stride: 4,
+            max_frames: 81,
+            fixed_size: true,
+        },
+        example_prompts: vec![
+            "a red boat sails to the right at sunset".into(),
+            "a yellow balloon rises at dawn".into(),
+        ],
+        latent_rgb: None,
+    }
+}
+
+/// The window, the worker's end of its channels, and a folder that is this user's whole home.
+pub struct Bench {
+    pub harness: Harness<'static, App>,
+    pub far: WorkerFarEnd,
+    pub home: TempDir,
+}
+
+/// What a job that the window sent consists of.
+pub struct Sent {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub cancel: CancelToken,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With something changed before the window opens.
+    pub fn with(change: impl FnOnce(&mut StartupOptions)) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let (worker, far) = WorkerHandle::detached();
+        let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
+        startup.models = Some(FoundModels {
+            specs: vec![spec()],
+            problems: Vec::new(),
+        });
+        startup.check_engine = Arc::new(|_| Ok(()));
+        change(&mut startup);
+        let harness = Harness::builder()
+            .with_size(egui::vec2(1100.0, 760.0))
+            .with_max_steps(60)
+            .build_eframe(|cc| App::new(cc, worker, startup));
+        let mut bench = Self { harness, far, home };
+        bench.settle();
+        bench
+    }
+
+    pub fn app(&mut self) -> &mut App {
+        self.harness.state_mut()
+    }
+
+    /// Runs until nothing more asks for an immediate repaint, and checks that every input has a name.
+    pub fn settle(&mut self) {
+        self.harness.run();
+    }
+
+    /// Runs until the background threads have brought something about.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..2000 {
+            self.harness.step();
+            if is_so(self) {
+                self.settle();
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("this never happened: {what}");
+    }
+
+    pub fn press(&mut self, name: &str) {
+        self.harness
+            .get_by_role_and_label(Role::Button, name)
+            .click();
+        self.settle();
+    }
+
+    pub fn has(&self, text: &str) -> bool {
+        self.harness
+            .query_all_by_label_contains(text)
+            .next()
+            .is_some()
+    }
+
+    pub fn assert_shows(&self, text: &str) {
+        assert!(
+            self.has(text),
+            "expected to read {text:?} in:\n{:#?}",
+            self.harness.root()
+        );
+    }
+
+    pub fn write_prompt(&mut self, text: &str) {
+        let field = self
+            .harness
+            .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
+        field.focus();
+        self.settle();
+        let field = self
+            .harness
+            .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
+        field.type_text(text);
+        self.settle();
+    }
+
+    /// The job that the window hands to the worker.
+    pub fn next_job(&mut self) -> Sent {
+        let mut sent = None;
+        self.until("a job is sent", |bench| {
+            sent = bench.far.commands.try_recv().ok();
+            sent.is_some()
+        });
+        let WorkerCommand::Generate {
+            id,
+            request,
+            cancel,
+            ..
+        } = sent.unwrap();
+        Sent {
+            id,
+            request: *request,
+            cancel,
+        }
+    }
+
+    /// Asserts that the worker is given nothing, after the file thread had its time.
+    pub fn assert_no_job(&mut self) {
+        for _ in 0..20 {
+            self.harness.step();
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(self.far.commands.try_recv().is_err(), "a job was sent");
+    }
+
+    /// The worker says something about a job.
+    pub fn say(&mut self, id: JobId, update: JobUpdate) {
+        self.far.events.send(WorkerEvent { id, update }).unwrap();
+        self.harness.step();
+        self.settle();
+    }
+
+    /// Presses Generate and begins the job.
+    pub fn start_job(&mut self) -> Sent {
+        self.press("Generate");
+        let sent = self.next_job();
+        self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
+        sent
+    }
+
+    /// Makes a whole clip of so many frames.
+    pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
+        let output = output(sent, num_frames);
+        self.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+    }
+
+    /// When the window wants to be painted again; `None` when nothing is planned.
+    pub fn next_repaint(&self) -> Option<Duration> {
+        let root = &self.harness.output().viewport_output[&egui::ViewportId::ROOT];
+        (root.repaint_delay < Duration::from_hours(1)).then_some(root.repaint_delay)
+    }
+
+    /// What was put on the clipboard in the last frame.
+    pub fn copied(&self) -> Option<String> {
+        self.harness
+            .output()
+            .platform_output
+            .commands
+            .iter()
+            .find_map(|command| match command {
+                egui::OutputCommand::CopyText(text) => Some(text.clone()),
+                _ => None,
+            })
+    }
+
+    /// Drops a file onto the window.
+    pub fn drop_file(&mut self, path: &Path) {
+        self.harness
+            .input_mut()
+            .dropped_files
+            .push(Arc::new(Dropped(path.to_path_buf())));
+        self.harness.step();
+    }
+
+    /// A picture file of this size.
+    pub fn picture_file(&self, name: &str, width: u32, height: u32) -> PathBuf {
+        let path = self.home.path().join(name);
+        image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x as u8, y as u8, 90]))
+            .save(&path)
+            .unwrap();
+        path
+    }
+}
+
+#[derive(Debug)]
+struct Dropped(PathBuf);
+
+impl egui::DroppedFile for Dropped {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        Err("the window must not read files".to_owned())
+    }
+}
+
+/// A picture of one colour.
+pub fn picture(side: u32, colour: [u8; 3]) -> Arc<Picture> {
+    Arc::new(Picture::from_fn(side, side, |_, _| colour).unwrap())
+}
+
+/// A finished clip whose frames get brighter.
+pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
+    let frames = (0..num_frames)
+        .map(|index| picture(64, [index * 10, 40, 30]))
+        .collect();
+    JobOutput {
+        path: sent.request.out.clone(),
+        clip: Arc::new(Clip { frames, fps: 8.0 }),
+        seed: sent.request.seed,
+        secs: 9.0,
+        stages: vec![StageTime {
+            stage: safelight_core::job::Stage::Denoise,
+            secs: 9.0,
+        }],
+        peak_bytes: 1 << 30,
+        warnings: Vec::new(),
+    }
+}
+
+/// A sample in MiB.
+pub fn sample(at_secs: f64, used: u64, allocated: u64, reserved: u64, total: u64) -> JobUpdate {
+    JobUpdate::Memory(MemorySample {
+        at_secs,
+        used_bytes: used << 20,
+        allocated_bytes: allocated << 20,
+        reserved_bytes: reserved << 20,
+        total_bytes: total << 20,
+    })
+}

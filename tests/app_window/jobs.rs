@@ -1,0 +1,269 @@
+//! From the form to the worker and back: one job, its progress, its end, and those that wait.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight_core::job::{Frame, JobId, JobOutcome, JobUpdate, Stage, StageTime};
+
+use crate::harness::{Bench, picture, sample};
+
+#[test]
+fn pressing_generate_sends_exactly_one_job_with_what_the_form_says() {
+    let mut bench = Bench::new();
+    bench.write_prompt("a blue fish swims left");
+    bench.press("Generate");
+    let sent = bench.next_job();
+    assert_eq!(sent.request.prompt, "a blue fish swims left");
+    assert_eq!((sent.request.width, sent.request.height), (256, 256));
+    assert_eq!((sent.request.num_frames, sent.request.num_steps), (17, 12));
+    assert_eq!(sent.request.image, None);
+    let folder = bench.home.path().join("videos/Safelight");
+    assert_eq!(sent.request.out.parent(), Some(folder.as_path()));
+    let name = sent
+        .request
+        .out
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    assert!(
+        name.ends_with(&format!(
+            "_a-blue-fish-swims-left_{}.mp4",
+            sent.request.seed
+        )),
+        "{name}"
+    );
+    assert!(folder.is_dir());
+    bench.assert_no_job();
+}
+
+#[test]
+fn a_fresh_window_generates_the_example_that_its_prompt_field_hints_at() {
+    let mut bench = Bench::new();
+    bench.press("Generate");
+    let sent = bench.next_job();
+    assert_eq!(
+        sent.request.prompt,
+        "a red boat sails to the right at sunset"
+    );
+    assert_eq!(bench.app().state.form.prompt, sent.request.prompt);
+}
+
+#[test]
+fn an_example_is_taken_over_with_a_click() {
+    let mut bench = Bench::new();
+    bench.press("Example: a yellow balloon rises at dawn");
+    assert_eq!(
+        bench.app().state.form.prompt,
+        "a yellow balloon rises at dawn"
+    );
+    bench.press("Random example");
+    assert_eq!(
+        bench.app().state.form.prompt,
+        "a red boat sails to the right at sunset"
+    );
+}
+
+#[test]
+fn cancel_sets_the_flag_of_the_running_job_and_the_end_clears_the_window() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    assert!(!sent.cancel.is_cancelled());
+    bench.press("Cancel");
+    assert!(sent.cancel.is_cancelled());
+    bench.assert_shows("Cancelling…");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.assert_shows("Cancelled");
+    assert!(
+        bench
+            .harness
+            .query_by_role_and_label(Role::Button, "Cancel")
+            .is_none()
+    );
+    bench.start_job();
+}
+
+#[test]
+fn the_status_line_says_the_stage_the_step_and_the_time_left() {
+    let mut bench = Bench::new();
+    bench.assert_shows("Ready");
+    let sent = bench.start_job();
+    bench.assert_shows("Starting the engine…");
+    bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
+    bench.assert_shows("Computing on the CPU");
+    for stage in [Stage::EncodeText, Stage::Denoise] {
+        bench.say(
+            sent.id,
+            JobUpdate::Stage {
+                stage,
+                resumed: false,
+            },
+        );
+        bench.assert_shows(stage.label());
+        bench.say(
+            sent.id,
+            JobUpdate::StageEnded(StageTime { stage, secs: 1.0 }),
+        );
+    }
+    let step = JobUpdate::Step {
+        stage: Stage::Denoise,
+        step: 5,
+        num_steps: 12,
+        secs_left: 65.0,
+    };
+    bench.say(sent.id, step);
+    bench.assert_shows("Developing  ·  5 of 12  ·  about 1 min 5 s left");
+    let before = bench.app().queue.running.as_ref().unwrap().progress();
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Decode,
+            resumed: true,
+        },
+    );
+    bench.assert_shows("resumed");
+    assert!(bench.app().queue.running.as_ref().unwrap().progress() > before);
+}
+
+#[test]
+fn previews_and_then_frames_are_on_the_screen() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Denoise,
+            resumed: false,
+        },
+    );
+    let preview = Frame {
+        index: 0,
+        count: 5,
+        picture: picture(16, [90, 20, 10]),
+    };
+    bench.say(sent.id, JobUpdate::Preview(preview));
+    assert_eq!(bench.app().session.screen.texture().unwrap().1, [16, 16]);
+    bench.harness.get_by_label("Live preview");
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Decode,
+            resumed: false,
+        },
+    );
+    let frame = Frame {
+        index: 3,
+        count: 17,
+        picture: picture(256, [9, 20, 90]),
+    };
+    bench.say(sent.id, JobUpdate::Frame(frame));
+    assert_eq!(bench.app().session.screen.texture().unwrap().1, [256, 256]);
+    bench.assert_shows("frame 4 of 17");
+}
+
+#[test]
+fn events_of_another_job_change_nothing() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let stranger = JobId(sent.id.0 - 1);
+    let frame = Frame {
+        index: 0,
+        count: 5,
+        picture: picture(16, [90, 20, 10]),
+    };
+    bench.say(stranger, JobUpdate::Preview(frame));
+    bench.say(stranger, JobUpdate::Ended(JobOutcome::Cancelled));
+    assert!(bench.app().session.screen.texture().is_none());
+    assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
+}
+
+#[test]
+fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Denoise,
+            resumed: false,
+        },
+    );
+    bench.say(sent.id, sample(4.0, 512, 300, 0, 2048));
+    bench.say(sent.id, sample(4.5, 640, 310, 0, 2048));
+    for text in [
+        "Used 640 MiB",
+        "Allocated 310 MiB",
+        "Cap 2.0 GiB",
+        "Peak 640 MiB",
+    ] {
+        bench.assert_shows(text);
+    }
+    assert!(!bench.has("Reserved"));
+    bench.press("Hide memory");
+    assert!(!bench.has("Used 640 MiB"));
+    bench.press("Show memory");
+    bench.assert_shows("Used 640 MiB");
+}
+
+#[test]
+fn a_second_job_waits_for_the_first_to_end() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    bench.app().state.form.prompt = "a second wish".into();
+    bench.press("Generate");
+    bench.assert_no_job();
+    bench.assert_shows("Waiting (1)");
+    bench.finish_job(&first, 3);
+    let second = bench.next_job();
+    assert_eq!(second.request.prompt, "a second wish");
+    assert!(!bench.has("Waiting"));
+}
+
+#[test]
+fn a_waiting_job_can_be_taken_out_of_the_queue() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    for prompt in ["keep me", "drop me"] {
+        bench.app().state.form.prompt = prompt.into();
+        bench.press("Generate");
+    }
+    bench.assert_shows("Waiting (2)");
+    bench.press("Remove from queue: drop me");
+    bench.assert_shows("Waiting (1)");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    let second = bench.next_job();
+    assert_eq!(second.request.prompt, "keep me");
+    bench.say(second.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.assert_no_job();
+}
+
+#[test]
+fn two_jobs_of_one_second_and_one_seed_get_two_files() {
+    let mut bench = Bench::new();
+    bench.app().state.form.is_seed_locked = true;
+    let first = bench.start_job();
+    bench.press("Generate");
+    bench.finish_job(&first, 1);
+    let second = bench.next_job();
+    assert_eq!(first.request.seed, second.request.seed);
+    assert_ne!(first.request.out, second.request.out);
+}
+
+#[test]
+fn the_keyboard_starts_a_job_from_inside_the_prompt() {
+    let mut bench = Bench::new();
+    bench.write_prompt("typed");
+    bench
+        .harness
+        .key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::Enter);
+    bench.settle();
+    assert_eq!(bench.next_job().request.prompt, "typed");
+}
+
+#[test]
+fn closing_the_window_cancels_the_running_job() {
+    use eframe::App as _;
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.app().on_exit();
+    assert!(sent.cancel.is_cancelled());
+}

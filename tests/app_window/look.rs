@@ -1,0 +1,109 @@
+//! Pictures of the window, and the names of everything in it.
+//!
+//! The pictures are made by a software rasteriser; `UPDATE_SNAPSHOTS=1` makes them anew.
+
+use safelight_core::job::{Frame, JobError, JobErrorKind, JobOutcome, JobUpdate, Stage, StageTime};
+
+use crate::harness::{Bench, sample};
+
+/// A job in the middle of decoding, with a graph of three stages.
+fn running() -> (Bench, crate::harness::Sent) {
+    let mut bench = Bench::new();
+    let form = &mut bench.app().state.form;
+    form.seed = "1234".into();
+    let sent = bench.start_job();
+    bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
+    let stages = [
+        (Stage::EncodeText, 200),
+        (Stage::Denoise, 600),
+        (Stage::Unload, 120),
+        (Stage::Decode, 420),
+    ];
+    for (index, (stage, used)) in stages.into_iter().enumerate() {
+        bench.say(
+            sent.id,
+            JobUpdate::Stage {
+                stage,
+                resumed: false,
+            },
+        );
+        for step in 0..4 {
+            let at = index as f64 * 4.0 + f64::from(step);
+            bench.say(sent.id, sample(at, used + 100, used - 50, used, 1024));
+        }
+        if stage != Stage::Decode {
+            bench.say(
+                sent.id,
+                JobUpdate::StageEnded(StageTime { stage, secs: 4.0 }),
+            );
+        }
+    }
+    let colours = safelight_core::media::Picture::from_fn(256, 256, |x, y| [x as u8, 60, y as u8]);
+    let frame = Frame {
+        index: 8,
+        count: 17,
+        picture: std::sync::Arc::new(colours.unwrap()),
+    };
+    bench.say(sent.id, JobUpdate::Frame(frame));
+    (bench, sent)
+}
+
+#[test]
+fn the_fresh_window_looks_as_it_did() {
+    let mut bench = Bench::new();
+    bench.app().state.form.seed = "1234".into();
+    bench.settle();
+    bench.harness.snapshot("fresh");
+}
+
+#[test]
+fn a_running_job_looks_as_it_did() {
+    let (mut bench, _) = running();
+    bench.harness.snapshot("running");
+}
+
+#[test]
+fn every_input_has_a_name_in_every_state() {
+    let (mut bench, sent) = running();
+    bench.harness.check_accessibility();
+    bench.app().state.form.size = safelight::app::form::SizeChoice::Custom;
+    bench.app().state.is_advanced_open = true;
+    bench.app().state.form.shift = None;
+    let path = bench.picture_file("boat.png", 64, 32);
+    bench.drop_file(&path);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture boat.png")
+    });
+    bench.press("Generate");
+    bench.until("it waits", |bench| bench.has("Waiting (1)"));
+    bench.harness.check_accessibility();
+    let failure = JobError::new(JobErrorKind::Internal, "it failed").detail("because");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.harness.check_accessibility();
+    let second = bench.next_job();
+    bench.finish_job(&second, 4);
+    bench.harness.check_accessibility();
+    bench.press("Settings");
+    let draft = bench.app().session.settings_draft.as_mut().unwrap();
+    draft.models.folders.push("models".into());
+    draft.runtime.device = safelight_core::job::DeviceChoice::Cuda(1);
+    bench.settle();
+    bench.harness.check_accessibility();
+}
+
+#[test]
+fn the_smallest_window_shows_generate() {
+    let mut bench = Bench::new();
+    bench.harness.set_size(egui::vec2(900.0, 600.0));
+    bench.settle();
+    let button = {
+        use egui_kittest::kittest::Queryable as _;
+        bench
+            .harness
+            .get_by_role_and_label(egui::accesskit::Role::Button, "Generate")
+            .rect()
+    };
+    assert!(
+        egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(900.0, 600.0)).contains_rect(button)
+    );
+}

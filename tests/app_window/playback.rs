@@ -1,0 +1,226 @@
+//! Finished clips: playing, pausing, stepping, and when the window is painted.
+
+use std::time::Duration;
+
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::state::Viewing;
+use safelight_core::job::{Frame, JobUpdate, Stage};
+
+use crate::harness::{Bench, picture};
+
+/// A bench with a finished clip.
+fn finished(num_frames: u8) -> Bench {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, num_frames);
+    bench
+}
+
+fn index(bench: &mut Bench) -> usize {
+    bench.app().session.player.as_ref().unwrap().index()
+}
+
+#[test]
+fn a_finished_clip_plays_in_a_loop_at_its_own_rate() {
+    let mut bench = finished(5);
+    bench.harness.get_by_label("Finished clip");
+    bench.assert_shows("Done in 9 s");
+    let mut seen = Vec::new();
+    for _ in 0..40 {
+        bench.harness.step();
+        seen.push(index(&mut bench));
+        let wait = bench
+            .next_repaint()
+            .expect("a playing clip plans its next frame");
+        assert!(wait <= Duration::from_millis(125), "{wait:?}");
+    }
+    for frame in 0..5 {
+        assert!(seen.contains(&frame), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_playing_clip_is_painted_at_its_own_rate_and_not_faster() {
+    let mut bench = finished(4);
+    let waits: Vec<Duration> = (0..20)
+        .map(|_| {
+            bench.harness.step();
+            bench.next_repaint().unwrap()
+        })
+        .collect();
+    // A step of the harness takes a quarter of a second, two frames at 8 a second; a window that
+    // waits as told wakes once a frame.
+    assert!(
+        waits.iter().all(|wait| *wait >= Duration::from_millis(60)),
+        "{waits:?}"
+    );
+}
+
+#[test]
+fn nothing_is_painted_when_nothing_happens() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.next_repaint(), None);
+    let sent = bench.start_job();
+    let frame = Frame {
+        index: 0,
+        count: 1,
+        picture: picture(16, [1, 2, 3]),
+    };
+    bench.say(sent.id, JobUpdate::Preview(frame));
+    assert_eq!(
+        bench.next_repaint(),
+        None,
+        "a running job wakes the window itself"
+    );
+    bench.finish_job(&sent, 4);
+    assert!(bench.next_repaint().is_some());
+    bench.press("Pause");
+    let before = bench.app().session.ui_calls;
+    assert_eq!(bench.next_repaint(), None);
+    assert_eq!(bench.app().session.ui_calls, before);
+}
+
+#[test]
+fn a_single_picture_needs_no_repaint_and_no_player() {
+    let mut bench = finished(1);
+    assert_eq!(bench.next_repaint(), None);
+    assert!(bench.harness.query_by_label("Play").is_none());
+    bench.assert_shows("Copy path");
+}
+
+#[test]
+fn an_animated_preview_moves_slowly() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Denoise,
+            resumed: false,
+        },
+    );
+    for index in 0..5 {
+        let picture = picture(16, [index as u8 * 20, 2, 3]);
+        bench.say(
+            sent.id,
+            JobUpdate::Preview(Frame {
+                index,
+                count: 5,
+                picture,
+            }),
+        );
+    }
+    let wait = bench.next_repaint().unwrap();
+    assert!(wait <= Duration::from_millis(300), "{wait:?}");
+}
+
+#[test]
+fn frames_are_stepped_and_scrubbed_while_paused() {
+    let mut bench = finished(5);
+    bench.press("Pause");
+    let here = index(&mut bench);
+    bench.press("Next frame");
+    assert_eq!(index(&mut bench), (here + 1) % 5);
+    bench.press("Previous frame");
+    bench.press("Previous frame");
+    assert_eq!(index(&mut bench), (here + 4) % 5);
+    bench
+        .harness
+        .get_by_label("Position")
+        .set_value_accesskit(2.0);
+    bench.settle();
+    assert_eq!(index(&mut bench), 2);
+    bench.assert_shows("3 / 5");
+    bench.press("Play");
+    assert!(bench.app().session.player.as_ref().unwrap().is_playing());
+}
+
+#[test]
+fn keys_play_and_step_unless_something_is_typed() {
+    let mut bench = finished(5);
+    bench.harness.key_press(egui::Key::Space);
+    bench.settle();
+    assert!(!bench.app().session.player.as_ref().unwrap().is_playing());
+    let here = index(&mut bench);
+    bench.harness.key_press(egui::Key::ArrowRight);
+    bench.settle();
+    assert_eq!(index(&mut bench), (here + 1) % 5);
+    bench.write_prompt(" ");
+    bench.harness.key_press(egui::Key::Space);
+    bench.settle();
+    assert!(!bench.app().session.player.as_ref().unwrap().is_playing());
+}
+
+#[test]
+fn earlier_results_are_played_again_with_a_click() {
+    let mut bench = finished(3);
+    let first = bench.app().queue.results[0].id;
+    bench.app().state.form.prompt = "the second".into();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 6);
+    assert_eq!(bench.app().session.player.as_ref().unwrap().len(), 6);
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    assert_eq!(bench.app().session.viewing, Viewing::Result(first));
+    assert_eq!(bench.app().session.player.as_ref().unwrap().len(), 3);
+}
+
+#[test]
+fn a_clip_looked_at_stays_while_the_next_one_is_made() {
+    let mut bench = finished(3);
+    let sent = bench.start_job();
+    assert_eq!(bench.app().session.viewing, Viewing::Live);
+    let first = bench.app().queue.results[0].id;
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Decode,
+            resumed: false,
+        },
+    );
+    let frame = Frame {
+        index: 0,
+        count: 17,
+        picture: picture(256, [9, 20, 90]),
+    };
+    bench.say(sent.id, JobUpdate::Frame(frame));
+    assert_eq!(bench.app().session.screen.texture().unwrap().1, [64, 64]);
+    bench.press("Back to the live preview");
+    assert_eq!(bench.app().session.screen.texture().unwrap().1, [256, 256]);
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench.finish_job(&sent, 6);
+    assert_eq!(bench.app().session.viewing, Viewing::Result(first));
+}
+
+#[test]
+fn the_settings_of_a_clip_come_back_into_the_form() {
+    let mut bench = finished(3);
+    let request = bench.app().queue.results[0].request.clone();
+    let form = &mut bench.app().state.form;
+    form.prompt = "something else".into();
+    form.num_steps = 50;
+    bench.press("Use these settings");
+    bench.press("Generate");
+    let again = bench.next_job().request;
+    assert_eq!(again.seed, request.seed);
+    assert_eq!(again.prompt, request.prompt);
+    assert_eq!(again.num_steps, request.num_steps);
+    assert_ne!(again.out, request.out);
+}
+
+#[test]
+fn the_path_of_a_clip_is_copied() {
+    let mut bench = finished(3);
+    let path = bench.app().queue.results[0]
+        .output
+        .path
+        .display()
+        .to_string();
+    bench.harness.get_by_label("Copy path").click();
+    let mut copied = None;
+    for _ in 0..4 {
+        bench.harness.step();
+        copied = copied.or_else(|| bench.copied());
+    }
+    assert_eq!(copied, Some(path));
+}

@@ -1,0 +1,201 @@
+//! What the window says when something is wrong, and that it goes on.
+
+use std::sync::Arc;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::background::FoundModels;
+use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::settings::Theme;
+
+use crate::harness::{Bench, output};
+
+fn failure() -> JobError {
+    JobError::new(
+        JobErrorKind::OutOfMemory,
+        "the memory did not suffice for decoding",
+    )
+    .advise("Try a smaller size")
+    .detail("stage: decode\nneeded 9 GiB")
+}
+
+#[test]
+fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.assert_shows("The memory did not suffice for decoding");
+    bench.assert_shows("Try a smaller size");
+    bench.assert_shows("The last job failed");
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Copy details")
+        .click();
+    let mut copied = None;
+    for _ in 0..4 {
+        bench.harness.step();
+        copied = copied.or_else(|| bench.copied());
+    }
+    let copied = copied.unwrap();
+    assert!(
+        copied.contains("needed 9 GiB") && copied.contains("did not suffice"),
+        "{copied}"
+    );
+    bench.press("Dismiss");
+    assert!(!bench.has("Try a smaller size"));
+    bench.start_job();
+}
+
+#[test]
+fn warnings_of_a_good_clip_are_shown_beside_it() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let mut made = output(&sent, 3);
+    made.warnings
+        .push("two keys of the model were not used".into());
+    bench.say(
+        sent.id,
+        JobUpdate::Warning("the picture was cropped".into()),
+    );
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.assert_shows("The picture was cropped");
+    bench.assert_shows("Two keys of the model were not used");
+    bench.harness.get_by_label("Finished clip");
+}
+
+#[test]
+fn without_libtorch_the_window_opens_and_says_what_to_do() {
+    let mut bench = Bench::with(|startup| {
+        startup.check_engine = Arc::new(|_| {
+            Err(JobError::new(JobErrorKind::Device, "libtorch is missing")
+                .advise("Run `cargo xtask setup`"))
+        });
+    });
+    bench.until("it is said", |bench| bench.has("Libtorch is missing"));
+    bench.assert_shows("Run `cargo xtask setup`");
+}
+
+#[test]
+fn a_user_without_an_engine_is_told_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = safelight_core::settings::Paths::under(folder.path());
+    let check = safelight::app::background::check_runtime(paths);
+    let mut settings = safelight_core::settings::Settings::default();
+    settings.runtime.libtorch = Some(folder.path().join("nowhere"));
+    // Whichever is missing here, the engine or the libtorch that the settings name.
+    let err = check(&settings).unwrap_err();
+    assert_eq!(err.kind, JobErrorKind::Device);
+    assert!(!err.advice.is_empty() && !err.details.is_empty());
+}
+
+#[test]
+fn without_a_model_the_window_says_how_to_get_one() {
+    let mut bench = Bench::with(|startup| startup.models = Some(FoundModels::default()));
+    bench.assert_shows("No model was found");
+    bench.assert_shows("No model to generate with");
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    assert!(button.accesskit_node().is_disabled());
+    bench.press("Open settings…");
+    bench.assert_shows("Model folders");
+}
+
+#[test]
+fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
+    let mut bench = Bench::with(|startup| {
+        startup.models = None;
+        startup.load_models = Arc::new(|_| FoundModels {
+            specs: vec![crate::harness::spec()],
+            problems: vec![JobError::new(
+                JobErrorKind::BadModel,
+                "a tensor is missing in it",
+            )],
+        });
+    });
+    bench.until("they are there", |bench| bench.has("38 MiB"));
+    bench.assert_shows("A tensor is missing in it");
+    bench.start_job();
+}
+
+#[test]
+fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
+    let mut bench = Bench::new();
+    let file = bench.home.path().join("a-file");
+    std::fs::write(&file, "").unwrap();
+    bench.app().settings.output.folder = Some(file.join("below"));
+    bench.press("Generate");
+    bench.until("it is said", |bench| {
+        bench.has("The folder for results cannot be made")
+    });
+    bench.assert_no_job();
+    bench.app().settings.output.folder = None;
+    bench.start_job();
+}
+
+#[test]
+fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
+    let mut bench = Bench::new();
+    let (_, other) = safelight::worker::WorkerHandle::detached();
+    drop(std::mem::replace(&mut bench.far, other));
+    bench.press("Generate");
+    bench.until("it is said", |bench| {
+        bench.has("The worker of this window has ended")
+    });
+    assert!(bench.app().queue.running.is_none());
+}
+
+#[test]
+fn the_look_is_switched_and_kept_in_the_settings_file() {
+    let mut bench = Bench::new();
+    bench.press("Light theme");
+    assert_eq!(bench.app().settings.interface.theme, Theme::Light);
+    let file = bench.home.path().join("config/settings.toml");
+    bench.until("it is saved", |_| {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"light\""))
+    });
+    bench.press("Dark theme");
+    bench.until("it is saved", |_| {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"dark\""))
+    });
+}
+
+#[test]
+fn settings_are_taken_over_by_save_and_dropped_by_discard() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench
+        .app()
+        .session
+        .settings_draft
+        .as_mut()
+        .unwrap()
+        .output
+        .format = "gif".into();
+    bench.settle();
+    bench.press("Discard");
+    assert_eq!(bench.app().settings.output.format, "mp4");
+    bench.press("Settings");
+    let draft = bench.app().session.settings_draft.as_mut().unwrap();
+    draft.output.format = "gif".into();
+    draft.output.sidecar = true;
+    draft.output.folder = Some("results".into());
+    bench
+        .app()
+        .session
+        .settings_draft
+        .as_mut()
+        .unwrap()
+        .output
+        .folder = Some(bench.home.path().join("elsewhere"));
+    bench.settle();
+    bench.press("Save settings");
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(request.out.extension().unwrap(), "gif");
+    assert_eq!(
+        request.out.parent(),
+        Some(bench.home.path().join("elsewhere").as_path())
+    );
+    assert!(request.sidecar);
+}
