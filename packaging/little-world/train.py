@@ -521,7 +521,6 @@ def export(folder: Path, vae, text, transformer, data: dict, dtype=torch.float16
     about = json.loads((world.HERE / "safelight.json").read_text())
     rounded = [[round(v, 5) for v in row] for row in preview]
     about["latent_rgb"] = {"factors": rounded[:-1], "bias": rounded[-1]}
-    about["measured"] = data["measured"]
     write("safelight.json", about)
 
 
@@ -541,10 +540,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--from", dest="start", type=Path, help="go on from this model; its autoencoder stays")
-    parser.add_argument("--vae-pictures", type=float, default=50, help="seconds")
-    parser.add_argument("--vae-parts", type=float, default=150, help="seconds")
-    parser.add_argument("--vae-clips", type=float, default=90, help="seconds")
-    parser.add_argument("--transformer", type=float, default=480, help="seconds")
+    parser.add_argument("--vae-pictures", type=float, default=45, help="seconds")
+    parser.add_argument("--vae-parts", type=float, default=140, help="seconds")
+    parser.add_argument("--vae-clips", type=float, default=130, help="seconds")
+    parser.add_argument("--transformer", type=float, default=430, help="seconds")
     parser.add_argument("--clips", type=int, default=48000, help="clips to encode, over all GPUs")
     parser.add_argument("--batch", type=int, default=128, help="clips a step and GPU for the transformer")
     parser.add_argument("--rate", type=float, default=1.5e-3, help="learning rate of the transformer")
@@ -577,6 +576,7 @@ def main() -> None:
     if ranks.rank == 0:
         words.copy(options.out / "work/tokenizer", model / "tokenizer")
         export(model, vae, text, transformer, data)
+        (options.out / "work/autoencoder.json").write_text(json.dumps(data["measured"], indent=2) + "\n")
         ranks.say("wrote", model)
     if ranks.count > 1:
         dist.destroy_process_group()
