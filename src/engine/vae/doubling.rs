@@ -4,9 +4,16 @@
 //! the outputs and 4 taps in place of 9, whose results are then put where they belong, together with the shortcut.
 //! For f32 on the CPU.
 
+#![expect(
+    clippy::inline_always,
+    reason = "inner loops must be compiled with the vectors of their caller"
+)]
+
+use std::ops::Range;
+
 use tch::{Device, Kind, Tensor};
 
-use super::slices::{SharedMut, floats, per_machine};
+use super::slices::{SharedMut, VectorWork, floats, vectorized};
 use super::team::for_each_range;
 
 /// The four pixels that one becomes.
@@ -82,16 +89,7 @@ impl DoublingConv {
         };
         let rows = xs.size()[0] as usize * placing.height;
         let grain = NUMBERS_PER_TURN / (CORNERS as usize * placing.width * placing.outputs).max(1);
-        for_each_range(rows, grain, &|rows| {
-            per_machine(
-                #[inline(always)]
-                || {
-                    for row in rows.clone() {
-                        placing.row(row);
-                    }
-                },
-            );
-        });
+        for_each_range(rows, grain, &|rows| vectorized(Rows(&placing, rows)));
         doubled
     }
 }
@@ -107,6 +105,18 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
                 .collect()
         })
         .collect()
+}
+
+/// The rows that one thread puts in place at a time.
+struct Rows<'a>(&'a Placing<'a>, Range<usize>);
+
+impl VectorWork for Rows<'_> {
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        for row in self.1 {
+            self.0.row(row);
+        }
+    }
 }
 
 struct Placing<'a> {
@@ -150,26 +160,28 @@ impl Placing<'_> {
                 let out = unsafe { self.doubled.row(out * self.outputs, self.outputs) };
                 let corner = &corners[x * CORNERS as usize * self.outputs..][..self.outputs];
                 let before = &before[x * self.inputs..][..self.inputs];
-                let sums = out.iter_mut().zip(corner);
-                // The two usual cases in a form that becomes vector code.
-                match self.inputs / self.outputs {
-                    1 if self.inputs == self.outputs => {
-                        for ((out, corner), before) in sums.zip(before) {
-                            *out = corner + before;
-                        }
-                    }
-                    2 if self.inputs == 2 * self.outputs => {
-                        let second = sources[0] == 1;
-                        for ((out, corner), before) in sums.zip(before.chunks_exact(2)) {
-                            *out = corner + if second { before[1] } else { before[0] };
-                        }
-                    }
-                    _ => {
-                        for ((out, corner), &source) in sums.zip(sources) {
-                            *out = corner + before[source];
-                        }
-                    }
-                }
+                self.add_shortcut(out, corner, before, sources);
+            }
+        }
+    }
+
+    /// `out` = `corner` + the channels of `before` that `sources` names.
+    #[inline(always)]
+    fn add_shortcut(&self, out: &mut [f32], corner: &[f32], before: &[f32], sources: &[usize]) {
+        let sums = out.iter_mut().zip(corner);
+        // The two usual cases in a form that becomes vector code.
+        if self.inputs == self.outputs {
+            for ((out, corner), before) in sums.zip(before) {
+                *out = corner + before;
+            }
+        } else if self.inputs == 2 * self.outputs {
+            let second = sources[0] == 1;
+            for ((out, corner), pair) in sums.zip(before.chunks_exact(2)) {
+                *out = corner + if second { pair[1] } else { pair[0] };
+            }
+        } else {
+            for ((out, corner), &source) in sums.zip(sources) {
+                *out = corner + before[source];
             }
         }
     }

@@ -3,9 +3,16 @@
 //! For f32 on the CPU, where each operation of libtorch would read and write all frames again. Frames and planes
 //! are `(T, H, W, C)`, contiguous; a pixel's channels in all frames fit the innermost cache.
 
+#![expect(
+    clippy::inline_always,
+    reason = "inner loops must be compiled with the vectors of their caller"
+)]
+
+use std::ops::Range;
+
 use tch::{Device, Kind, Tensor};
 
-use super::slices::{SharedMut, floats, per_machine};
+use super::slices::{SharedMut, VectorWork, floats, multiply_add, vectorized};
 use super::team::for_each_range;
 use super::toom::TimeTransform;
 
@@ -69,6 +76,50 @@ pub(super) fn frames_from(
     };
     run(source, &sink, transform);
     frames
+}
+
+/// Norm and SiLU alone, for any number of frames: `(T, H, W, C)` → the same shape.
+pub(super) fn activated(xs: &Tensor, gamma: &Tensor) -> Tensor {
+    let xs = xs.contiguous();
+    let out = xs.empty_like();
+    let channels = floats(gamma).len();
+    let pass = Activation {
+        xs: floats(&xs),
+        gamma: floats(gamma),
+        out: SharedMut::new(&out),
+    };
+    let grain = NUMBERS_PER_TURN.div_ceil(channels.max(1));
+    for_each_range(xs.numel() / channels.max(1), grain, &|pixels| {
+        vectorized(ActivatedPixels(&pass, pixels));
+    });
+    out
+}
+
+struct Activation<'a> {
+    xs: &'a [f32],
+    gamma: &'a [f32],
+    out: SharedMut<'a>,
+}
+
+/// The pixels that one thread handles at a time.
+struct ActivatedPixels<'a>(&'a Activation<'a>, Range<usize>);
+
+impl VectorWork for ActivatedPixels<'_> {
+    #[expect(
+        unsafe_code,
+        reason = "threads write to different pixels of the same tensor"
+    )]
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        let Self(pass, pixels) = self;
+        let channels = pass.gamma.len();
+        for start in pixels.map(|pixel| pixel * channels) {
+            // SAFETY: this pixel is written here alone.
+            let row = unsafe { pass.out.row(start, channels) };
+            copy(row, &pass.xs[start..][..channels]);
+            normalize_and_activate::<FUSED>(row, pass.gamma);
+        }
+    }
 }
 
 fn buffer(size: [i64; 4]) -> Tensor {
@@ -138,17 +189,24 @@ fn run(source: Source<'_>, sink: &Sink<'_>, transform: &TimeTransform) {
         channels,
     };
     let grain = NUMBERS_PER_TURN.div_ceil(channels.max(1));
-    for_each_range(pass.pixels, grain, &|pixels| match transform.frames {
-        2 => per_machine(
-            #[inline(always)]
-            || pass.pixels_of::<2, 4>(pixels.clone()),
-        ),
-        4 => per_machine(
-            #[inline(always)]
-            || pass.pixels_of::<4, 6>(pixels.clone()),
-        ),
-        other => unreachable!("no transform is made for {other} frames"),
+    for_each_range(pass.pixels, grain, &|pixels| {
+        vectorized(Pixels(&pass, pixels));
     });
+}
+
+/// The pixels that one thread handles at a time.
+struct Pixels<'a>(&'a Pass<'a>, Range<usize>);
+
+impl VectorWork for Pixels<'_> {
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        let Self(pass, pixels) = self;
+        match pass.transform.frames {
+            2 => pass.run::<2, 4, FUSED>(pixels),
+            4 => pass.run::<4, 6, FUSED>(pixels),
+            other => unreachable!("no transform is made for {other} frames"),
+        }
+    }
 }
 
 impl Pass<'_> {
@@ -158,13 +216,13 @@ impl Pass<'_> {
         reason = "threads write to different pixels of the same tensors"
     )]
     #[inline(always)]
-    fn pixels_of<const N: usize, const P: usize>(&self, pixels: std::ops::Range<usize>) {
+    fn run<const N: usize, const P: usize, const FUSED: bool>(&self, pixels: Range<usize>) {
         let channels = self.channels;
         // Two remembered frames, then the new ones.
         let mut pixel = vec![0.0; P * channels];
         for at in pixels {
             let (remembered, new) = pixel.split_at_mut(REMEMBERED * channels);
-            self.read::<N, P>(at, new);
+            self.read::<P, FUSED>(at, new);
             match self.sink {
                 Sink::Frames { residual, frames } => {
                     for (t, row) in new.chunks_exact_mut(channels).enumerate() {
@@ -173,7 +231,7 @@ impl Pass<'_> {
                             add(row, &residual[start..][..channels]);
                         }
                         // SAFETY: this pixel of this frame is written here alone.
-                        unsafe { frames.row(start, channels) }.copy_from_slice(row);
+                        copy(unsafe { frames.row(start, channels) }, row);
                     }
                 }
                 Sink::Planes {
@@ -183,16 +241,16 @@ impl Pass<'_> {
                     kept,
                 } => {
                     for row in new.chunks_exact_mut(channels) {
-                        normalize_and_activate(row, gamma);
+                        normalize_and_activate::<FUSED>(row, gamma);
                     }
                     for (i, row) in remembered.chunks_exact_mut(channels).enumerate() {
                         let start = (i * self.pixels + at) * channels;
                         if let Some(history) = history {
-                            row.copy_from_slice(&history[start..][..channels]);
+                            copy(row, &history[start..][..channels]);
                         }
                         let newest = &new[(N - REMEMBERED + i) * channels..][..channels];
                         // SAFETY: this pixel of this frame is written here alone.
-                        unsafe { kept.row(start, channels) }.copy_from_slice(newest);
+                        copy(unsafe { kept.row(start, channels) }, newest);
                     }
                     let rows: [&[f32]; P] =
                         std::array::from_fn(|i| &pixel[i * channels..][..channels]);
@@ -205,7 +263,7 @@ impl Pass<'_> {
                         let start = (k * self.pixels + at) * channels;
                         // SAFETY: this pixel of this plane is written here alone.
                         let plane = unsafe { planes.row(start, channels) };
-                        sum_of_rows(plane, rows, factors, None);
+                        sum_of_rows::<P, FUSED>(plane, rows, factors, None);
                     }
                 }
             }
@@ -214,12 +272,15 @@ impl Pass<'_> {
 
     /// The new frames of one pixel.
     #[inline(always)]
-    fn read<const N: usize, const P: usize>(&self, at: usize, new: &mut [f32]) {
+    fn read<const P: usize, const FUSED: bool>(&self, at: usize, new: &mut [f32]) {
         let channels = self.channels;
         match &self.input {
             Input::Frames(frames) => {
                 for (t, row) in new.chunks_exact_mut(channels).enumerate() {
-                    row.copy_from_slice(&frames[(t * self.pixels + at) * channels..][..channels]);
+                    copy(
+                        row,
+                        &frames[(t * self.pixels + at) * channels..][..channels],
+                    );
                 }
             }
             Input::Planes(planes, bias) => {
@@ -227,7 +288,7 @@ impl Pass<'_> {
                     std::array::from_fn(|k| &planes[k][at * channels..][..channels]);
                 let factors = self.transform.frames_from_planes.chunks_exact(P);
                 for (row, factors) in new.chunks_exact_mut(channels).zip(factors) {
-                    sum_of_rows(row, rows, factors, Some(bias));
+                    sum_of_rows::<P, FUSED>(row, rows, factors, Some(bias));
                 }
             }
         }
@@ -243,7 +304,7 @@ fn add(row: &mut [f32], other: &[f32]) {
 
 /// `out` = `factors` · `rows` (+ `start`)
 #[inline(always)]
-fn sum_of_rows<const J: usize>(
+fn sum_of_rows<const J: usize, const FUSED: bool>(
     out: &mut [f32],
     rows: [&[f32]; J],
     factors: &[f32],
@@ -258,7 +319,7 @@ fn sum_of_rows<const J: usize>(
         for j in 0..J {
             let row = block(rows[j], at);
             for lane in 0..LANES {
-                sum[lane] += factors[j] * row[lane];
+                sum[lane] = multiply_add::<FUSED>(factors[j], row[lane], sum[lane]);
             }
         }
         out[at..at + LANES].copy_from_slice(&sum);
@@ -267,7 +328,7 @@ fn sum_of_rows<const J: usize>(
     for c in at..channels {
         let mut sum = start.map_or(0.0, |start| start[c]);
         for j in 0..J {
-            sum += factors[j] * rows[j][c];
+            sum = multiply_add::<FUSED>(factors[j], rows[j][c], sum);
         }
         out[c] = sum;
     }
@@ -280,48 +341,64 @@ fn block(row: &[f32], at: usize) -> [f32; LANES] {
     block
 }
 
-/// One pixel of one frame: divided by its length, times `gamma`, then SiLU.
+/// Short rows: a call of the library's copy costs more than the copying.
 #[inline(always)]
-fn normalize_and_activate(row: &mut [f32], gamma: &[f32]) {
-    let inverse = 1.0 / sum_of_squares(row).sqrt().max(1e-12);
-    for (x, gamma) in row.iter_mut().zip(gamma) {
-        *x = silu(*x * inverse * gamma);
+fn copy(to: &mut [f32], from: &[f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 
-/// In as many partial sums as a vector may have lanes.
+/// One pixel of one frame: divided by its length, times `gamma`, then SiLU.
 #[inline(always)]
-fn sum_of_squares(row: &[f32]) -> f32 {
+fn normalize_and_activate<const FUSED: bool>(row: &mut [f32], gamma: &[f32]) {
+    let inverse = 1.0 / sum_of_squares::<FUSED>(row).sqrt().max(1e-12);
+    for (x, gamma) in row.iter_mut().zip(gamma) {
+        *x = silu::<FUSED>(*x * inverse * gamma);
+    }
+}
+
+/// In as many partial sums as a vector has lanes.
+#[inline(always)]
+fn sum_of_squares<const FUSED: bool>(row: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];
     let mut chunks = row.chunks_exact(LANES);
     for chunk in &mut chunks {
         for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += x * x;
+            *sum = multiply_add::<FUSED>(*x, *x, *sum);
         }
     }
     for (sum, x) in sums.iter_mut().zip(chunks.remainder()) {
-        *sum += x * x;
+        *sum = multiply_add::<FUSED>(*x, *x, *sum);
     }
-    sums.iter().sum()
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            sums[lane] += sums[lane + half];
+        }
+        half /= 2;
+    }
+    sums[0]
 }
 
 #[inline(always)]
-fn silu(x: f32) -> f32 {
-    x / (1.0 + exp(-x))
+fn silu<const FUSED: bool>(x: f32) -> f32 {
+    x / (1.0 + exp::<FUSED>(-x))
 }
 
-/// e to the power of `x` to one unit in the last place or two, without branches, so that it becomes vector code.
+/// e to the power of `x` to a unit or two in the last place, without branches, so that it becomes vector code.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+fn exp<const FUSED: bool>(x: f32) -> f32 {
     // Above, the result would be infinite; below, not a normal number.
     let x = if x > 88.0 { 88.0 } else { x };
     let x = if x < -87.0 { -87.0 } else { x };
     // Adding this number rounds to an integer, which is then in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let shifted = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     // ln 2 in two parts, the first of which times n is exact.
-    let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
+    let r = multiply_add::<FUSED>(n, -0.693_359_4, x);
+    let r = multiply_add::<FUSED>(n, 2.121_944_4e-4, r);
     let power_of_two = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
     // The series of e^r up to its 7th power: |r| is below 0.35.
     let mut sum = 1.0 / 5040.0;
@@ -334,31 +411,53 @@ fn exp(x: f32) -> f32 {
         1.0,
         1.0,
     ] {
-        sum = sum * r + factor;
+        sum = multiply_add::<FUSED>(sum, r, factor);
     }
     sum * power_of_two
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{exp, silu};
+    use tch::{Device, Kind, Tensor};
+
+    use super::{activated, exp, silu};
 
     #[test]
     fn the_exponential_is_as_exact_as_single_precision_allows() {
         for i in -8700..8800 {
             let x = i as f32 / 100.0;
             let exact = f64::from(x).exp();
-            let off = (f64::from(exp(x)) - exact).abs() / exact;
-            assert!(off < 2.5e-7, "e^{x} is off by {off}");
+            for found in [exp::<false>(x), exp::<true>(x)] {
+                let off = (f64::from(found) - exact).abs() / exact;
+                assert!(off < 2.5e-7, "e^{x} is off by {off}");
+            }
         }
     }
 
     #[test]
     fn the_activation_goes_to_zero_and_to_its_argument() {
-        assert_eq!(silu(0.0), 0.0);
-        assert_eq!(silu(200.0), 200.0);
-        assert!(silu(-200.0).abs() < 1e-30);
-        assert!(silu(f32::NAN).is_nan());
-        assert!(silu(f32::NEG_INFINITY).is_nan() || silu(f32::NEG_INFINITY) <= 0.0);
+        assert_eq!(silu::<false>(0.0), 0.0);
+        assert_eq!(silu::<false>(200.0), 200.0);
+        assert!(silu::<false>(-200.0).abs() < 1e-30);
+        assert!(silu::<false>(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn pixels_are_divided_by_their_length_whatever_their_width() {
+        for channels in [1, 5, 16, 37] {
+            let xs = Tensor::randn([2, 3, 2, channels], (Kind::Float, Device::Cpu));
+            let gamma = Tensor::randn([channels], (Kind::Float, Device::Cpu));
+            let length = xs.norm_scalaropt_dim(2, [-1], true);
+            let expected = (&xs / length * &gamma).silu();
+            let off = (activated(&xs, &gamma) - expected).abs().max();
+            assert!(f64::try_from(off).unwrap() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_black_pixel_stays_black() {
+        let xs = Tensor::zeros([1, 1, 1, 7], (Kind::Float, Device::Cpu));
+        let found = activated(&xs, &Tensor::ones([7], (Kind::Float, Device::Cpu)));
+        assert_eq!(f64::try_from(found.abs().max()).unwrap(), 0.0);
     }
 }

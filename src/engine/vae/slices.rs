@@ -2,6 +2,11 @@
 //!
 //! Only for contiguous f32 tensors on the CPU: anything else is a bug and panics.
 
+#![expect(
+    clippy::inline_always,
+    reason = "inner loops must be compiled with the vectors of their caller"
+)]
+
 use std::marker::PhantomData;
 
 use tch::{Device, Kind, Tensor};
@@ -66,35 +71,48 @@ impl<'a> SharedMut<'a> {
     }
 }
 
-/// Runs `work`, which must be `inline(always)` down to its loops, compiled for the widest vectors of this machine.
+/// Work that is compiled once for each kind of vector unit.
+pub(super) trait VectorWork {
+    /// Must be `inline(always)` down to its loops. `FUSED`: whether `a · b + c` is one instruction.
+    fn run<const FUSED: bool>(self);
+}
+
+/// Runs `work` with the widest vectors of this machine.
 #[expect(
     unsafe_code,
     reason = "code for a vector unit may only run where the unit is"
 )]
-#[inline(always)]
-pub(super) fn per_machine<R>(work: impl FnOnce() -> R) -> R {
+pub(super) fn vectorized(work: impl VectorWork) {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: the unit was just found.
             return unsafe { with_avx512(work) };
         }
-        if std::arch::is_x86_feature_detected!("avx2") {
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+        {
             // SAFETY: the unit was just found.
             return unsafe { with_avx2(work) };
         }
     }
-    work()
+    work.run::<false>();
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
-    work()
+#[target_feature(enable = "avx512f,fma")]
+fn with_avx512(work: impl VectorWork) {
+    work.run::<true>();
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
-    work()
+#[target_feature(enable = "avx2,fma")]
+fn with_avx2(work: impl VectorWork) {
+    work.run::<true>();
+}
+
+/// `a · b + c`
+#[inline(always)]
+pub(super) fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    // Without the instruction, `mul_add` would be a slow function call.
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
 }

@@ -2,10 +2,10 @@
 //!
 //! What changes the number of pixels is in `resample`.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::vae::causal::{CausalConv3d, FrameCache};
-use crate::vae::pointwise::{Source, frames_from, planes_from};
+use crate::vae::pointwise::{self, Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
 
 /// One chunk's way through a network.
@@ -57,6 +57,15 @@ impl RmsNorm {
         let length = xs.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12);
         (xs / length).to_kind(kind) * self.scale * &self.gamma
     }
+
+    /// The same with SiLU behind it.
+    fn activated(&self, xs: &Tensor) -> Tensor {
+        if xs.device() == Device::Cpu && xs.kind() == Kind::Float {
+            pointwise::activated(xs, &self.factor)
+        } else {
+            self.forward(xs).silu()
+        }
+    }
 }
 
 /// norm, SiLU, convolution.
@@ -88,7 +97,7 @@ impl NormedConv {
                 let planes = form.convolve(&planes);
                 frames_from(&planes, self.conv.bias(), None, &form.transform)
             }
-            None => self.conv.forward(&self.norm.forward(xs).silu(), history),
+            None => self.conv.forward(&self.norm.activated(xs), history),
         }
     }
 }
