@@ -1,8 +1,15 @@
 //! What Wan does to a prompt before it reads it.
 
+use super::repair::{fix_text, unescape};
+
 /// Repairs broken characters, resolves HTML entities twice, and joins everything with single spaces.
 pub fn clean_wan_prompt(prompt: &str) -> String {
-    let text = html_escape::decode_html_entities(prompt);
-    let text = html_escape::decode_html_entities(&text);
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text = unescape(&unescape(&fix_text(prompt)));
+    let words = text.split(is_space).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Python's idea of white space, which has four more characters than Unicode's.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }

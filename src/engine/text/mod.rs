@@ -4,9 +4,13 @@
 //! one family are named after it.
 
 mod clean;
+mod repair;
 mod tokenizer;
 mod umt5;
 
 pub use clean::clean_wan_prompt;
 pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};
+
+#[cfg(test)]
+mod tests;
