@@ -28,7 +28,7 @@ pub struct ComponentCard {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdentityCard {
     pub path: PathBuf,
-    /// `diffusers folder` or `safetensors file`.
+    /// `diffusers folder`, `safetensors file` or `sharded safetensors files`.
     pub kind: &'static str,
     /// A noun phrase for people.
     pub what: String,
@@ -53,19 +53,25 @@ impl IdentityCard {
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
         match identify::folder_of(path) {
             Ok(folder) => Self::of_folder(&folder),
-            Err(CatalogError::Unsupported { .. }) if !kind::is_gguf(path) => Self::of_file(path),
+            Err(CatalogError::Unsupported { .. }) if !kind::is_gguf(path) => {
+                Ok(Self::of_weights(path, WeightSet::from_file(path)?))
+            }
             Err(err) => Err(err),
         }
     }
 
-    fn of_file(path: &Path) -> Result<Self, CatalogError> {
-        let weights = WeightSet::from_file(path)?;
+    /// One file, or the shards of one component.
+    fn of_weights(path: &Path, weights: WeightSet) -> Self {
         let tensors = kind::of_tensors(&weights);
         let name = tensors.role.to_owned();
         let component = component_card(name, String::new(), path, &weights);
-        Ok(Self {
+        Self {
             path: path.to_owned(),
-            kind: "safetensors file",
+            kind: if weights.files.len() == 1 {
+                "safetensors file"
+            } else {
+                "sharded safetensors files"
+            },
             what: tensors.text,
             family: tensors.family.to_owned(),
             variant: String::new(),
@@ -76,21 +82,15 @@ impl IdentityCard {
             notes: weights.notes,
             problems: Vec::new(),
             model: None,
-        })
+        }
     }
 
     fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
         if !folder.join("model_index.json").exists() {
-            return match WeightSet::open(folder) {
-                // One component's own folder is as good as its file.
-                Ok(weights) if weights.files.len() == 1 => Self::of_file(&weights.files[0]),
-                _ => Err(identify::check_folder(folder).err().unwrap_or_else(|| {
-                    CatalogError::Missing {
-                        what: "model_index.json".to_owned(),
-                        path: folder.to_owned(),
-                    }
-                })),
-            };
+            // One component's own folder is as good as its file.
+            return WeightSet::open(folder)
+                .map(|weights| Self::of_weights(folder, weights))
+                .map_err(|_| identify::without_index(folder));
         }
         let index = ModelIndex::read(folder)?;
         let mut problems = Vec::new();

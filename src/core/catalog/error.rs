@@ -20,6 +20,10 @@ pub enum CatalogError {
         what: String,
         bytes: u64,
     },
+    #[error("there is no file or folder here: {}", path.display())]
+    NoSuchPath { path: PathBuf },
+    #[error("expected a diffusers folder with a model_index.json, found none: {}", path.display())]
+    NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },
     #[error("cannot read: {source}: {}", path.display())]
@@ -67,7 +71,7 @@ impl CatalogError {
     /// What the user can do; empty when the sentence itself says it.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => {
+            Self::Unknown { .. } | Self::NoSuchPath { .. } => {
                 "Run `safelight models` to see what is here and where it was looked for"
             }
             Self::NotHere { .. } => {
@@ -79,7 +83,9 @@ impl CatalogError {
             Self::MissingTensor { .. } | Self::WrongShape { .. } => {
                 "The weights and their config.json do not belong together: fetch both again from the same place"
             }
-            Self::Unsupported { .. } => "Choose a Wan 2.2 TI2V model in a diffusers folder",
+            Self::Unsupported { .. } | Self::NoModel { .. } => {
+                "Choose a Wan 2.2 TI2V model in a diffusers folder"
+            }
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
             Self::Io { .. } | Self::Config { .. } | Self::Pickle { .. } => "",
         }

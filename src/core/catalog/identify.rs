@@ -27,10 +27,9 @@ pub(super) fn folder_of(path: &Path) -> Result<PathBuf, CatalogError> {
             Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
         }
         Ok(_) => Err(single_file(&absolute)),
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => Err(CatalogError::Missing {
-            what: "the model".to_owned(),
-            path: absolute,
-        }),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
+            Err(CatalogError::NoSuchPath { path: absolute })
+        }
         Err(source) => Err(CatalogError::Io {
             source,
             path: absolute,
@@ -87,7 +86,7 @@ pub(super) fn pipeline_name(class: &str) -> String {
 }
 
 /// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
-fn without_index(folder: &Path) -> CatalogError {
+pub(super) fn without_index(folder: &Path) -> CatalogError {
     let unsupported = |what: String| CatalogError::Unsupported {
         what,
         path: folder.to_owned(),
@@ -112,9 +111,8 @@ fn without_index(folder: &Path) -> CatalogError {
     if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
         return pickle(path);
     }
-    CatalogError::Missing {
-        what: "model_index.json, which every diffusers folder has,".to_owned(),
-        path: folder.join("model_index.json"),
+    CatalogError::NoModel {
+        path: folder.to_owned(),
     }
 }
 

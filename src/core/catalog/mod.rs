@@ -56,6 +56,8 @@ pub struct Catalog {
     /// Models of families and variants that this version cannot run.
     pub unsupported: Vec<CatalogError>,
     entries: Vec<Entry>,
+    /// Ids of known models whose folders are there and not whole.
+    broken: Vec<(String, PathBuf)>,
 }
 
 impl Catalog {
@@ -117,6 +119,10 @@ impl Catalog {
         if !id_or_path.is_empty() && (id_or_path.contains('/') || fs::metadata(path).is_ok()) {
             return open(path, &self.entries);
         }
+        if let Some((_, folder)) = self.broken.iter().find(|(id, _)| id == id_or_path) {
+            // What is wrong with it says more than that it is missing.
+            return open(folder, &self.entries);
+        }
         if let Some(entry) = self.missing.iter().find(|entry| entry.id == id_or_path) {
             return Err(CatalogError::NotHere {
                 name: entry.name.clone(),
@@ -154,7 +160,14 @@ impl Catalog {
         match spec {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
-            Err(err) => self.problems.push(err),
+            Err(err) => {
+                self.problems.push(err);
+                let named = |entry: &&Entry| entry.has_folder_name(&candidate.name);
+                if let Some(entry) = self.entries.iter().find(named) {
+                    self.broken
+                        .push((entry.id.clone(), candidate.folder.clone()));
+                }
+            }
         }
     }
 }

@@ -48,11 +48,16 @@ impl Settings {
     pub fn load(path: &Path) -> LoadedSettings {
         match fs::read_to_string(path) {
             Ok(text) => match Self::parse(&text, path) {
-                Ok((settings, warnings)) => LoadedSettings {
-                    settings,
-                    warnings,
-                    error: None,
-                },
+                Ok((mut settings, warnings)) => {
+                    if let Some(home) = std::env::home_dir() {
+                        settings.expand_home(&home);
+                    }
+                    LoadedSettings {
+                        settings,
+                        warnings,
+                        error: None,
+                    }
+                }
                 Err(error) => LoadedSettings {
                     error: Some(error),
                     ..Default::default()
@@ -127,6 +132,16 @@ impl Settings {
             return Err(broken(text, span, &reason, path));
         }
         Ok((settings, unknown_keys(text)))
+    }
+
+    /// Turns a leading `~/` of every path into the home folder, as people write it.
+    fn expand_home(&mut self, home: &Path) {
+        let named = [&mut self.runtime.libtorch, &mut self.output.folder];
+        for path in named.into_iter().flatten().chain(&mut self.models.folders) {
+            if let Ok(rest) = path.strip_prefix("~") {
+                *path = home.join(rest);
+            }
+        }
     }
 
     /// What no type can say of a value.
@@ -356,6 +371,17 @@ mod tests {
             assert!(Settings::default().save(&path).is_err());
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn paths_under_the_home_folder_can_be_written_with_a_tilde() {
+        let text =
+            "[models]\nfolders = ['~/models', '/a/~/b', '~other/c']\n[runtime]\nlibtorch = '~'\n";
+        let (mut settings, _) = Settings::parse(text, Path::new("")).unwrap();
+        settings.expand_home(Path::new("/home/me"));
+        let folders = ["/home/me/models", "/a/~/b", "~other/c"].map(PathBuf::from);
+        assert_eq!(settings.models.folders, folders);
+        assert_eq!(settings.runtime.libtorch, Some("/home/me".into()));
     }
 
     #[test]

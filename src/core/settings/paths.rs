@@ -2,6 +2,7 @@
 //!
 //! Names folders, makes none.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
@@ -36,7 +37,12 @@ impl Paths {
             assets: find_assets(),
             huggingface: Some(find_huggingface(&base.cache_dir())),
             videos: std::env::var_os("XDG_VIDEOS_DIR")
-                .map_or_else(|| base.home_dir().join("Videos"), PathBuf::from),
+                .map(PathBuf::from)
+                .or_else(|| {
+                    let named = base.config_dir().join("user-dirs.dirs");
+                    videos_named_in(&fs::read_to_string(named).ok()?, base.home_dir())
+                })
+                .unwrap_or_else(|| base.home_dir().join("Videos")),
         })
     }
 
@@ -75,6 +81,20 @@ impl Paths {
     }
 }
 
+/// The videos folder by the desktop's own file, whose name is in the user's language.
+fn videos_named_in(text: &str, home: &Path) -> Option<PathBuf> {
+    let value = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("XDG_VIDEOS_DIR="))?
+        .trim()
+        .trim_matches('"');
+    // The file allows nothing but these two forms.
+    match value.strip_prefix("$HOME/") {
+        Some(rest) if !rest.is_empty() => Some(home.join(rest)),
+        _ => Some(PathBuf::from(value)).filter(|path| path.is_absolute()),
+    }
+}
+
 /// The cache as Hugging Face's own tools find it.
 fn find_huggingface(cache: &Path) -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -104,4 +124,21 @@ fn find_assets() -> Option<PathBuf> {
         .take(3)
         .map(|dir: &Path| dir.join("assets"));
     near.into_iter().chain(above).find(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_desktops_own_name_for_videos_is_understood() {
+        let home = Path::new("/home/me");
+        let named = |line: &str| videos_named_in(line, home);
+        let text = "# a comment\nXDG_MUSIC_DIR=\"$HOME/M\"\nXDG_VIDEOS_DIR=\"$HOME/Vidéos\"\n";
+        assert_eq!(named(text), Some("/home/me/Vidéos".into()));
+        assert_eq!(named("XDG_VIDEOS_DIR=\"/data/v\""), Some("/data/v".into()));
+        assert_eq!(named("XDG_VIDEOS_DIR=\"relative\""), None);
+        assert_eq!(named("XDG_VIDEOS_DIR=\"$HOME/\""), None);
+        assert_eq!(named(""), None);
+    }
 }

@@ -26,7 +26,6 @@ const TRANSFORMER: &str = "transformer/diffusion_pytorch_model.safetensors";
 #[test]
 fn each_missing_file_and_folder_is_named() {
     for name in [
-        "model_index.json",
         "scheduler/scheduler_config.json",
         "transformer/config.json",
         TRANSFORMER,
@@ -51,6 +50,15 @@ fn each_missing_file_and_folder_is_named() {
         let err = after(|folder| fs::remove_dir_all(folder.join(name)).unwrap());
         assert!(err.to_string().contains(name), "{err}");
     }
+}
+
+#[test]
+fn a_folder_that_is_no_pipeline_and_a_path_to_nothing_are_told_apart() {
+    let err = after(|folder| fs::remove_file(folder.join("model_index.json")).unwrap());
+    assert!(matches!(err, CatalogError::NoModel { .. }), "{err}");
+    let root = tempfile::tempdir().unwrap();
+    let err = ModelSpec::open(&root.path().join("none")).unwrap_err();
+    assert!(matches!(err, CatalogError::NoSuchPath { .. }), "{err}");
 }
 
 #[test]

@@ -323,6 +323,23 @@ fn find_takes_a_path_that_nobody_listed() {
     let err = catalog
         .find(&root.path().join("none").to_string_lossy())
         .unwrap_err();
-    assert!(matches!(err, CatalogError::Missing { .. }), "{err}");
+    assert!(matches!(err, CatalogError::NoSuchPath { .. }), "{err}");
     assert!(catalog.find("").is_err());
+}
+
+#[test]
+fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
+    let (root, mut paths) = user();
+    let assets = root.path().join("assets");
+    let model = write_pipeline(&assets.join("little-world"));
+    paths.assets = Some(assets);
+    fs::write(
+        model.join("vae/diffusion_pytorch_model.safetensors"),
+        b"cut",
+    )
+    .unwrap();
+    let catalog = Catalog::load(&paths, &Settings::default());
+    assert!(catalog.default_model().is_none());
+    let err = catalog.find(EMBEDDED_MODEL).unwrap_err();
+    assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
 }
