@@ -14,3 +14,6 @@ pub use linear::Linear;
 pub use norm::{LayerNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, axis_angles};
 pub use timestep::timestep_embedding;
+
+#[cfg(test)]
+mod tests;

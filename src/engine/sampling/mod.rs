@@ -92,3 +92,6 @@ fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,10 +279,14 @@ impl SchedulerConfig {
             return Some("the scheduler is not set up for a flow model".to_owned());
         }
         if !(1..=3).contains(&self.solver_order)
-            || !["bh1", "bh2"].contains(&self.solver_type.as_str())
+            || !["bh1", "bh2", "midpoint", "heun", "logrho"].contains(&self.solver_type.as_str())
             || !["zero", "sigma_min"].contains(&self.final_sigmas_type.as_str())
         {
             return Some("this form of UniPC is not supported".to_owned());
+        }
+        let is_high_at_end = !self.lower_order_final && self.solver_order > 1;
+        if self.final_sigmas_type == "zero" && (self.solver_type == "bh1" || is_high_at_end) {
+            return Some("this form of UniPC ends in no numbers at a sigma of 0".to_owned());
         }
         None
     }
