@@ -4,6 +4,7 @@
 //! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
 //! Clips are never read back.
 
+mod encoder;
 mod gif;
 mod h264;
 mod mp4;
@@ -73,8 +74,7 @@ impl ClipFormat {
     /// The rate factors that make a difference in this format, if it has a quality to choose.
     pub fn rate_factors(self) -> Option<RangeInclusive<u8>> {
         match self {
-            Self::Mp4 => Some(h264::RATE_FACTORS),
-            Self::WebM | Self::WebP => Some(0..=51),
+            Self::Mp4 | Self::WebM | Self::WebP => Some(0..=51),
             Self::Gif | Self::Png => None,
         }
     }

@@ -236,6 +236,28 @@ fn an_mp4_can_be_entered_at_several_frames_and_its_header_comes_first() {
 }
 
 #[test]
+fn the_worst_noise_fits_into_an_mp4() {
+    let folder = folder();
+    let path = folder.path().join("noise.mp4");
+    let mut random = 1_u64;
+    let noise = Picture::from_fn(160, 96, |_, _| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        [40, 41, 42].map(|bit| if random >> bit & 1 == 1 { 255 } else { 0 })
+    })
+    .unwrap();
+    for crf in [0, 16] {
+        let options = ClipOptions {
+            crf,
+            ..ClipOptions::default()
+        };
+        write_clip(&path, &[noise.clone(), noise.clone()], options).unwrap();
+        assert_eq!(frames_of_mp4(&path).len(), 2);
+    }
+}
+
+#[test]
 fn a_finer_rate_factor_is_truer_and_larger() {
     let folder = folder();
     let noise = Picture::from_fn(160, 96, |x, y| {
@@ -255,7 +277,7 @@ fn a_finer_rate_factor_is_truer_and_larger() {
         };
         let format = ClipFormat::from_path(&path).unwrap();
         let range = format.rate_factors().unwrap();
-        let sizes: Vec<u64> = [*range.start(), 20, 30, *range.end()].map(size).to_vec();
+        let sizes: Vec<u64> = [*range.start(), 8, 16, 30, *range.end()].map(size).to_vec();
         assert!(sizes.is_sorted_by(|a, b| a > b), "{extension}: {sizes:?}");
     }
 }
@@ -369,7 +391,10 @@ fn animations_have_all_frames_their_times_and_no_end() {
             .unwrap()
             .into_frames();
         let decoder = WebPDecoder::new(Cursor::new(fs::read(&webp).unwrap())).unwrap();
-        assert!(matches!(decoder.loop_count(), image::metadata::LoopCount::Infinite));
+        assert!(matches!(
+            decoder.loop_count(),
+            image::metadata::LoopCount::Infinite
+        ));
         let webp_frames = decoder.into_frames();
         // A GIF counts in hundredths of a second.
         for (decoded, rounding) in [(gif_frames, 10), (webp_frames, 1)] {
