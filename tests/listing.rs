@@ -1,0 +1,219 @@
+//! `safelight models`, `inspect` and `doctor` as a user starts them.
+//!
+//! What each check says is tested beside it; here it is what comes out of the program, and its codes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// The tiny random model that the reference tool made; see the README beside it.
+fn tiny_model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline")
+}
+
+/// A user who has nothing, not even the shipped model.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn safelight(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+        command
+            .env("HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path().join("config"))
+            .env("XDG_DATA_HOME", self.path().join("data"))
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .env("SAFELIGHT_ASSETS", self.path().join("assets"))
+            .env_remove("SAFELIGHT_LIBTORCH")
+            .env_remove("SAFELIGHT_CACHE")
+            .env_remove("HF_HOME")
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HUGGINGFACE_HUB_CACHE")
+            .env_remove("XDG_VIDEOS_DIR")
+            .current_dir(self.path());
+        command
+    }
+}
+
+fn run(home: &Home, args: &[&str]) -> Output {
+    home.safelight().args(args).output().unwrap()
+}
+
+/// The one JSON object that a command prints.
+fn object(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(output.stderr.is_empty());
+    serde_json::from_str(&text).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let into = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &into);
+        } else {
+            fs::copy(&path, &into).unwrap();
+        }
+    }
+}
+
+#[test]
+fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
+    let home = Home::new();
+    copy(
+        &tiny_model(),
+        &home.path().join("data/safelight/models/tiny"),
+    );
+    let output = run(&home, &["models", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let listed = object(&output);
+    assert_eq!(listed["available"][0]["name"], "tiny");
+    assert_eq!(listed["available"][0]["limits"]["size_multiple"], 32);
+    let ids: Vec<&str> = listed["missing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["little-world", "wan2.2-ti2v-5b"]);
+    assert_eq!(listed["problems"], json!([]));
+
+    let output = run(&home, &["models"]);
+    let shown = text(&output.stdout);
+    for part in [
+        "tiny",
+        "34.2 GB",
+        "Wan-AI/Wan2.2-TI2V-5B-Diffusers",
+        "(not there)",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(shown.is_ascii(), "{shown}");
+}
+
+#[test]
+fn inspect_says_what_a_folder_or_file_is_and_the_code_says_whether_it_is_whole() {
+    let home = Home::new();
+    let whole = tiny_model();
+    let output = run(&home, &["inspect", "--json", &whole.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(0));
+    let card = object(&output);
+    assert_eq!(
+        (&card["is_runnable"], &card["variant"]),
+        (&json!(true), &json!("TI2V"))
+    );
+    assert_eq!(card["components"].as_array().unwrap().len(), 3);
+
+    let broken = home.path().join("broken");
+    copy(&whole, &broken);
+    let weights = broken.join("transformer/diffusion_pytorch_model.safetensors");
+    let bytes = fs::read(&weights).unwrap();
+    fs::write(&weights, &bytes[..bytes.len() - 100]).unwrap();
+    let output = run(&home, &["inspect", "broken"]);
+    assert_eq!(output.status.code(), Some(3));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("cut off") && shown.contains("not whole"),
+        "{shown}"
+    );
+
+    let file = whole.join("vae/diffusion_pytorch_model.safetensors");
+    let output = run(&home, &["inspect", &file.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("a Wan VAE"));
+}
+
+#[test]
+fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
+    let home = Home::new();
+    fs::write(home.path().join("a.ckpt"), b"\x80\x02").unwrap();
+    for (name, part) in [
+        ("none/at/all", "no file or folder"),
+        ("a.ckpt", "pickle"),
+        ("word", "known here"),
+    ] {
+        let output = run(&home, &["inspect", name]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        assert!(output.stdout.is_empty());
+        assert!(
+            text(&output.stderr).contains(part),
+            "{}",
+            text(&output.stderr)
+        );
+        let output = run(&home, &["inspect", name, "--json"]);
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(object(&output)["exit_code"], 3);
+    }
+    assert_eq!(run(&home, &["inspect"]).status.code(), Some(2));
+}
+
+#[test]
+fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest() {
+    let home = Home::new();
+    let output = home
+        .safelight()
+        .env("SAFELIGHT_LIBTORCH", home.path().join("nowhere"))
+        .args(["doctor", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report = object(&output);
+    assert_eq!(report["status"], "fail");
+    let checks = report["checks"].as_array().unwrap();
+    let named = |name: &str| checks.iter().find(|check| check["name"] == name);
+    let libtorch = named("libtorch").unwrap()["message"].as_str().unwrap();
+    assert!(libtorch.contains("SAFELIGHT_LIBTORCH"), "{libtorch}");
+    assert!(named("engine").is_none());
+    for name in [
+        "settings",
+        "gpu",
+        "environment",
+        "models",
+        "output",
+        "disk",
+        "memory",
+    ] {
+        assert!(named(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_early_is_no_failure() {
+    let home = Home::new();
+    let mut child = home
+        .safelight()
+        .arg("models")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut complaint = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut complaint)
+        .unwrap();
+    assert_eq!(complaint, "");
+}
