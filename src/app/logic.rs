@@ -62,10 +62,10 @@ impl App {
                 .background
                 .run(Task::KeepPasted(image, paths.data.join("pasted")));
         }
-        let is_submit = ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
-        if is_submit {
-            self.commands.push(AppCommand::Submit);
-        }
+        // Taken away before the prompt field sees it, carried out after the field has taken what was
+        // typed just before.
+        self.session.is_submit_wanted |=
+            ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
         let is_typing = ctx.memory(|memory| memory.focused().is_some());
         if !is_typing && self.session.settings_draft.is_none() {
             let keys = [

@@ -183,6 +183,9 @@ impl eframe::App for App {
                 commands: &mut self.commands,
             },
         );
+        if std::mem::take(&mut self.session.is_submit_wanted) {
+            self.commands.push(AppCommand::Submit);
+        }
         if self.commands.len() > num_commands {
             // They are run in the next round.
             ui.ctx().request_repaint();
@@ -191,6 +194,11 @@ impl eframe::App for App {
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
         eframe::set_value(storage, STATE_KEY, &self.state);
+    }
+
+    /// What should outlive the window is in [`State`]; a half-scrolled form should not.
+    fn persist_egui_memory(&self) -> bool {
+        false
     }
 
     fn on_exit(&mut self) {

@@ -28,7 +28,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
         .id_salt("advanced")
         .open(None)
         .default_open(view.state.is_advanced_open)
-        .show(ui, |ui| advanced_ui(ui, view, &spec));
+        .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.state.is_advanced_open = header.fully_open();
 }
 
@@ -176,7 +176,7 @@ fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation =
         "The number that chance begins with. The same seed and settings make the same clip";
     row(ui, "Seed", explanation, |ui, label| {
-        let width = ui.available_width() - 76.0;
+        let width = ui.available_width() - 98.0;
         let edit = TextEdit::singleline(&mut view.state.form.seed)
             .id_salt("seed")
             .desired_width(width);

@@ -88,6 +88,7 @@ fn chosen_ui(ui: &mut Ui, view: &mut View<'_>) {
         .corner_radius(CornerRadius::same(theme::RADIUS))
         .inner_margin(Margin::same(8))
         .show(ui, |ui| {
+            ui.set_width(ui.available_width());
             ui.horizontal(|ui| {
                 let name = image
                     .picture

@@ -1,14 +1,14 @@
 //! The prompt, the negative prompt, and examples that the model understands.
 
-use egui::{RichText, TextEdit, TextStyle, Ui};
+use egui::{RichText, ScrollArea, TextEdit, TextStyle, Ui};
 
 use super::widgets::{chip, group_label, icon_button};
-use super::{View, icons};
+use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::form::random_seed;
 
-/// Examples that are shown at once; the dice reaches the others.
-const NUM_CHIPS: usize = 3;
+/// Examples that are shown at once behind the first, which is the hint; the dice reaches them all.
+const NUM_CHIPS: usize = 2;
 
 pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     let examples: Vec<String> = view
@@ -50,7 +50,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     if !examples.is_empty() {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().button_padding.y = 2.0;
-            for example in examples.iter().take(NUM_CHIPS) {
+            for example in examples.iter().skip(1).take(NUM_CHIPS) {
                 if chip(ui, example, "Click to use this prompt").clicked() {
                     view.push(AppCommand::UseExample(example.clone()));
                 }
@@ -69,9 +69,15 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .desired_rows(1)
         .desired_width(f32::INFINITY)
         .margin(egui::Margin::same(9));
-    ui.add_enabled(is_guided, edit)
-        .labelled_by(label.id)
-        .on_disabled_hover_text("Without guidance above 1 a negative prompt has no effect");
+    // Some models come with a long one.
+    ScrollArea::vertical()
+        .id_salt("negative prompt area")
+        .max_height(theme::NEGATIVE_HEIGHT)
+        .show(ui, |ui| {
+            ui.add_enabled(is_guided, edit)
+                .labelled_by(label.id)
+                .on_disabled_hover_text("Without guidance above 1 a negative prompt has no effect");
+        });
 }
 
 /// Another example than the one in the field.

@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 
-use egui::{Button, ComboBox, Context, DragValue, Grid, Modal, RichText, TextEdit, Ui};
+use egui::{
+    Button, ComboBox, Context, DragValue, Frame, Grid, Margin, Modal, RichText, TextEdit, Ui,
+};
 use safelight_core::job::{DeviceChoice, DtypeChoice};
 use safelight_core::settings::{
     InterfaceSettings, ModelSettings, OutputSettings, RuntimeSettings, Settings, Theme,
@@ -27,35 +29,38 @@ pub(super) fn settings_ui(ctx: &Context, view: &mut View<'_>) {
         return;
     };
     let mut wishes = Vec::new();
-    let response = Modal::new(egui::Id::unique("settings")).show(ctx, |ui| {
-        ui.set_width(theme::SETTINGS_WIDTH);
-        ui.heading("Settings");
-        ui.add_space(theme::SMALL_GAP);
-        let Settings {
-            runtime,
-            output,
-            models,
-            interface,
-        } = &mut draft;
-        Grid::new("settings grid")
-            .num_columns(2)
-            .spacing([14.0, 8.0])
-            .show(ui, |ui| {
-                runtime_ui(ui, runtime, &mut wishes);
-                output_ui(ui, output, &mut wishes);
-                models_ui(ui, models, &mut wishes);
-                interface_ui(ui, interface);
-            });
-        ui.add_space(theme::GAP);
-        ui.horizontal(|ui| {
-            let palette = palette(ui);
-            let save = Button::new(RichText::new("Save settings").color(palette.on_accent))
-                .fill(palette.accent);
-            let is_saved = ui.add(save).clicked();
-            (is_saved, ui.button("Discard").clicked())
-        })
-        .inner
-    });
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(20));
+    let response = Modal::new(egui::Id::unique("settings"))
+        .frame(frame)
+        .show(ctx, |ui| {
+            ui.set_width(theme::SETTINGS_WIDTH);
+            ui.heading("Settings");
+            ui.add_space(theme::SMALL_GAP);
+            let Settings {
+                runtime,
+                output,
+                models,
+                interface,
+            } = &mut draft;
+            Grid::new("settings grid")
+                .num_columns(2)
+                .spacing([14.0, 8.0])
+                .show(ui, |ui| {
+                    runtime_ui(ui, runtime, &mut wishes);
+                    output_ui(ui, output, &mut wishes);
+                    models_ui(ui, models, &mut wishes);
+                    interface_ui(ui, interface);
+                });
+            ui.add_space(theme::GAP);
+            ui.horizontal(|ui| {
+                let palette = palette(ui);
+                let save = Button::new(RichText::new("Save settings").color(palette.on_accent))
+                    .fill(palette.accent);
+                let is_saved = ui.add(save).clicked();
+                (is_saved, ui.button("Discard").clicked())
+            })
+            .inner
+        });
     let (is_saved, is_discarded) = response.inner;
     let is_closed = is_saved || is_discarded || response.should_close();
     if is_saved {

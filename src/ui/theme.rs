@@ -32,6 +32,8 @@ pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
 pub const CARD_WIDTH: f32 = 460.0;
 /// Width of the settings window.
 pub const SETTINGS_WIDTH: f32 = 520.0;
+/// A long negative prompt scrolls beyond this height.
+pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls.
 pub const LABEL_WIDTH: f32 = 76.0;
 /// Corners of controls.

@@ -34,10 +34,10 @@ fn files_held_over_the_window_are_announced() {
         ..Default::default()
     };
     bench.harness.input_mut().hovered_files.push(file);
-    bench.harness.step();
+    bench.settle();
     bench.assert_shows("Drop it to start the clip from this picture");
     bench.harness.input_mut().hovered_files.clear();
-    bench.harness.step();
+    bench.settle();
     assert!(!bench.has("Drop it to start"));
 }
 
