@@ -66,6 +66,11 @@ const PACKAGES: &[Package] = &[
         Need::Drawing,
         Probe::Library("libvulkan.so.1"),
     ),
+    package(
+        "libfontconfig1",
+        Need::Window,
+        Probe::Library("libfontconfig.so.1"),
+    ),
     package("libgl1", Need::Window, Probe::Library("libGL.so.1")),
     package("libegl1", Need::Window, Probe::Library("libEGL.so.1")),
     package("libx11-6", Need::Window, Probe::Library("libX11.so.6")),
