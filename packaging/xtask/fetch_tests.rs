@@ -83,15 +83,19 @@ impl Trial {
 
     fn command(&self) -> Command {
         let mut command = Command::new(python());
+        // What this user told pip must not decide a test.
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("PIP_") {
+                command.env_remove(&variable);
+            }
+        }
         command
             .args(["-B", concat!(env!("CARGO_MANIFEST_DIR"), "/fetch.py")])
             .args([self.folder.join("lock"), self.folder.join("cache")])
             .arg("made")
             .env("PIP_CONFIG_FILE", "/dev/null")
             .env("NO_PROXY", "127.0.0.1")
-            .env_remove("PIP_INDEX_URL")
-            .env_remove("PIP_EXTRA_INDEX_URL")
-            .env("PIP_FIND_LINKS", "");
+            .env("no_proxy", "127.0.0.1");
         command
     }
 
