@@ -3,7 +3,7 @@
 //! Extensions are never believed, and nothing is decoded here.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use super::MediaError;

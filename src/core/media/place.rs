@@ -5,7 +5,7 @@
 //! folder is made; more are taken for a typing error.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -37,7 +37,7 @@ impl Mp4 {
         if self.h264.sps.len() < 4 || self.h264.pps.is_empty() {
             return Err("it gave no parameter sets".to_owned());
         }
-        let file_type = boxed(b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
+        let file_type = boxed(*b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
         let frames = self.h264.bytes.len() as u64;
         // A size of 1 says that the real one follows in 64 bits.
         let data_head = match u32::try_from(frames + 8) {
@@ -57,7 +57,7 @@ impl Mp4 {
         let duration = be32(times.delta.saturating_mul(self.h264.sizes.len() as u32));
         let timescale = be32(times.timescale);
         let header = full_box(
-            b"mvhd",
+            *b"mvhd",
             0,
             &[
                 &[0; 8],
@@ -73,7 +73,7 @@ impl Mp4 {
         );
         // Enabled and used in the presentation.
         let track_header = full_box(
-            b"tkhd",
+            *b"tkhd",
             3,
             &[
                 &[0; 8],
@@ -88,24 +88,24 @@ impl Mp4 {
         );
         // 0x55c4 is "und", no language, in its packed form.
         let media_header = full_box(
-            b"mdhd",
+            *b"mdhd",
             0,
             &[&[0; 8], &timescale, &duration, &be16(0x55c4), &[0; 2]],
         );
-        let handler = full_box(b"hdlr", 0, &[&[0; 4], b"vide", &[0; 12], b"Video\0"]);
-        let here = full_box(b"url ", 1, &[]);
-        let data_information = boxed(b"dinf", &[&full_box(b"dref", 0, &[&be32(1), &here])]);
+        let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"vide", &[0; 12], b"Video\0"]);
+        let here = full_box(*b"url ", 1, &[]);
+        let data_information = boxed(*b"dinf", &[&full_box(*b"dref", 0, &[&be32(1), &here])]);
         let media_information = boxed(
-            b"minf",
+            *b"minf",
             &[
-                &full_box(b"vmhd", 1, &[&[0; 8]]),
+                &full_box(*b"vmhd", 1, &[&[0; 8]]),
                 &data_information,
                 &self.sample_table(position, times.delta),
             ],
         );
-        let media = boxed(b"mdia", &[&media_header, &handler, &media_information]);
-        let track = boxed(b"trak", &[&track_header, &media]);
-        boxed(b"moov", &[&header, &track, &user_data(settings)])
+        let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
+        let track = boxed(*b"trak", &[&track_header, &media]);
+        boxed(*b"moov", &[&header, &track, &user_data(settings)])
     }
 
     fn sample_table(&self, position: u32, delta: u32) -> Vec<u8> {
@@ -123,19 +123,19 @@ impl Mp4 {
             .flat_map(|number| be32(*number))
             .collect();
         boxed(
-            b"stbl",
+            *b"stbl",
             &[
-                &full_box(b"stsd", 0, &[&be32(1), &self.sample_entry()]),
-                &full_box(b"stts", 0, &[&be32(1), &count, &be32(delta)]),
+                &full_box(*b"stsd", 0, &[&be32(1), &self.sample_entry()]),
+                &full_box(*b"stts", 0, &[&be32(1), &count, &be32(delta)]),
                 &full_box(
-                    b"stss",
+                    *b"stss",
                     0,
                     &[&be32(self.h264.keyframes.len() as u32), &keyframes],
                 ),
                 // One chunk holds all frames.
-                &full_box(b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
-                &full_box(b"stsz", 0, &[&be32(0), &count, &sizes]),
-                &full_box(b"stco", 0, &[&be32(1), &be32(position)]),
+                &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
+                &full_box(*b"stsz", 0, &[&be32(0), &count, &sizes]),
+                &full_box(*b"stco", 0, &[&be32(1), &be32(position)]),
             ],
         )
     }
@@ -143,7 +143,7 @@ impl Mp4 {
     fn sample_entry(&self) -> Vec<u8> {
         let (sps, pps) = (&self.h264.sps, &self.h264.pps);
         let configuration = boxed(
-            b"avcC",
+            *b"avcC",
             &[
                 &[1, sps[1], sps[2], sps[3], 0xff, 0xe1],
                 &be16(sps.len() as u16),
@@ -156,8 +156,8 @@ impl Mp4 {
             ],
         );
         // BT.709 three times (primaries, transfer, matrix), limited range.
-        let colour = boxed(b"colr", &[b"nclx", &be16(1), &be16(1), &be16(1), &[0]]);
-        let square = boxed(b"pasp", &[&be32(1), &be32(1)]);
+        let colour = boxed(*b"colr", &[b"nclx", &be16(1), &be16(1), &be16(1), &[0]]);
+        let square = boxed(*b"pasp", &[&be32(1), &be32(1)]);
         let (width, height) = (padded(self.width), padded(self.height));
         let aperture = if (width, height) == (self.width, self.height) {
             Vec::new()
@@ -165,7 +165,7 @@ impl Mp4 {
             // The size as fractions, then how far its middle is from the padded frame's, in halves.
             let off = |exact: u32, padded: u32| (exact as i32 - padded as i32).to_be_bytes();
             boxed(
-                b"clap",
+                *b"clap",
                 &[
                     &be32(self.width),
                     &be32(1),
@@ -179,7 +179,7 @@ impl Mp4 {
             )
         };
         boxed(
-            b"avc1",
+            *b"avc1",
             &[
                 &[0; 6],
                 &be16(1), // the data reference
@@ -209,18 +209,18 @@ fn padded(side: u32) -> u32 {
 
 /// The settings and the program, where players show a comment and an encoder.
 fn user_data(settings: Option<&str>) -> Vec<u8> {
-    let item = |name: &[u8; 4], text: &str| {
+    let item = |name: [u8; 4], text: &str| {
         // 1 says UTF-8; then the language, which is none.
         boxed(
             name,
-            &[&boxed(b"data", &[&be32(1), &[0; 4], text.as_bytes()])],
+            &[&boxed(*b"data", &[&be32(1), &[0; 4], text.as_bytes()])],
         )
     };
-    let handler = full_box(b"hdlr", 0, &[&[0; 4], b"mdirappl", &[0; 8], &[0]]);
-    let program = item(b"\xa9too", super::MADE_BY);
-    let comment = settings.map_or_else(Vec::new, |settings| item(b"\xa9cmt", settings));
-    let items = boxed(b"ilst", &[&program, &comment]);
-    boxed(b"udta", &[&full_box(b"meta", 0, &[&handler, &items])])
+    let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"mdirappl", &[0; 8], &[0]]);
+    let program = item(*b"\xa9too", super::MADE_BY);
+    let comment = settings.map_or_else(Vec::new, |settings| item(*b"\xa9cmt", settings));
+    let items = boxed(*b"ilst", &[&program, &comment]);
+    boxed(*b"udta", &[&full_box(*b"meta", 0, &[&handler, &items])])
 }
 
 /// Neither turned nor stretched.
@@ -240,7 +240,7 @@ fn be32(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let size = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut bytes = Vec::with_capacity(size);
     bytes.extend(be32(size as u32));
@@ -252,7 +252,7 @@ fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A box that begins with a version, here always 0, and 24 bits of flags.
-fn full_box(name: &[u8; 4], flags: u32, parts: &[&[u8]]) -> Vec<u8> {
+fn full_box(name: [u8; 4], flags: u32, parts: &[&[u8]]) -> Vec<u8> {
     let version_and_flags = be32(flags);
     let parts: Vec<&[u8]> = std::iter::once(version_and_flags.as_slice())
         .chain(parts.iter().copied())

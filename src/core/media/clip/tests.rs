@@ -341,7 +341,7 @@ fn pictures_come_back_without_loss_from_png_and_webp() {
             ClipOptions::default(),
         )
         .unwrap();
-        assert_eq!(paths, [path.clone()]);
+        assert_eq!(paths, std::slice::from_ref(&path));
         assert_eq!(open_picture(&path).unwrap(), picture);
     }
 }
@@ -535,7 +535,7 @@ fn a_dropped_clip_leaves_nothing_and_the_old_file_stays() {
         drop(writer);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(files_in(folder.path()).len(), 1, "{extension}");
-        let made = folder.path().join("new").join(&path.file_name().unwrap());
+        let made = folder.path().join("new").join(path.file_name().unwrap());
         let mut writer = ClipWriter::create(&made, ClipOptions::default()).unwrap();
         writer.push(&flat(16, 16, [7; 3])).unwrap();
         writer.push(&flat(16, 16, [7; 3])).unwrap();

@@ -67,7 +67,7 @@ impl WebP {
             ));
         }
         let size =
-            u32::try_from(chunks.len() + 4).map_err(|_| "it is larger than 4 GiB".to_owned())?;
+            u32::try_from(chunks.len() + 4).map_err(|err| format!("larger than 4 GiB: {err}"))?;
         Ok([b"RIFF".as_slice(), &size.to_le_bytes(), b"WEBP", &chunks].concat())
     }
 }

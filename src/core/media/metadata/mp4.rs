@@ -19,7 +19,7 @@ pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Opt
         if span.start > 0 && name == b"ilst" {
             span.start += meta_header(source, &span)?;
         }
-        match child(source, &span, name)? {
+        match child(source, &span, *name)? {
             Some(found) => span = found,
             // A file that ends before its movie box is cut off; one without a comment is not ours.
             None if name == b"moov" => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -49,7 +49,7 @@ fn meta_header<R: Read + Seek>(source: &mut Source<R>, meta: &Span) -> io::Resul
 fn child<R: Read + Seek>(
     source: &mut Source<R>,
     parent: &Span,
-    name: &[u8; 4],
+    name: [u8; 4],
 ) -> io::Result<Option<Span>> {
     let mut at = parent.start;
     for _ in 0..MAX_PARTS {
@@ -68,7 +68,7 @@ fn child<R: Read + Seek>(
         else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        if &found == name {
+        if found == name {
             return Ok(Some(Span {
                 start: at + header,
                 end,

@@ -34,12 +34,12 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// A PNG of nothing but this chunk.
-fn png(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+fn png(name: [u8; 4], data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u32).to_be_bytes();
     [
         b"\x89PNG\r\n\x1a\n".as_slice(),
         &length,
-        name,
+        &name,
         data,
         &[0; 8],
         b"IEND",
@@ -60,19 +60,22 @@ fn a_png_that_others_saved_again_still_has_its_settings() {
     let text = "{\"prompt\":\"naïve café\"}";
     let latin: Vec<u8> = text.chars().map(|c| c as u8).collect();
     for chunk in [
-        png(b"tEXt", &[b"safelight\0", text.as_bytes()].concat()),
-        png(b"tEXt", &[b"safelight\0", latin.as_slice()].concat()),
+        png(*b"tEXt", &[b"safelight\0", text.as_bytes()].concat()),
+        png(*b"tEXt", &[b"safelight\0", latin.as_slice()].concat()),
         png(
-            b"zTXt",
+            *b"zTXt",
             &[b"safelight\0\0", deflated(text.as_bytes()).as_slice()].concat(),
         ),
-        png(b"iTXt", &[b"safelight\0\0\0\0\0", text.as_bytes()].concat()),
         png(
-            b"iTXt",
+            *b"iTXt",
+            &[b"safelight\0\0\0\0\0", text.as_bytes()].concat(),
+        ),
+        png(
+            *b"iTXt",
             &[b"safelight\0\0\0en\0caf\xc3\xa9\0", text.as_bytes()].concat(),
         ),
         png(
-            b"iTXt",
+            *b"iTXt",
             &[
                 b"safelight\0\x01\0\0\0",
                 deflated(text.as_bytes()).as_slice(),
@@ -93,13 +96,13 @@ fn texts_of_others_are_not_settings() {
         "{}{}",
     ] {
         assert_eq!(
-            read(&png(b"tEXt", &[b"safelight\0", text.as_bytes()].concat())).unwrap(),
+            read(&png(*b"tEXt", &[b"safelight\0", text.as_bytes()].concat())).unwrap(),
             None
         );
     }
-    assert_eq!(read(&png(b"tEXt", b"parameters\0{}")).unwrap(), None);
-    assert_eq!(read(&png(b"tEXt", b"safelight")).unwrap(), None);
-    assert_eq!(read(&png(b"iTXt", b"safelight\0\x01")).unwrap(), None);
+    assert_eq!(read(&png(*b"tEXt", b"parameters\0{}")).unwrap(), None);
+    assert_eq!(read(&png(*b"tEXt", b"safelight")).unwrap(), None);
+    assert_eq!(read(&png(*b"iTXt", b"safelight\0\x01")).unwrap(), None);
     // A GIF with the comment of another program.
     let gif = b"GIF89a\x01\0\x01\0\0\0\0\x21\xfe\x05hello\0\x3b";
     assert_eq!(read(gif).unwrap(), None);
@@ -109,7 +112,7 @@ fn texts_of_others_are_not_settings() {
 fn a_text_that_unpacks_without_end_is_not_read() {
     let bomb = [b"{\"a\":\"".as_slice(), &vec![b'a'; 64 << 20], b"\"}"].concat();
     let chunk = png(
-        b"zTXt",
+        *b"zTXt",
         &[b"safelight\0\0", deflated(&bomb).as_slice()].concat(),
     );
     assert_eq!(read(&chunk).unwrap(), None);

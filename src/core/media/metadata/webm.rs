@@ -39,10 +39,11 @@ pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Opt
             let content = source.read_at(element.start, element.end - element.start)?;
             if element.id == id::TAG_NAME {
                 is_comment = content.eq_ignore_ascii_case(b"COMMENT");
-            } else if element.id == id::TAG_STRING && is_comment {
-                if let Some(settings) = settings_from_bytes(&content) {
-                    return Ok(Some(settings));
-                }
+            } else if element.id == id::TAG_STRING
+                && is_comment
+                && let Some(settings) = settings_from_bytes(&content)
+            {
+                return Ok(Some(settings));
             }
         } else if element.id == id::CLUSTER && element.end == end {
             // One of unknown length: what is in it is stepped over piece by piece.

@@ -50,15 +50,12 @@ fn unescaped(text: &str) -> String {
             };
             Some((c, rest))
         });
-        match known {
-            Some((c, rest)) => {
-                out.push(c);
-                out.push_str(rest);
-            }
-            None => {
-                out.push('&');
-                out.push_str(part);
-            }
+        if let Some((c, rest)) = known {
+            out.push(c);
+            out.push_str(rest);
+        } else {
+            out.push('&');
+            out.push_str(part);
         }
     }
     out

@@ -39,7 +39,9 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     let (canvas_width, canvas_height) = (usize::from(canvas_width), usize::from(canvas_height));
     let outside = frame
         .transparent
-        .map_or(background.unwrap_or(0), usize::from);
+        .map(usize::from)
+        .or(background)
+        .unwrap_or(0);
     let mut rgb = colour(outside).repeat(canvas_width * canvas_height);
     let width = usize::from(frame.width);
     let left = usize::from(frame.left);

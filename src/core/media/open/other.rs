@@ -5,7 +5,7 @@
 use std::io::{BufRead, Seek};
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::super::Picture;
 use super::{

@@ -53,7 +53,7 @@ fn every_kind_of_picture_opens_as_pillow_opens_it() {
         // Two JPEG decoders may round differently, most where colours are magnified.
         let tolerance = match name.as_str() {
             "plain.jpg" => 4,
-            name if name.ends_with(".jpg") => 2,
+            name if name.contains(".jpg") => 2,
             _ => 0,
         };
         let worst = picture
@@ -132,7 +132,7 @@ fn huge_texts_and_profiles_do_no_harm() {
     let png = fs::read(fixtures().join("plain.png")).unwrap();
     let mut bomb = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
     for _ in 0..64 {
-        bomb.write_all(&[0; 1 << 20]).unwrap();
+        bomb.write_all(&vec![0; 1 << 20]).unwrap();
     }
     let bomb = bomb.finish().unwrap();
     for (name, head) in [
