@@ -44,7 +44,43 @@ impl FrameCache {
     }
 }
 
-/// How the convolution is computed.
+/// How convolutions over time are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConvForm {
+    /// Volume by volume: what GPUs have kernels for.
+    Volumes,
+    /// Picture by picture: for GPUs whose kernels for volumes are slow or missing, and for half precision on the CPU.
+    Pictures,
+    /// Picture by picture with fewer multiplications, and all between two convolutions at once: for f32 on the CPU.
+    Planes,
+}
+
+impl ConvForm {
+    /// The fastest one for the place and kind of `weights`.
+    pub fn for_weights(weights: &Weights) -> Self {
+        match (weights.device(), weights.kind()) {
+            (Device::Cpu, Kind::Float) => Self::Planes,
+            (Device::Cpu, _) => Self::Pictures,
+            _ => Self::Volumes,
+        }
+    }
+
+    /// This one where it can be used, else the fastest one.
+    pub(super) fn or_fastest(self, weights: &Weights) -> Self {
+        let fastest = Self::for_weights(weights);
+        if self == Self::Planes { fastest } else { self }
+    }
+}
+
+/// How a network's layers will be fed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Feed {
+    pub(super) form: ConvForm,
+    /// Frames of every chunk after the first one, which is one frame.
+    pub(super) frames: i64,
+}
+
+/// The weights as the form wants them.
 #[derive(Debug)]
 enum Form {
     /// As one convolution of pictures that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
@@ -108,36 +144,37 @@ pub(super) struct CausalConv3d {
 impl CausalConv3d {
     pub(super) fn new(
         w: &Weights,
-        inputs: i64,
-        outputs: i64,
+        [inputs, outputs]: [i64; 2],
         kernel: [i64; 3],
+        form: ConvForm,
     ) -> Result<Self, WeightsError> {
-        Self::for_chunks(w, inputs, outputs, kernel, 1)
+        // One frame at a time has no form of planes.
+        Self::behind_norm(w, [inputs, outputs], kernel, Feed { form, frames: 1 })
     }
 
-    /// For the place behind a norm and SiLU, where chunks after the first one always have `frames` frames.
-    pub(super) fn for_chunks(
+    /// For the place behind a norm and SiLU: with planes, the frames must come from `pointwise`.
+    pub(super) fn behind_norm(
         w: &Weights,
-        inputs: i64,
-        outputs: i64,
+        [inputs, outputs]: [i64; 2],
         kernel: [i64; 3],
-        frames: i64,
+        feed: Feed,
     ) -> Result<Self, WeightsError> {
         let [taps, kernel_h, kernel_w] = kernel;
         let weight = w.tensor("weight", &[outputs, inputs, taps, kernel_h, kernel_w])?;
-        let plain = w.device() == Device::Cpu && w.kind() == Kind::Float && taps == TAPS as i64;
-        let transform = TimeTransform::for_frames(frames).filter(|_| plain);
-        let form = if let Some(transform) = transform {
-            Form::Planes(Planes::new(&weight, transform))
-        } else if w.device() == Device::Cpu {
-            // o c t h w -> o h w (t c), seen as o (t c) h w
-            let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
-            let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
-            Form::Pictures(rows.permute([0, 3, 1, 2]))
-        } else {
-            // o c t h w with channels innermost in memory
-            let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
-            Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
+        let transform = TimeTransform::for_frames(feed.frames);
+        let form = match (feed.form, transform) {
+            (ConvForm::Planes, Some(transform)) => Form::Planes(Planes::new(&weight, transform)),
+            (ConvForm::Volumes, _) => {
+                // o c t h w with channels innermost in memory
+                let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
+                Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
+            }
+            _ => {
+                // o c t h w -> o h w (t c), seen as o (t c) h w
+                let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
+                let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
+                Form::Pictures(rows.permute([0, 3, 1, 2]))
+            }
         };
         Ok(Self {
             form,

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::weights::WeightsError;
 
+pub use self::causal::ConvForm;
 pub use self::wan::{
     Posterior, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize,
 };

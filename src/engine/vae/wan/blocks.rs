@@ -2,9 +2,9 @@
 //!
 //! What changes the number of pixels is in `resample`.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use crate::vae::causal::{CausalConv3d, FrameCache};
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache};
 use crate::vae::pointwise::{self, Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
 
@@ -57,15 +57,6 @@ impl RmsNorm {
         let length = xs.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12);
         (xs / length).to_kind(kind) * self.scale * &self.gamma
     }
-
-    /// The same with SiLU behind it.
-    fn activated(&self, xs: &Tensor) -> Tensor {
-        if xs.device() == Device::Cpu && xs.kind() == Kind::Float {
-            pointwise::activated(xs, &self.factor)
-        } else {
-            self.forward(xs).silu()
-        }
-    }
 }
 
 /// norm, SiLU, convolution.
@@ -73,32 +64,35 @@ impl RmsNorm {
 struct NormedConv {
     norm: RmsNorm,
     conv: CausalConv3d,
+    form: ConvForm,
 }
 
 impl NormedConv {
-    /// `frames`: how many come at a time, after the first chunk.
     fn new(
         (norm, conv): (&Weights, &Weights),
-        (input, output): (i64, i64),
-        frames: i64,
+        [input, output]: [i64; 2],
+        feed: Feed,
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             norm: RmsNorm::new(norm, input, 3)?,
-            conv: CausalConv3d::for_chunks(conv, input, output, [3, 3, 3], frames)?,
+            conv: CausalConv3d::behind_norm(conv, [input, output], [3, 3, 3], feed)?,
+            form: feed.form,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     fn forward(&self, xs: &Tensor, history: &mut Option<Tensor>) -> Tensor {
-        match self.conv.planes_for(xs.size()[0]) {
-            Some(form) => {
-                let source = Source::Frames(xs);
-                let planes = planes_from(source, &self.norm.factor, history, &form.transform);
-                let planes = form.convolve(&planes);
-                frames_from(&planes, self.conv.bias(), None, &form.transform)
-            }
-            None => self.conv.forward(&self.norm.activated(xs), history),
+        let factor = &self.norm.factor;
+        if let Some(form) = self.conv.planes_for(xs.size()[0]) {
+            let planes = planes_from(Source::Frames(xs), factor, history, &form.transform);
+            let planes = form.convolve(&planes);
+            return frames_from(&planes, self.conv.bias(), None, &form.transform);
         }
+        let xs = match self.form {
+            ConvForm::Planes => pointwise::activated(xs, factor),
+            ConvForm::Pictures | ConvForm::Volumes => self.norm.forward(xs).silu(),
+        };
+        self.conv.forward(&xs, history)
     }
 }
 
@@ -111,21 +105,19 @@ pub(super) struct ResidualBlock {
 }
 
 impl ResidualBlock {
-    /// `frames`: how many come at a time, after the first chunk.
     pub(super) fn new(
         w: &Weights,
-        input: i64,
-        output: i64,
-        frames: i64,
+        [input, output]: [i64; 2],
+        feed: Feed,
     ) -> Result<Self, WeightsError> {
         let residual = w / "residual";
         let [norm1, conv1, norm2, conv2] = [0, 2, 3, 6].map(|i| &residual / i);
         let shortcut = (input != output)
-            .then(|| CausalConv3d::new(&(w / "shortcut"), input, output, [1, 1, 1]))
+            .then(|| CausalConv3d::new(&(w / "shortcut"), [input, output], [1, 1, 1], feed.form))
             .transpose()?;
         Ok(Self {
-            first: NormedConv::new((&norm1, &conv1), (input, output), frames)?,
-            second: NormedConv::new((&norm2, &conv2), (output, output), frames)?,
+            first: NormedConv::new((&norm1, &conv1), [input, output], feed)?,
+            second: NormedConv::new((&norm2, &conv2), [output, output], feed)?,
             shortcut,
         })
     }
@@ -229,12 +221,11 @@ pub(super) struct Middle {
 }
 
 impl Middle {
-    /// `frames`: how many come at a time, after the first chunk.
-    pub(super) fn new(w: &Weights, dim: i64, frames: i64) -> Result<Self, WeightsError> {
+    pub(super) fn new(w: &Weights, dim: i64, feed: Feed) -> Result<Self, WeightsError> {
         Ok(Self {
-            before: ResidualBlock::new(&(w / 0), dim, dim, frames)?,
+            before: ResidualBlock::new(&(w / 0), [dim, dim], feed)?,
             attention: AttentionBlock::new(&(w / 1), dim)?,
-            after: ResidualBlock::new(&(w / 2), dim, dim, frames)?,
+            after: ResidualBlock::new(&(w / 2), [dim, dim], feed)?,
         })
     }
 
@@ -252,15 +243,13 @@ impl Middle {
 pub(super) struct Head(NormedConv);
 
 impl Head {
-    /// `frames`: how many come at a time, after the first chunk.
     pub(super) fn new(
         w: &Weights,
-        input: i64,
-        output: i64,
-        frames: i64,
+        [input, output]: [i64; 2],
+        feed: Feed,
     ) -> Result<Self, WeightsError> {
         let (norm, conv) = (w / 0, w / 2);
-        NormedConv::new((&norm, &conv), (input, output), frames).map(Self)
+        NormedConv::new((&norm, &conv), [input, output], feed).map(Self)
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`

@@ -9,7 +9,7 @@ use super::config::{Level, WanVaeConfig};
 use super::keys;
 use super::resample::{Upsample, unpatchify};
 use crate::vae::VaeError;
-use crate::vae::causal::CausalConv3d;
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -27,6 +27,16 @@ pub struct WanVaeDecoder {
 impl WanVaeDecoder {
     /// Takes the decoder's half of the weights of a `vae` folder.
     pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+        Self::with_form(cfg, weights, ConvForm::for_weights(weights))
+    }
+
+    /// The same with convolutions computed in `form`, where the place and kind of the weights allow it.
+    pub fn with_form(
+        cfg: &WanVaeConfig,
+        weights: &Weights,
+        form: ConvForm,
+    ) -> Result<Self, VaeError> {
+        let form = form.or_fastest(weights);
         let root = keys::original_names(weights);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
@@ -36,23 +46,29 @@ impl WanVaeDecoder {
         let last = levels
             .last()
             .map_or(cfg.decoder_base_dim, |level| level.output);
+        let feed = |frames| Feed { form, frames };
         let upsamples = levels.into_iter().enumerate().map(|(i, level)| {
             UpLevel::new(
                 &(&w / "upsamples" / i / "upsamples"),
                 level,
                 cfg.num_res_blocks + 1,
+                form,
             )
         });
         Ok(Self {
-            entrance: CausalConv3d::new(&(&root / "conv2"), cfg.z_dim, cfg.z_dim, [1, 1, 1])?,
-            conv1: CausalConv3d::new(&(&w / "conv1"), cfg.z_dim, first, [3, 3, 3])?,
-            middle: Middle::new(&(&w / "middle"), first, 1)?,
+            entrance: CausalConv3d::new(
+                &(&root / "conv2"),
+                [cfg.z_dim, cfg.z_dim],
+                [1, 1, 1],
+                form,
+            )?,
+            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], form)?,
+            middle: Middle::new(&(&w / "middle"), first, feed(1))?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
             head: Head::new(
                 &(&w / "head"),
-                last,
-                cfg.pixel_channels(),
-                cfg.temporal_factor(),
+                [last, cfg.pixel_channels()],
+                feed(cfg.temporal_factor()),
             )?,
             patch_size: cfg.patch_size,
             kind: weights.kind(),
@@ -110,16 +126,25 @@ struct UpLevel {
 }
 
 impl UpLevel {
-    fn new(w: &Weights, level: Level, num_res_blocks: i64) -> Result<Self, WeightsError> {
+    fn new(
+        w: &Weights,
+        level: Level,
+        num_res_blocks: i64,
+        form: ConvForm,
+    ) -> Result<Self, WeightsError> {
+        let feed = Feed {
+            form,
+            frames: level.frames,
+        };
         let blocks = (0..num_res_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), input, level.output, level.frames)
+            ResidualBlock::new(&(w / i), [input, level.output], feed)
         });
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level
                 .step
-                .map(|time| Upsample::new(&(w / num_res_blocks), level, time))
+                .map(|time| Upsample::new(&(w / num_res_blocks), level, time, form))
                 .transpose()?,
         })
     }

@@ -9,7 +9,7 @@ use super::config::{ENCODER_CHUNK_FRAMES, Level, WanVaeConfig};
 use super::keys;
 use super::resample::{Downsample, average_down, patchify};
 use crate::vae::VaeError;
-use crate::vae::causal::CausalConv3d;
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::weights::{Weights, WeightsError};
 
 /// What the encoder says about the latents of a clip, both `(1, C, f, h, w)`.
@@ -34,35 +34,43 @@ pub struct WanVaeEncoder {
 impl WanVaeEncoder {
     /// Takes the encoder's half of the weights of a `vae` folder.
     pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+        Self::with_form(cfg, weights, ConvForm::for_weights(weights))
+    }
+
+    /// The same with convolutions computed in `form`, where the place and kind of the weights allow it.
+    pub fn with_form(
+        cfg: &WanVaeConfig,
+        weights: &Weights,
+        form: ConvForm,
+    ) -> Result<Self, VaeError> {
+        let form = form.or_fastest(weights);
         let root = keys::original_names(weights);
         let w = &root / "encoder";
         let levels = cfg.encoder_levels();
         let (widest, frames) = levels
             .last()
             .map_or((cfg.base_dim, 1), |level| (level.output, level.frames));
+        let feed = Feed { form, frames };
+        let moments = 2 * cfg.z_dim;
         let downsamples = levels.into_iter().enumerate().map(|(i, level)| {
             DownLevel::new(
                 &(&w / "downsamples" / i / "downsamples"),
                 level,
                 cfg.num_res_blocks,
+                form,
             )
         });
         Ok(Self {
             conv1: CausalConv3d::new(
                 &(&w / "conv1"),
-                cfg.pixel_channels(),
-                cfg.base_dim,
+                [cfg.pixel_channels(), cfg.base_dim],
                 [3, 3, 3],
+                form,
             )?,
             downsamples: downsamples.collect::<Result<_, _>>()?,
-            middle: Middle::new(&(&w / "middle"), widest, frames)?,
-            head: Head::new(&(&w / "head"), widest, 2 * cfg.z_dim, frames)?,
-            statistics: CausalConv3d::new(
-                &(&root / "conv1"),
-                2 * cfg.z_dim,
-                2 * cfg.z_dim,
-                [1, 1, 1],
-            )?,
+            middle: Middle::new(&(&w / "middle"), widest, feed)?,
+            head: Head::new(&(&w / "head"), [widest, moments], feed)?,
+            statistics: CausalConv3d::new(&(&root / "conv1"), [moments, moments], [1, 1, 1], form)?,
             patch_size: cfg.patch_size,
             kind: weights.kind(),
         })
@@ -126,16 +134,25 @@ struct DownLevel {
 }
 
 impl DownLevel {
-    fn new(w: &Weights, level: Level, num_res_blocks: i64) -> Result<Self, WeightsError> {
+    fn new(
+        w: &Weights,
+        level: Level,
+        num_res_blocks: i64,
+        form: ConvForm,
+    ) -> Result<Self, WeightsError> {
+        let feed = Feed {
+            form,
+            frames: level.frames,
+        };
         let blocks = (0..num_res_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), input, level.output, level.frames)
+            ResidualBlock::new(&(w / i), [input, level.output], feed)
         });
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             downsample: level
                 .step
-                .map(|time| Downsample::new(&(w / num_res_blocks), level.output, time))
+                .map(|time| Downsample::new(&(w / num_res_blocks), level.output, time, form))
                 .transpose()?,
             level,
         })

@@ -2,11 +2,11 @@
 //!
 //! In the first chunk, one frame, time is neither halved nor doubled.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::blocks::{Pass, four};
 use super::config::Level;
-use crate::vae::causal::CausalConv3d;
+use crate::vae::causal::{CausalConv3d, ConvForm};
 use crate::vae::doubling::{DoublingConv, Spread};
 use crate::weights::{Weights, WeightsError};
 
@@ -47,11 +47,16 @@ pub(super) struct Downsample {
 }
 
 impl Downsample {
-    pub(super) fn new(w: &Weights, dim: i64, time: bool) -> Result<Self, WeightsError> {
+    pub(super) fn new(
+        w: &Weights,
+        dim: i64,
+        time: bool,
+        form: ConvForm,
+    ) -> Result<Self, WeightsError> {
         Ok(Self {
             resample: Conv2d::new(&(w / "resample" / 1), dim)?,
             time_conv: time
-                .then(|| CausalConv3d::new(&(w / "time_conv"), dim, dim, [3, 1, 1]))
+                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, dim], [3, 1, 1], form))
                 .transpose()?,
         })
     }
@@ -93,18 +98,22 @@ enum Doubling {
 
 impl Upsample {
     /// `time`: whether frames become twice as many too.
-    pub(super) fn new(w: &Weights, level: Level, time: bool) -> Result<Self, WeightsError> {
+    pub(super) fn new(
+        w: &Weights,
+        level: Level,
+        time: bool,
+        form: ConvForm,
+    ) -> Result<Self, WeightsError> {
         let dim = level.output;
         let conv = Conv2d::new(&(w / "resample" / 1), dim)?;
-        let at_once = w.device() == Device::Cpu && w.kind() == Kind::Float;
         Ok(Self {
-            resample: if at_once {
+            resample: if form == ConvForm::Planes {
                 Doubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
             } else {
                 Doubling::InSteps(conv)
             },
             time_conv: time
-                .then(|| CausalConv3d::new(&(w / "time_conv"), dim, 2 * dim, [3, 1, 1]))
+                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, 2 * dim], [3, 1, 1], form))
                 .transpose()?,
             level,
         })
