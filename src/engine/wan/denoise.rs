@@ -49,7 +49,7 @@ pub fn denoise(
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
         check_inputs(config, request, embeds, first_frame, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
-        let state = start(request, shape, resume, &mut solver, hooks);
+        let state = start(request, shape, resume, &mut solver, place, hooks);
         record_start(capture, embeds, first_frame, shape, request, &solver);
 
         // 1. load the transformer
@@ -198,6 +198,7 @@ fn start(
     shape: LatentShape,
     resume: Option<DenoiseState>,
     solver: &mut Solver,
+    place: Placement,
     hooks: &dyn Hooks,
 ) -> DenoiseState {
     if let Some(state) = resume {
@@ -205,8 +206,11 @@ fn start(
         let is_ours = state.step <= request.num_steps as usize
             && fits(&state.latents)
             && state.history.iter().all(fits);
-        let history = state.history.iter().map(Tensor::shallow_clone).collect();
-        if is_ours && solver.restore(state.step, history) {
+        let history = state
+            .history
+            .iter()
+            .map(|tensor| tensor.to_device(place.device));
+        if is_ours && solver.restore(state.step, history.collect()) {
             return state;
         }
         hooks.warn("the saved state is of another job; starting from the first step".to_owned());
