@@ -1,13 +1,15 @@
 //! Samplers and their sigma schedules, one file per algorithm: pure arithmetic on latents.
 //!
-//! Models, guidance and noise are the family's business.
+//! Models, guidance and what noise is for are the family's business.
 
 mod euler;
+mod noise;
 mod unipc;
 
 use tch::Tensor;
 
 pub use euler::Euler;
+pub use noise::noise;
 pub use unipc::{UniPc, UniPcOptions};
 
 /// What one step gives.

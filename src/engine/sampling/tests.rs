@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
-use super::{Euler, Solver, UniPc, UniPcOptions};
+use super::{Euler, Solver, UniPc, UniPcOptions, noise};
 use crate::store;
 
 fn recorded() -> BTreeMap<String, Tensor> {
@@ -131,4 +131,19 @@ fn history_of_another_step_is_refused() {
     assert!(!unipc("plain", 5).restore(1, history));
     assert!(unipc("plain", 5).restore(3, solver.history()));
     assert!(!euler("shift1", 5).restore(3, solver.history()));
+}
+
+#[test]
+fn a_seed_gives_the_same_noise_whatever_others_draw() {
+    let size = [1, 3, 5, 7];
+    let first = noise(&size, 7).unwrap();
+    tch::manual_seed(1);
+    let shared = Tensor::randn([4], (Kind::Float, Device::Cpu));
+    tch::manual_seed(1);
+    let again = noise(&size, 7).unwrap();
+    assert!(again.equal(&first));
+    assert!(!noise(&size, 8).unwrap().equal(&first));
+    assert!(Tensor::randn([4], (Kind::Float, Device::Cpu)).equal(&shared));
+    assert!(noise(&[-1], 7).is_err());
+    assert!(noise(&[1 << 50], 7).is_err());
 }

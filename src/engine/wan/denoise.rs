@@ -6,7 +6,7 @@ use safelight_core::job::{GenerateRequest, Sampler};
 use tch::{Kind, Tensor};
 
 use super::config::{SchedulerConfig, WanConfig};
-use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, noise, with_first_frame};
+use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
 use super::state::{DenoiseState, PromptEmbeds};
 use super::transformer::{TextContext, WanTransformer};
 use super::{Placement, keys, warn_unexpected};
@@ -14,7 +14,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::sampling::{Euler, Solver, UniPc, UniPcOptions};
+use crate::sampling::{Euler, Solver, UniPc, UniPcOptions, noise};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
@@ -49,8 +49,8 @@ pub fn denoise(
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
         check_inputs(config, request, embeds, first_frame, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
-        let state = start(request, shape, resume, &mut solver, place, hooks);
-        record_start(capture, embeds, first_frame, shape, request, &solver);
+        let state = start(request, shape, resume, &mut solver, place, hooks)?;
+        record_start(capture, embeds, first_frame, shape, request, &solver)?;
 
         // 1. load the transformer
         let weights = place
@@ -200,7 +200,7 @@ fn start(
     solver: &mut Solver,
     place: Placement,
     hooks: &dyn Hooks,
-) -> DenoiseState {
+) -> Result<DenoiseState, EngineError> {
     if let Some(state) = resume {
         let fits = |tensor: &Tensor| tensor.size() == shape.size() && tensor.kind() == Kind::Float;
         let is_ours = state.step <= request.num_steps as usize
@@ -211,15 +211,15 @@ fn start(
             .iter()
             .map(|tensor| tensor.to_device(place.device));
         if is_ours && solver.restore(state.step, history.collect()) {
-            return state;
+            return Ok(state);
         }
         hooks.warn("the saved state is of another job; starting from the first step".to_owned());
     }
-    DenoiseState {
+    Ok(DenoiseState {
         step: 0,
-        latents: noise(shape, request.seed),
+        latents: noise(&shape.size(), request.seed)?,
         history: Vec::new(),
-    }
+    })
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
@@ -264,11 +264,11 @@ fn record_start(
     shape: LatentShape,
     request: &GenerateRequest,
     solver: &Solver,
-) {
+) -> Result<(), EngineError> {
     if !capture.is_on() {
-        return;
+        return Ok(());
     }
-    let drawn = noise(shape, request.seed);
+    let drawn = noise(&shape.size(), request.seed)?;
     capture.put("noise.0", &drawn);
     capture.put("latents.initial", &drawn);
     capture.put("timesteps", &solver.timesteps());
@@ -282,4 +282,5 @@ fn record_start(
         capture.put("condition", first);
         capture.put("first_frame_mask", &first_frame_mask(shape));
     }
+    Ok(())
 }

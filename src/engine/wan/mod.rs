@@ -36,7 +36,7 @@ pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
 pub use denoise::{denoise, new_solver};
 pub use keys::diffusers_from_original;
 pub use prepare::{
-    LatentShape, TokenTimesteps, first_frame_mask, noise, pixels_from_rgb8, rgb8_from_pixels,
+    LatentShape, TokenTimesteps, first_frame_mask, pixels_from_rgb8, rgb8_from_pixels,
     with_first_frame,
 };
 pub use state::{DenoiseState, PromptEmbeds, load_tensor, save_tensor};

@@ -61,12 +61,6 @@ impl LatentShape {
     }
 }
 
-/// `(1, C, f, h, w)` in f32: one draw of libtorch's CPU generator, so that a seed means the same on every device.
-pub fn noise(shape: LatentShape, seed: u64) -> Tensor {
-    tch::manual_seed(seed.cast_signed());
-    Tensor::randn(shape.size(), (Kind::Float, Device::Cpu))
-}
-
 /// 0 in the first latent frame, 1 in the others: `(1, 1, f, h, w)`
 pub fn first_frame_mask(shape: LatentShape) -> Tensor {
     let size = |frames| [1, 1, frames, shape.height, shape.width];
