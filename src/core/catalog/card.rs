@@ -88,9 +88,11 @@ impl IdentityCard {
     fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
         if !folder.join("model_index.json").exists() {
             // One component's own folder is as good as its file.
-            return WeightSet::open(folder)
-                .map(|weights| Self::of_weights(folder, weights))
-                .map_err(|_| identify::without_index(folder));
+            return match WeightSet::open(folder) {
+                Ok(weights) => Ok(Self::of_weights(folder, weights)),
+                Err(CatalogError::Missing { .. }) => Err(identify::without_index(folder)),
+                Err(err) => Err(err),
+            };
         }
         let index = ModelIndex::read(folder)?;
         let mut problems = Vec::new();

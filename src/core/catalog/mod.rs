@@ -271,7 +271,8 @@ fn plain_defaults(limits: &Limits, sampler: Sampler) -> Defaults {
     Defaults {
         width: edge.min(limits.max_edge),
         height: edge.min(limits.max_edge),
-        num_frames: limits.frame_stride * ((limits.max_frames - 1) / limits.frame_stride).min(4)
+        num_frames: limits.frame_stride
+            * (limits.max_frames.saturating_sub(1) / limits.frame_stride).min(4)
             + 1,
         fps: 24.0,
         num_steps: 20,

@@ -165,77 +165,76 @@ fn check_agreement(
     vae: &WanVaeConfig,
     text: &Umt5Config,
 ) -> Result<(), CatalogError> {
-    let wrong = |component: &str, reason: String| CatalogError::Config {
-        reason,
-        path: folder.join(component).join("config.json"),
-    };
     if transformer.quantization_config.is_some() || text.quantization_config.is_some() {
         return Err(unsupported("a quantised Wan model".to_owned(), folder));
     }
     if !vae.is_residual {
-        return Err(unsupported(
-            "a Wan model with a Wan 2.1 VAE".to_owned(),
-            folder,
-        ));
+        let what = "a Wan model with a Wan 2.1 VAE".to_owned();
+        return Err(unsupported(what, folder));
     }
+    let wrong = [
+        ("transformer", wrong_transformer(transformer, vae, text)),
+        ("vae", wrong_vae(vae)),
+        ("text_encoder", wrong_text_encoder(text)),
+    ];
+    for (component, reason) in wrong {
+        if let Some(reason) = reason {
+            return Err(CatalogError::Config {
+                reason,
+                path: folder.join(component).join("config.json"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn wrong_transformer(
+    cfg: &WanTransformerConfig,
+    vae: &WanVaeConfig,
+    text: &Umt5Config,
+) -> Option<String> {
     for (name, channels) in [
-        ("in_channels", transformer.in_channels),
-        ("out_channels", transformer.out_channels),
+        ("in_channels", cfg.in_channels),
+        ("out_channels", cfg.out_channels),
     ] {
         if channels != vae.z_dim {
-            return Err(wrong(
-                "transformer",
-                format!(
-                    "expected {name} to be {}, the VAE's z_dim, found {channels}",
-                    vae.z_dim
-                ),
+            return Some(format!(
+                "expected {name} to be {}, the VAE's z_dim, found {channels}",
+                vae.z_dim
             ));
         }
     }
-    if transformer.text_dim != text.d_model {
-        return Err(wrong(
-            "transformer",
-            format!(
-                "expected a text_dim of {}, the text encoder's d_model, found {}",
-                text.d_model, transformer.text_dim
-            ),
+    if cfg.text_dim != text.d_model {
+        return Some(format!(
+            "expected a text_dim of {}, the text encoder's d_model, found {}",
+            text.d_model, cfg.text_dim
         ));
     }
-    if transformer.patch_size[0] != 1 {
-        return Err(wrong(
-            "transformer",
-            format!(
-                "expected a patch_size of 1 in time, found {}",
-                transformer.patch_size[0]
-            ),
-        ));
+    let patch_frames = cfg.patch_size[0];
+    (patch_frames != 1).then(|| format!("expected a patch_size of 1 in time, found {patch_frames}"))
+}
+
+fn wrong_vae(cfg: &WanVaeConfig) -> Option<String> {
+    let pixels = 3 * cfg.patch() * cfg.patch();
+    (cfg.in_channels != pixels || cfg.out_channels != pixels).then(|| {
+        format!(
+            "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
+            cfg.in_channels, cfg.out_channels
+        )
+    })
+}
+
+fn wrong_text_encoder(cfg: &Umt5Config) -> Option<String> {
+    // What is left out is what every UMT5 has.
+    for (name, expected, found) in [
+        ("model_type", "umt5", &cfg.model_type),
+        ("feed_forward_proj", "gated-gelu", &cfg.feed_forward_proj),
+    ] {
+        if !found.is_empty() && found != expected {
+            return Some(format!("expected the {name} {expected}, found {found}"));
+        }
     }
-    let pixels = 3 * vae.patch() * vae.patch();
-    if vae.in_channels != pixels || vae.out_channels != pixels {
-        return Err(wrong(
-            "vae",
-            format!(
-                "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
-                vae.in_channels, vae.out_channels
-            ),
-        ));
-    }
-    if !(text.model_type.is_empty() || text.model_type == "umt5") {
-        return Err(wrong(
-            "text_encoder",
-            format!("expected the model_type umt5, found {}", text.model_type),
-        ));
-    }
-    if !(text.feed_forward_proj.is_empty() || text.feed_forward_proj == "gated-gelu") {
-        return Err(wrong(
-            "text_encoder",
-            format!(
-                "expected the feed_forward_proj gated-gelu, found {}",
-                text.feed_forward_proj
-            ),
-        ));
-    }
-    Ok(())
+    None
 }
 
 fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {

@@ -343,3 +343,20 @@ fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
     let err = catalog.find(EMBEDDED_MODEL).unwrap_err();
     assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
 }
+
+#[test]
+fn a_users_entry_that_leaves_a_model_nothing_to_make_is_a_problem_and_no_panic() {
+    let (root, paths) = user();
+    let mine = root.path().join("mine");
+    write_pipeline(&mine.join("x"));
+    for limit in ["max_frames = 0", "max_pixels = 0"] {
+        write_users(
+            &paths,
+            &format!("[[model]]\nid = 'x'\n[model.limits]\n{limit}\n"),
+        );
+        let catalog = Catalog::load(&paths, &settings_with(&mine));
+        assert!(catalog.available.is_empty());
+        let problem = catalog.problems[0].to_string();
+        assert!(problem.contains("wrong defaults"), "{problem}");
+    }
+}
