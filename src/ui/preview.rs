@@ -1,8 +1,8 @@
 //! The middle of the window: the picture that develops, or a finished clip with its controls.
 
 use egui::{
-    Align2, Button, Color32, CornerRadius, FontId, Frame, Margin, Panel, Rect, RichText, Sense,
-    Slider, Stroke, Ui, pos2, vec2,
+    Align2, Button, Color32, CornerRadius, FontId, Frame, Margin, Mesh, Panel, Rect, RichText,
+    Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
 };
 use safelight_core::job::{GenerateRequest, JobId};
 
@@ -127,19 +127,38 @@ fn waiting_ui(ui: &Ui, area: Rect) {
     );
 }
 
-/// The safelight over the bench: circles that add up to a soft glow.
+/// The safelight over the bench: a soft round glow.
 fn glow(ui: &Ui, area: Rect, strength: f32) {
+    const NUM_SPOKES: u32 = 64;
+    // Distance from the middle, and how bright it is there.
+    const RINGS: [(f32, f32); 6] = [
+        (0.0, 0.20),
+        (0.2, 0.16),
+        (0.4, 0.095),
+        (0.6, 0.045),
+        (0.8, 0.013),
+        (1.0, 0.0),
+    ];
     let accent = palette(ui).accent;
-    let reach = area.width().min(area.height()) * 0.48;
-    let painter = ui.painter().with_clip_rect(area.expand(16.0));
-    for ring in 1..=24 {
-        let radius = reach * ring as f32 / 24.0;
-        painter.circle_filled(
-            area.center(),
-            radius,
-            accent.gamma_multiply(0.009 * strength),
-        );
+    let reach = area.width().min(area.height()) * 0.55;
+    let mut mesh = Mesh::default();
+    for (ring, (distance, brightness)) in RINGS.into_iter().enumerate() {
+        let colour = accent.gamma_multiply(brightness * strength);
+        for spoke in 0..NUM_SPOKES {
+            let angle = std::f32::consts::TAU * spoke as f32 / NUM_SPOKES as f32;
+            mesh.colored_vertex(
+                area.center() + Vec2::angled(angle) * reach * distance,
+                colour,
+            );
+            if ring > 0 {
+                let outer = ring as u32 * NUM_SPOKES;
+                let (here, next) = (outer + spoke, outer + (spoke + 1) % NUM_SPOKES);
+                mesh.add_triangle(here, next, here - NUM_SPOKES);
+                mesh.add_triangle(next, next - NUM_SPOKES, here - NUM_SPOKES);
+            }
+        }
     }
+    ui.painter().add(mesh);
 }
 
 fn player_ui(ui: &mut Ui, view: &mut View<'_>) {

@@ -46,7 +46,8 @@ fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
             "Cancel"
         };
         let button = Button::new(with_icon(icons::STOP, text));
-        let response = across(ui, |ui| ui.add_enabled(!is_cancelled, button)).accessible_name(text);
+        let response =
+            across(ui, "cancel", |ui| ui.add_enabled(!is_cancelled, button)).accessible_name(text);
         if response
             .on_hover_text("Stop the running clip. Waiting ones go on")
             .clicked()

@@ -74,12 +74,14 @@ pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Res
         .fill(fill)
         .stroke(Stroke::NONE)
         .min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));
-    across(ui, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
+    across(ui, text, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
 }
 
-/// Draws one widget over the whole width, its text in the middle.
-pub fn across(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> Response) -> Response {
-    ui.vertical_centered_justified(contents).inner
+/// Draws one widget over the whole width, its text in the middle. Its id does not depend on what
+/// stands before it.
+pub fn across(ui: &mut Ui, id: &str, contents: impl FnOnce(&mut Ui) -> Response) -> Response {
+    ui.push_id(id, |ui| ui.vertical_centered_justified(contents).inner)
+        .inner
 }
 
 /// A label of fixed width and the controls behind it; gives the label's id for `labelled_by`.

@@ -34,7 +34,8 @@ fn files_held_over_the_window_are_announced() {
         ..Default::default()
     };
     bench.harness.input_mut().hovered_files.push(file);
-    bench.settle();
+    // egui repaints all the time while files are held.
+    bench.harness.run_steps(3);
     bench.assert_shows("Drop it to start the clip from this picture");
     bench.harness.input_mut().hovered_files.clear();
     bench.settle();

@@ -80,7 +80,7 @@ impl Bench {
 
     /// With something changed before the window opens.
     pub fn with(change: impl FnOnce(&mut StartupOptions)) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().expect("a temporary folder");
         let (worker, far) = WorkerHandle::detached();
         let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
         startup.models = Some(FoundModels {
@@ -167,7 +167,7 @@ impl Bench {
             request,
             cancel,
             ..
-        } = sent.unwrap();
+        } = sent.expect("it was waited for");
         Sent {
             id,
             request: *request,
@@ -186,7 +186,10 @@ impl Bench {
 
     /// The worker says something about a job.
     pub fn say(&mut self, id: JobId, update: JobUpdate) {
-        self.far.events.send(WorkerEvent { id, update }).unwrap();
+        self.far
+            .events
+            .send(WorkerEvent { id, update })
+            .expect("the window listens");
         self.harness.step();
         self.settle();
     }
@@ -238,7 +241,7 @@ impl Bench {
         let path = self.home.path().join(name);
         image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x as u8, y as u8, 90]))
             .save(&path)
-            .unwrap();
+            .expect("a picture is written");
         path
     }
 }
@@ -258,7 +261,7 @@ impl egui::DroppedFile for Dropped {
 
 /// A picture of one colour.
 pub fn picture(side: u32, colour: [u8; 3]) -> Arc<Picture> {
-    Arc::new(Picture::from_fn(side, side, |_, _| colour).unwrap())
+    Arc::new(Picture::from_fn(side, side, |_, _| colour).expect("it has pixels"))
 }
 
 /// A finished clip whose frames get brighter.

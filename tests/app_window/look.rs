@@ -42,7 +42,7 @@ fn running() -> (Bench, crate::harness::Sent) {
     let frame = Frame {
         index: 8,
         count: 17,
-        picture: std::sync::Arc::new(colours.unwrap()),
+        picture: std::sync::Arc::new(colours.expect("it has pixels")),
     };
     bench.say(sent.id, JobUpdate::Frame(frame));
     (bench, sent)

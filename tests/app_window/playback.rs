@@ -17,7 +17,13 @@ fn finished(num_frames: u8) -> Bench {
 }
 
 fn index(bench: &mut Bench) -> usize {
-    bench.app().session.player.as_ref().unwrap().index()
+    bench
+        .app()
+        .session
+        .player
+        .as_ref()
+        .expect("a clip was finished")
+        .index()
 }
 
 #[test]
@@ -82,7 +88,7 @@ fn nothing_is_painted_when_nothing_happens() {
 
 #[test]
 fn a_single_picture_needs_no_repaint_and_no_player() {
-    let mut bench = finished(1);
+    let bench = finished(1);
     assert_eq!(bench.next_repaint(), None);
     assert!(bench.harness.query_by_label("Play").is_none());
     bench.assert_shows("Copy path");
