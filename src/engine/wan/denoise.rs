@@ -74,7 +74,7 @@ pub fn denoise(
         };
 
         // 3. walk the schedule
-        let Some(latents) = run.walk(&state, &mut solver, place, capture) else {
+        let Some(latents) = run.walk(&state, &mut solver, place, capture)? else {
             return Ok(None);
         };
         capture.put("latents.final", &latents);
@@ -90,14 +90,16 @@ impl Loop<'_> {
         solver: &mut Solver,
         place: Placement,
         capture: &mut Capture,
-    ) -> Option<Tensor> {
+    ) -> Result<Option<Tensor>, EngineError> {
         let num_steps = solver.sigmas().len() - 1;
         let mut latents = state.latents.to_device(place.device);
         for step in state.step..num_steps {
             if self.hooks.cancelled() {
-                return None;
+                return Ok(None);
             }
-            let velocity = self.velocity(&latents, step, solver, capture)?;
+            let Some(velocity) = self.velocity(&latents, step, solver, capture) else {
+                return Ok(None);
+            };
             let next = solver.step(step, &velocity, &latents);
             latents = next.latents;
             capture.put(format!("step.{step:02}.noise_pred"), &velocity);
@@ -106,6 +108,8 @@ impl Loop<'_> {
             self.hooks.step(done, num_steps);
             self.hooks.preview(&self.with_given_frame(&next.x0));
             if done % STEPS_PER_CHECKPOINT == 0 && done < num_steps {
+                // A run that goes on from here records only the steps behind it.
+                capture.finish()?;
                 self.hooks.checkpoint(DenoiseState {
                     step: done,
                     latents: latents.shallow_clone(),
@@ -113,7 +117,7 @@ impl Loop<'_> {
                 });
             }
         }
-        Some(latents)
+        Ok(Some(latents))
     }
 
     /// The model's guided answer, `(1, C, f, h, w)` in f32.

@@ -376,6 +376,35 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
 }
 
 #[test]
+fn a_resumed_run_records_what_a_whole_one_does() {
+    let mut run = Run::open("text_to_video");
+    run.request.num_steps = 6;
+    let names = |resume: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(dir.path(), "denoise").unwrap();
+        let keeper = Keeper {
+            // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
+            patience: resume.then_some(4 * 7 + 3),
+            ..Keeper::default()
+        };
+        let mut done = run.denoise(None, &mut record, &keeper);
+        if resume {
+            assert!(done.is_none());
+            record = Capture::stage(dir.path(), "denoise").unwrap();
+            let state = keeper.states.take().pop();
+            assert!(state.is_some());
+            done = run.denoise(state, &mut record, &NoHooks);
+        }
+        assert!(done.is_some());
+        record.finish().unwrap();
+        let path = capture::merge(dir.path()).unwrap();
+        let tensors = store::read(&path).unwrap().into_iter();
+        tensors.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(true), names(false));
+}
+
+#[test]
 fn the_last_preview_is_the_result() {
     let run = Run::open("image_to_video");
     let keeper = Keeper::default();
