@@ -29,6 +29,7 @@ impl Home {
             .env("HOME", self.path())
             .env("XDG_CONFIG_HOME", self.path().join("config"))
             .env("XDG_DATA_HOME", self.path().join("data"))
+            .env("OMP_NUM_THREADS", "1")
             .env_remove("SAFELIGHT_LIBTORCH")
             .env_remove("SAFELIGHT_ENGINE_FAULT")
             .env_remove("XDG_VIDEOS_DIR")
