@@ -34,7 +34,27 @@ pub(super) enum Source<'a> {
     Planes(&'a [Tensor], &'a Tensor),
 }
 
-/// Norm, SiLU and the planes for the next convolution: `(T + 2, H, W, C)`.
+/// The memory that planes live in until they are convolved, used again and again.
+///
+/// Fresh memory of this size would cost a page fault for every 4 KiB, each time.
+pub(super) struct Scratch(Tensor);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self(buffer([0]))
+    }
+
+    /// Whatever was handed out before must no longer be in use.
+    fn tensor(&mut self, size: [i64; 4]) -> Tensor {
+        let numel: i64 = size.iter().product();
+        if self.0.numel() < numel as usize {
+            self.0 = buffer([numel]);
+        }
+        self.0.narrow(0, 0, numel).view(size)
+    }
+}
+
+/// Norm, SiLU and the planes for the next convolution: `(T + 2, H, W, C)`, to be used before the next call.
 ///
 /// `gamma` holds the factor of each channel for a pixel of length one. `history` is what was remembered of the frames
 /// before, `(2, H, W, C)` or nothing, and takes what is to be remembered of these.
@@ -43,19 +63,22 @@ pub(super) fn planes_from(
     gamma: &Tensor,
     history: &mut Option<Tensor>,
     transform: &TimeTransform,
+    scratch: &mut Scratch,
 ) -> Tensor {
     let [height, width, channels] = source.size();
-    let planes = buffer([transform.planes() as i64, height, width, channels]);
-    let kept = buffer([REMEMBERED as i64, height, width, channels]);
-    let before = history.take().map(|frames| with_all_remembered(&frames));
+    let planes = scratch.tensor([transform.planes() as i64, height, width, channels]);
+    // Frames before the first are zero.
+    let memory = match history.take() {
+        Some(frames) => with_all_remembered(&frames),
+        None => buffer([REMEMBERED as i64, height, width, channels]).zero_(),
+    };
     let sink = Sink::Planes {
         gamma: floats(gamma),
-        history: before.as_ref().map(floats),
+        memory: SharedMut::new(&memory),
         planes: SharedMut::new(&planes),
-        kept: SharedMut::new(&kept),
     };
     run(source, &sink, transform);
-    *history = Some(kept);
+    *history = Some(memory);
     planes
 }
 
@@ -122,7 +145,10 @@ impl VectorWork for ActivatedPixels<'_> {
     }
 }
 
-fn buffer(size: [i64; 4]) -> Tensor {
+fn buffer<const N: usize>(size: [i64; N]) -> Tensor
+where
+    [i64; N]: tch::Shape,
+{
     Tensor::empty(size, (Kind::Float, Device::Cpu))
 }
 
@@ -150,9 +176,9 @@ impl Source<'_> {
 enum Sink<'a> {
     Planes {
         gamma: &'a [f32],
-        history: Option<&'a [f32]>,
+        /// What was remembered, replaced by what is to be.
+        memory: SharedMut<'a>,
         planes: SharedMut<'a>,
-        kept: SharedMut<'a>,
     },
     Frames {
         residual: Option<&'a [f32]>,
@@ -236,21 +262,20 @@ impl Pass<'_> {
                 }
                 Sink::Planes {
                     gamma,
-                    history,
+                    memory,
                     planes,
-                    kept,
                 } => {
                     for row in new.chunks_exact_mut(channels) {
                         normalize_and_activate::<FUSED>(row, gamma);
                     }
-                    for (i, row) in remembered.chunks_exact_mut(channels).enumerate() {
+                    let newest = &new[(N - REMEMBERED) * channels..];
+                    let rows = remembered.chunks_exact_mut(channels);
+                    for (i, (row, newest)) in rows.zip(newest.chunks_exact(channels)).enumerate() {
                         let start = (i * self.pixels + at) * channels;
-                        if let Some(history) = history {
-                            copy(row, &history[start..][..channels]);
-                        }
-                        let newest = &new[(N - REMEMBERED + i) * channels..][..channels];
-                        // SAFETY: this pixel of this frame is written here alone.
-                        copy(unsafe { kept.row(start, channels) }, newest);
+                        // SAFETY: this pixel of this frame is used here alone.
+                        let memory = unsafe { memory.row(start, channels) };
+                        copy(row, memory);
+                        copy(memory, newest);
                     }
                     let rows: [&[f32]; P] =
                         std::array::from_fn(|i| &pixel[i * channels..][..channels]);

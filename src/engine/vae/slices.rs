@@ -29,7 +29,7 @@ pub(super) fn floats(tensor: &Tensor) -> &[f32] {
     unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) }
 }
 
-/// A fresh tensor that several threads fill, each its own rows.
+/// A tensor that several threads fill, each its own rows.
 pub(super) struct SharedMut<'a> {
     start: *mut f32,
     len: usize,
@@ -41,7 +41,7 @@ pub(super) struct SharedMut<'a> {
 unsafe impl Sync for SharedMut<'_> {}
 
 impl<'a> SharedMut<'a> {
-    /// `tensor` must be new: nothing else may hold its memory.
+    /// Nothing else may read or write the memory of `tensor` meanwhile.
     pub(super) fn new(tensor: &'a Tensor) -> Self {
         assert_plain(tensor);
         Self {

@@ -4,13 +4,14 @@
 
 use tch::{Kind, Tensor};
 
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache};
-use crate::vae::pointwise::{self, Source, frames_from, planes_from};
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache, Planes};
+use crate::vae::pointwise::{self, Scratch, Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
 
 /// One chunk's way through a network.
 pub(super) struct Pass<'a> {
     pub(super) cache: FrameCache,
+    scratch: Scratch,
     pub(super) cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -18,6 +19,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(cancelled: &'a dyn Fn() -> bool) -> Self {
         Self {
             cache: FrameCache::new(),
+            scratch: Scratch::new(),
             cancelled,
         }
     }
@@ -81,18 +83,29 @@ impl NormedConv {
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-    fn forward(&self, xs: &Tensor, history: &mut Option<Tensor>) -> Tensor {
-        let factor = &self.norm.factor;
+    fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         if let Some(form) = self.conv.planes_for(xs.size()[0]) {
-            let planes = planes_from(Source::Frames(xs), factor, history, &form.transform);
-            let planes = form.convolve(&planes);
+            let planes = self.convolved(Source::Frames(xs), form, pass);
             return frames_from(&planes, self.conv.bias(), None, &form.transform);
         }
         let xs = match self.form {
-            ConvForm::Planes => pointwise::activated(xs, factor),
+            ConvForm::Planes => pointwise::activated(xs, &self.norm.factor),
             ConvForm::Pictures | ConvForm::Volumes => self.norm.forward(xs).silu(),
         };
-        self.conv.forward(&xs, history)
+        self.conv.forward(&xs, pass.cache.slot())
+    }
+
+    /// The planes behind the convolution, without its bias.
+    fn convolved(&self, source: Source<'_>, form: &Planes, pass: &mut Pass<'_>) -> Vec<Tensor> {
+        let (factor, transform) = (&self.norm.factor, &form.transform);
+        let Pass { cache, scratch, .. } = pass;
+        form.convolve(&planes_from(
+            source,
+            factor,
+            cache.slot(),
+            transform,
+            scratch,
+        ))
     }
 }
 
@@ -136,30 +149,18 @@ impl ResidualBlock {
             .planes_for(frames)
             .zip(second.conv.planes_for(frames));
         let Some((form1, form2)) = forms else {
-            let ys = first.forward(xs, pass.cache.slot());
-            let ys = second.forward(&ys, pass.cache.slot());
+            let ys = first.forward(xs, pass);
+            let ys = second.forward(&ys, pass);
             return Some(ys + shortcut);
         };
         // The frames between the two convolutions are never written down.
-        let source = Source::Frames(xs);
-        let planes = planes_from(
-            source,
-            &first.norm.factor,
-            pass.cache.slot(),
-            &form1.transform,
-        );
-        let planes = form1.convolve(&planes);
+        let planes = first.convolved(Source::Frames(xs), form1, pass);
         let source = Source::Planes(&planes, first.conv.bias());
-        let planes = planes_from(
-            source,
-            &second.norm.factor,
-            pass.cache.slot(),
-            &form2.transform,
-        );
-        let planes = form2.convolve(&planes);
+        let planes = second.convolved(source, form2, pass);
+        let bias = second.conv.bias();
         Some(frames_from(
             &planes,
-            second.conv.bias(),
+            bias,
             Some(&shortcut),
             &form2.transform,
         ))
@@ -255,7 +256,7 @@ impl Head {
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
-        Some(self.0.forward(xs, pass.cache.slot()))
+        Some(self.0.forward(xs, pass))
     }
 }
 
