@@ -150,7 +150,7 @@ impl MediaError {
         }
     }
 
-    /// Whether the disk or its permissions are at fault, and not what was asked for.
+    /// Whether the disk had no room left, which more room mends.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
     }

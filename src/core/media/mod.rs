@@ -14,7 +14,9 @@ mod place;
 mod preview;
 mod resize;
 
-pub use clip::{ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip, write_png};
+pub use clip::{
+    ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip, write_png,
+};
 pub use error::MediaError;
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};

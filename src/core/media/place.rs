@@ -103,7 +103,17 @@ impl Pending {
         let made = make_folder(folder)?.then(|| folder.to_path_buf());
         let (partial, file) = create_partial(folder).map_err(|err| {
             remove_made(made.as_deref());
-            MediaError::from_io("write into the folder", err, folder)
+            match err.kind() {
+                // The folder is there: it is one that takes no files, as in /proc.
+                io::ErrorKind::NotFound => {
+                    let path = folder.to_path_buf();
+                    MediaError::Denied {
+                        action: "write into the folder",
+                        path,
+                    }
+                }
+                _ => MediaError::from_io("write into the folder", err, folder),
+            }
         })?;
         Ok(Self {
             file: Some(file),

@@ -287,7 +287,7 @@ impl ClipWriter {
     fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
         check_frame_size(&self.path, width, height)?;
         let ClipOptions { fps, crf, settings } = &self.options;
-        let (fps, crf) = (*fps, *crf);
+        let (fps, crf) = (FrameTimes::new(*fps).rate(), *crf);
         let encoder = match self.format {
             ClipFormat::Mp4 => {
                 mp4::Mp4::new(width, height, fps, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
@@ -375,6 +375,11 @@ impl FrameTimes {
             timescale: (fps * 1000.0).round() as u32,
             delta: 1000,
         }
+    }
+
+    /// The exact rate that is meant: 23.976 means 24000/1001.
+    fn rate(&self) -> f64 {
+        f64::from(self.timescale) / f64::from(self.delta)
     }
 
     /// When `frame` begins, counted from 0, on a clock of `units` a second.

@@ -14,7 +14,8 @@ pub(super) fn encode(picture: &Picture, settings: Option<&str>) -> Result<Vec<u8
     let mut encoder = Encoder::new(&mut bytes, picture.width, picture.height);
     encoder.set_color(ColorType::Rgb);
     encoder.set_depth(BitDepth::Eight);
-    encoder.set_compression(Compression::Balanced);
+    // Fifty times faster than the default for files that are 3 to 28 % larger.
+    encoder.set_compression(Compression::Fast);
     encoder
         .add_text_chunk("Software".to_owned(), MADE_BY.to_owned())
         .map_err(wrong)?;

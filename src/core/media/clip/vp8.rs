@@ -17,7 +17,11 @@ pub(super) struct Encoded {
 }
 
 pub(super) fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
-    encode(picture, |config| config.quality = quality_from_crf(crf))
+    encode(picture, |config| {
+        config.quality = quality_from_crf(crf);
+        // The default of 4 takes two and a half times as long for files at most 5 % smaller.
+        config.method = 2;
+    })
 }
 
 pub(super) fn encode_lossless(picture: &Picture) -> Result<Encoded, String> {
