@@ -4,7 +4,7 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
 //! 2. [`encode_image`]: the given first frame to latents,
-//! 3. [`denoise`]: noise to latents, through the transformer,
+//! 3. [`denoise()`]: noise to latents, through the transformer,
 //! 4. [`decode`]: latents to frames.
 //!
 //! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
@@ -184,7 +184,7 @@ pub fn encode_image(
     Ok(Some(latents))
 }
 
-/// Stage 4. `latents`: what [`denoise`] gave. Frames go to [`Hooks::frames`] while they are made.
+/// Stage 4. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
 pub fn decode(
     config: &WanConfig,
     latents: &Tensor,

@@ -1,0 +1,185 @@
+//! Every stage against what diffusers recorded (`tests/fixtures/wan`), and the promises of the stages.
+//!
+//! Limits are relative L2 distances; mistakes such as another GELU stand an order of magnitude above them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::GenerateRequest;
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+use super::*;
+use crate::capture::{self, Capture};
+use crate::hooks::NoHooks;
+use crate::sampling::noise;
+use crate::store;
+
+mod parity;
+mod promises;
+
+const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
+const CPU: Placement = Placement {
+    device: Device::Cpu,
+    kind: Kind::Float,
+};
+
+const NOISE_LIMIT: f64 = 1e-6;
+const TEXT_LIMIT: f64 = 1e-5;
+const ENCODER_LIMIT: f64 = 1e-5;
+const CALL_LIMIT: f64 = 5e-6;
+const GUIDED_LIMIT: f64 = 2e-5;
+const FINAL_LIMIT: f64 = 3e-5;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan")
+}
+
+/// One recorded run of diffusers.
+struct Run {
+    tensors: BTreeMap<String, Tensor>,
+    request: GenerateRequest,
+    config: WanConfig,
+}
+
+impl Run {
+    fn open(name: &str) -> Self {
+        let file = fixtures().join(format!("{name}.safetensors"));
+        let tensors = store::read(&file).unwrap().into_iter().collect();
+        let facts = fs::read(file.with_extension("json")).unwrap();
+        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let folder = fixtures().join("pipeline");
+        let sampler = facts["scheduler"].as_str().unwrap_or("unipc");
+        let request = json!({
+            "model": "tiny", "family": "wan", "model_folder": folder, "out": "clip.mp4", "fps": 24.0,
+            "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
+            "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
+            "guidance_scale": facts["guidance"], "shift": facts["flow_shift"], "sampler": sampler,
+            "seed": facts["seed"],
+        });
+        Self {
+            tensors,
+            request: serde_json::from_value(request).unwrap(),
+            config: WanConfig::read(&folder).unwrap(),
+        }
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        let tensor = self.tensors.get(name);
+        tensor.unwrap_or_else(|| panic!("the fixture has no {name}"))
+    }
+
+    fn step(&self, step: usize, part: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("step.{step:02}.{part}"))
+    }
+
+    fn shape(&self) -> LatentShape {
+        let r = &self.request;
+        LatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
+    }
+
+    fn picture(&self) -> Option<Vec<u8>> {
+        let pixels = self.tensors.get("image.source_u8")?;
+        Some(pixels.flatten(0, 2).try_into().unwrap())
+    }
+
+    fn embeds(&self) -> PromptEmbeds {
+        let whole = |name: &str| {
+            let rows = self.tensors.get(name)?;
+            let missing = TEXT_LENGTH as i64 - rows.size()[1];
+            Some(rows.constant_pad_nd([0, 0, 0, missing]))
+        };
+        PromptEmbeds {
+            prompt: whole("prompt_embeds").unwrap(),
+            negative: whole("negative_prompt_embeds"),
+        }
+    }
+
+    fn timesteps(&self, timestep: f32) -> TokenTimesteps {
+        let (per_frame, frames) = self.shape().tokens(self.config.transformer.patch_size);
+        if self.picture().is_some() {
+            TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
+        } else {
+            TokenTimesteps::uniform(timestep, per_frame * frames)
+        }
+    }
+
+    fn transformer(&self) -> WanTransformer {
+        let folder = self.config.folder.join("transformer");
+        let weights = Weights::open(&folder, Kind::Float, Device::Cpu).unwrap();
+        let weights = weights.translated(diffusers_from_original);
+        let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
+        assert!(weights.finish().is_empty(), "{:?}", weights.finish());
+        transformer
+    }
+
+    fn denoise(
+        &self,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let first = self.tensors.get("condition");
+        let embeds = self.embeds();
+        denoise(
+            &self.config,
+            &self.request,
+            &embeds,
+            first,
+            resume,
+            CPU,
+            capture,
+            hooks,
+        )
+        .unwrap()
+    }
+}
+
+fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.size(), expected.size());
+    let (found, expected) = (found.to_kind(Kind::Double), expected.to_kind(Kind::Double));
+    let difference = (found - &expected).norm().double_value(&[]);
+    difference / expected.norm().double_value(&[]).max(f64::MIN_POSITIVE)
+}
+
+#[track_caller]
+fn assert_close(what: &str, found: &Tensor, expected: &Tensor, limit: f64) {
+    let distance = distance(found, expected);
+    assert!(
+        distance <= limit,
+        "{what}: {distance:.1e} is above {limit:.0e}"
+    );
+}
+
+/// Keeps what it is given; asks for a stop when it has been asked often enough.
+#[derive(Default)]
+struct Keeper {
+    frames: RefCell<Vec<Tensor>>,
+    states: RefCell<Vec<DenoiseState>>,
+    steps: RefCell<Vec<(usize, usize)>>,
+    previews: RefCell<Vec<Tensor>>,
+    asked: Cell<usize>,
+    patience: Option<usize>,
+}
+
+impl Hooks for Keeper {
+    fn cancelled(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.patience
+            .is_some_and(|patience| self.asked.get() > patience)
+    }
+    fn step(&self, step: usize, num_steps: usize) {
+        self.steps.borrow_mut().push((step, num_steps));
+    }
+    fn preview(&self, x0_latents: &Tensor) {
+        self.previews.borrow_mut().push(x0_latents.copy());
+    }
+    fn frames(&self, frames: &Tensor) {
+        self.frames.borrow_mut().push(frames.copy());
+    }
+    fn checkpoint(&self, state: DenoiseState) {
+        self.states.borrow_mut().push(state);
+    }
+}
