@@ -17,6 +17,7 @@ use super::commands::{AppCommand, FolderSetting};
 use super::jobs::{ResultItem, RunningJob};
 use super::player::Player;
 use super::state::{Models, Severity, StartImage, Viewing, color_image};
+use super::wayland_drop::FileDrag;
 use crate::worker::{WorkerCommand, WorkerEvent};
 
 /// Pictures a second of an animated latent preview.
@@ -57,6 +58,7 @@ impl App {
             self.commands
                 .push(AppCommand::OpenPicture(file.path().to_path_buf()));
         }
+        self.take_drags(ctx);
         if let (Some(image), Some(paths)) = (pasted, &self.paths) {
             self.session.is_opening_picture = self
                 .background
@@ -79,6 +81,22 @@ impl App {
                 }
             }
         }
+    }
+
+    fn take_drags(&mut self, ctx: &Context) {
+        let mut are_held = self.session.are_files_held;
+        if let Some(drags) = &self.drags {
+            for drag in drags.try_iter() {
+                are_held = drag == FileDrag::Held;
+                if let FileDrag::Dropped(paths) = drag {
+                    self.commands
+                        .extend(paths.into_iter().next().map(AppCommand::OpenPicture));
+                }
+            }
+        } else {
+            are_held = ctx.input(|input| !input.raw.hovered_files.is_empty());
+        }
+        self.session.are_files_held = are_held;
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {

@@ -14,12 +14,14 @@ mod naming;
 pub mod player;
 mod run_command;
 pub mod state;
+mod wayland_drop;
 mod window;
 
 use std::sync::Arc;
 
 use std::path::PathBuf;
 
+use crossbeam_channel::Receiver;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{LoadedSettings, Paths, Settings};
 
@@ -29,6 +31,7 @@ use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
 use jobs::JobQueue;
 use state::{Models, Session, Severity, State};
+use wayland_drop::FileDrag;
 pub use window::{WindowError, run};
 
 /// The key of [`State`] in the window's own storage.
@@ -89,6 +92,8 @@ pub struct App {
     load_models: LoadModels,
     check_engine: CheckEngine,
     commands: Vec<AppCommand>,
+    /// File drags, where the window library does not report them.
+    drags: Option<Receiver<FileDrag>>,
 }
 
 impl App {
@@ -127,6 +132,7 @@ impl App {
             load_models,
             check_engine,
             commands: Vec::new(),
+            drags: wayland_drop::listen(cc),
         };
         if !app.state.form.is_seed_locked {
             // The stored one belongs to a clip of an earlier day.

@@ -142,6 +142,8 @@ pub struct Session {
     /// The engine's last line about its device.
     pub device_line: String,
     pub are_settings_dirty: bool,
+    /// Files are held over the window.
+    pub are_files_held: bool,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,

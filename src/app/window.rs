@@ -56,12 +56,36 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
         Ok(Box::new(App::new(cc, worker, startup)) as Box<dyn eframe::App>)
     });
     eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
-        reason: err.to_string(),
+        reason: without_source_place(&err.to_string()).to_owned(),
     })
+}
+
+/// The cause alone: the window library names the line of its own source before it.
+fn without_source_place(text: &str) -> &str {
+    let cause = text
+        .rsplit_once(".rs:")
+        .and_then(|(_, rest)| rest.split_once(": "));
+    cause.map_or(text, |(_, cause)| cause).trim_end_matches('.')
 }
 
 /// The window's icon; none at all would be egui's own.
 fn icon() -> IconData {
     eframe::icon_data::from_png_bytes(include_bytes!("../../assets/icons/safelight-256.png"))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_stands_without_the_place_in_someones_source() {
+        let text =
+            "winit error: os error at /home/a/winit/src/linux/mod.rs:765: no DISPLAY is set.";
+        assert_eq!(without_source_place(text), "no DISPLAY is set");
+        assert_eq!(
+            without_source_place("WGPU error: no adapter"),
+            "WGPU error: no adapter"
+        );
+    }
 }

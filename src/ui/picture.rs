@@ -158,14 +158,14 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// While files are held over the window: says what will happen.
 pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
-    if !ui.ctx().input(|input| !input.raw.hovered_files.is_empty()) {
+    if !view.session.are_files_held {
         return;
     }
     let palette = palette(ui);
     let takes_image = view
         .session
         .model(&view.state.form)
-        .is_some_and(|spec| spec.takes_image);
+        .is_none_or(|spec| spec.takes_image);
     let text = if takes_image {
         "Drop it to start the clip from this picture"
     } else {

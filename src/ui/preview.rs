@@ -10,7 +10,7 @@ use super::widgets::{duration_text, icon_button, palette};
 use super::{View, icons};
 use crate::app::commands::AppCommand;
 use crate::app::jobs::ResultItem;
-use crate::app::state::Viewing;
+use crate::app::state::{Models, Viewing};
 
 pub(super) fn preview_ui(ui: &mut Ui, view: &mut View<'_>) {
     if let Viewing::Result(id) = view.session.viewing
@@ -100,10 +100,10 @@ fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
         FontId::proportional(18.0),
         palette.text,
     );
-    let advice = if view.session.models.all().is_empty() {
-        "Looking for a model"
-    } else {
-        "Press Generate, or describe something of your own first"
+    let advice = match &view.session.models {
+        Models::Loading => "Looking for models…",
+        Models::Ready(specs) if specs.is_empty() => "A model is needed first",
+        Models::Ready(_) => "Press Generate, or describe something of your own first",
     };
     ui.painter().text(
         center + vec2(0.0, 40.0),

@@ -1,0 +1,299 @@
+//! Files dropped on the window under Wayland, which winit 0.30 does not report.
+//!
+//! A second `wl_data_device` on the window's own connection, with a queue and a thread of its own.
+//! It takes lists of files alone, and says where nothing is: a drop counts wherever it lands.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use raw_window_handle::{HasDisplayHandle as _, RawDisplayHandle};
+use wayland_backend::client::Backend;
+use wayland_client::protocol::{
+    wl_data_device, wl_data_device_manager as manager, wl_data_offer, wl_registry, wl_seat,
+};
+use wayland_client::{
+    Connection, Dispatch, Proxy as _, QueueHandle, delegate_noop, event_created_child,
+};
+
+/// The one kind of data that is taken.
+const FILES: &str = "text/uri-list";
+/// A longer list is cut: no one drops so many files on purpose.
+const MAX_LIST_BYTES: u64 = 1 << 20;
+/// Events that may wait for the window.
+const ROOM: usize = 64;
+
+/// What happens to files that are dragged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileDrag {
+    /// Files are held over the window.
+    Held,
+    /// They are held there no more.
+    Gone,
+    /// They were let go there.
+    Dropped(Vec<PathBuf>),
+}
+
+/// Listens, when the window is on Wayland.
+pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
+    let RawDisplayHandle::Wayland(display) = cc.display_handle().ok()?.as_raw() else {
+        return None;
+    };
+    #[expect(
+        unsafe_code,
+        reason = "the window library gives its connection as a pointer alone"
+    )]
+    // SAFETY: winit keeps its `wl_display` open until the process ends.
+    let backend = unsafe { Backend::from_foreign_display(display.display.as_ptr().cast()) };
+    let connection = Connection::from_backend(backend);
+    let (sender, receiver) = bounded(ROOM);
+    let ctx = cc.egui_ctx.clone();
+    let spawned = thread::Builder::new()
+        .name("wayland-drops".to_owned())
+        .spawn(move || {
+            let mut queue = connection.new_event_queue();
+            let handle = queue.handle();
+            connection.display().get_registry(&handle, ());
+            let mut listener = Listener {
+                connection,
+                postbox: Postbox { sender, ctx },
+                manager: None,
+                seat: None,
+                device: None,
+                mimes: Vec::new(),
+                offer: None,
+            };
+            while queue.blocking_dispatch(&mut listener).is_ok() {}
+        });
+    if let Err(err) = spawned {
+        tracing::warn!("file drops will not work, a thread could not start: {err}");
+        return None;
+    }
+    Some(receiver)
+}
+
+/// Where the window finds what happened.
+#[derive(Clone)]
+struct Postbox {
+    sender: Sender<FileDrag>,
+    ctx: egui::Context,
+}
+
+impl Postbox {
+    fn post(&self, drag: FileDrag) {
+        // A full channel means a window that does not look; nothing is lost but a highlight.
+        if self.sender.try_send(drag).is_ok() {
+            self.ctx.request_repaint();
+        }
+    }
+}
+
+struct Listener {
+    connection: Connection,
+    postbox: Postbox,
+    manager: Option<manager::WlDataDeviceManager>,
+    seat: Option<wl_seat::WlSeat>,
+    device: Option<wl_data_device::WlDataDevice>,
+    /// What the newest offer can be had as.
+    mimes: Vec<String>,
+    /// The files that are held over the window.
+    offer: Option<wl_data_offer::WlDataOffer>,
+}
+
+impl Listener {
+    fn enter(&mut self, serial: u32, offer: wl_data_offer::WlDataOffer) {
+        if !self.mimes.iter().any(|mime| mime == FILES) {
+            offer.accept(serial, None);
+            return;
+        }
+        offer.accept(serial, Some(FILES.to_owned()));
+        if offer.version() >= 3 {
+            offer.set_actions(manager::DndAction::Copy, manager::DndAction::Copy);
+        }
+        self.offer = Some(offer);
+        self.postbox.post(FileDrag::Held);
+    }
+
+    fn leave(&mut self) {
+        if let Some(offer) = self.offer.take() {
+            offer.destroy();
+            self.postbox.post(FileDrag::Gone);
+        }
+    }
+
+    /// Asks for the list and reads it on a thread of its own, because the other program may be slow.
+    fn take(&mut self) -> io::Result<()> {
+        let Some(offer) = self.offer.take() else {
+            return Ok(());
+        };
+        let (reader, writer) = io::pipe()?;
+        offer.receive(FILES.to_owned(), writer.as_fd());
+        self.connection.flush().map_err(io::Error::other)?;
+        // Only the other program may hold this end now, or the list would never end.
+        drop(writer);
+        let (postbox, connection) = (self.postbox.clone(), self.connection.clone());
+        thread::Builder::new()
+            .name("wayland-drop".to_owned())
+            .spawn(move || {
+                let mut text = String::new();
+                let list = File::from(OwnedFd::from(reader))
+                    .take(MAX_LIST_BYTES)
+                    .read_to_string(&mut text);
+                if let Err(err) = list {
+                    tracing::warn!("a dropped list of files could not be read: {err}");
+                }
+                if offer.version() >= 3 {
+                    offer.finish();
+                }
+                offer.destroy();
+                connection.flush().ok();
+                postbox.post(FileDrag::Dropped(paths_of(&text)));
+            })?;
+        Ok(())
+    }
+}
+
+/// The local files of a `text/uri-list`.
+fn paths_of(list: &str) -> Vec<PathBuf> {
+    list.lines()
+        .filter_map(|line| line.trim_end().strip_prefix("file://"))
+        // A host name may stand before the path.
+        .filter_map(|rest| rest.find('/').map(|start| decoded(&rest[start..])))
+        .collect()
+}
+
+/// Percent signs resolved; paths are bytes, not text.
+fn decoded(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+impl Dispatch<wl_registry::WlRegistry, ()> for Listener {
+    fn event(
+        state: &mut Self,
+        registry: &wl_registry::WlRegistry,
+        event: wl_registry::Event,
+        (): &(),
+        _: &Connection,
+        handle: &QueueHandle<Self>,
+    ) {
+        let wl_registry::Event::Global {
+            name,
+            interface,
+            version,
+        } = event
+        else {
+            return;
+        };
+        match interface.as_str() {
+            "wl_data_device_manager" => {
+                state.manager = Some(registry.bind(name, version.min(3), handle, ()));
+            }
+            "wl_seat" if state.seat.is_none() => {
+                state.seat = Some(registry.bind(name, 1, handle, ()));
+            }
+            _ => return,
+        }
+        if state.device.is_none()
+            && let (Some(manager), Some(seat)) = (&state.manager, &state.seat)
+        {
+            state.device = Some(manager.get_data_device(seat, handle, ()));
+        }
+    }
+}
+
+delegate_noop!(Listener: ignore wl_seat::WlSeat);
+delegate_noop!(Listener: ignore manager::WlDataDeviceManager);
+
+impl Dispatch<wl_data_offer::WlDataOffer, ()> for Listener {
+    fn event(
+        state: &mut Self,
+        _: &wl_data_offer::WlDataOffer,
+        event: wl_data_offer::Event,
+        (): &(),
+        _: &Connection,
+        _: &QueueHandle<Self>,
+    ) {
+        if let wl_data_offer::Event::Offer { mime_type } = event {
+            state.mimes.push(mime_type);
+        }
+    }
+}
+
+impl Dispatch<wl_data_device::WlDataDevice, ()> for Listener {
+    fn event(
+        state: &mut Self,
+        _: &wl_data_device::WlDataDevice,
+        event: wl_data_device::Event,
+        (): &(),
+        _: &Connection,
+        _: &QueueHandle<Self>,
+    ) {
+        use wl_data_device::Event;
+        match event {
+            Event::DataOffer { .. } => state.mimes.clear(),
+            Event::Enter {
+                serial,
+                id: Some(offer),
+                ..
+            } => state.enter(serial, offer),
+            Event::Leave => state.leave(),
+            Event::Drop => {
+                if let Err(err) = state.take() {
+                    tracing::warn!("a drop could not be taken: {err}");
+                    state.postbox.post(FileDrag::Gone);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    event_created_child!(Self, wl_data_device::WlDataDevice, [
+        wl_data_device::EVT_DATA_OFFER_OPCODE => (wl_data_offer::WlDataOffer, ()),
+    ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_come_out_of_the_list_that_file_managers_send() {
+        let list = "# a comment\r\nfile:///home/a/red%20boat.png\r\nfile://host/b/%C3%A9.png\r\nhttps://example.org/c.png\r\n";
+        assert_eq!(
+            paths_of(list),
+            [
+                PathBuf::from("/home/a/red boat.png"),
+                PathBuf::from("/b/é.png")
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_percent_signs_stay_as_they_are() {
+        assert_eq!(paths_of("file:///a%2"), [PathBuf::from("/a%2")]);
+        assert_eq!(paths_of("file:///a%zz%"), [PathBuf::from("/a%zz%")]);
+        assert_eq!(paths_of("file://"), Vec::<PathBuf>::new());
+        assert_eq!(paths_of("file:///a%é"), [PathBuf::from("/a%é")]);
+    }
+}
