@@ -99,9 +99,7 @@ impl Umt5Encoder {
         };
         let shape = [config.vocab_size, config.d_model];
         let shared = w.tensor(table, &shape)?;
-        if w.has(twin) {
-            drop(w.tensor(twin, &shape)?);
-        }
+        w.ignore(twin);
         Ok(Self {
             shared,
             block: (0..config.num_layers)

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::ops::Div;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
@@ -139,21 +139,26 @@ impl Weights {
             });
         }
         let tensor = file.tensor(&key, info, self.kind, self.device)?;
+        self.asked().insert(key);
+        Ok(tensor)
+    }
+
+    /// Counts `name` as asked for without loading it: a twin of something else.
+    pub fn ignore(&self, name: &str) {
+        let key = self.file_key(name);
+        self.asked().insert(key);
+    }
+
+    fn asked(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.source
             .asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(key);
-        Ok(tensor)
     }
 
     /// The keys of the files that nobody has asked for so far.
     pub fn finish(&self) -> Vec<String> {
-        let asked = self
-            .source
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked();
         self.source
             .keys
             .keys()

@@ -103,6 +103,8 @@ fn keys_that_nobody_asked_for_are_listed() {
     let weights = open(&path).unwrap();
     let _b = weights.clone().tensor("b", &[1]).unwrap();
     assert_eq!(weights.finish(), ["a", "c"]);
+    weights.ignore("c");
+    assert_eq!(weights.finish(), ["a"]);
 }
 
 #[test]
