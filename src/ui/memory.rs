@@ -147,7 +147,8 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
                     );
                 }
             }
-            for line in series.iter().filter(|line| is_known(history, line)) {
+            // The first on top: on the CPU what is allocated and what is reserved are the same.
+            for line in series.iter().rev().filter(|line| is_known(history, line)) {
                 let points: PlotPoints<'_> = history
                     .samples()
                     .iter()
