@@ -186,3 +186,60 @@ impl Placing<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::{DoublingConv, Spread};
+
+    fn random(size: &[i64]) -> Tensor {
+        Tensor::randn(size, (Kind::Float, Device::Cpu))
+    }
+
+    /// One operation after the other, with channels in front.
+    fn in_steps(xs: &Tensor, weight: &Tensor, bias: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+        let size = xs.size();
+        let xs = xs.permute([0, 3, 1, 2]);
+        let xs = xs.upsample_nearest2d([2 * size[1], 2 * size[2]], None, None);
+        let xs = xs.conv2d(weight, Some(bias), [1, 1], [1, 1], [1, 1], 1);
+        let (outputs, time) = (weight.size()[0], shortcut.time);
+        let before = shortcut.frames.permute([3, 0, 1, 2]);
+        let repeats = outputs * time * 4 / before.size()[0];
+        let spread = before.repeat_interleave_self_int(repeats, 0, None::<i64>);
+        let [frames, height, width] = [1, 2, 3].map(|dim| before.size()[dim]);
+        let spread = spread.view([outputs, time, 2, 2, frames, height, width].as_slice());
+        // (o t h w) F H W -> (F t) o (H h) (W w)
+        let spread = spread.permute([4, 1, 0, 5, 2, 6, 3]);
+        let spread = spread.reshape([frames * time, outputs, 2 * height, 2 * width]);
+        let first = if shortcut.last_only { time - 1 } else { 0 };
+        (xs + spread.slice(0, first, None, 1)).permute([0, 2, 3, 1])
+    }
+
+    #[test]
+    fn doubling_at_once_gives_what_its_steps_give() {
+        // Shortcuts with as many, twice, four times, half as many channels, and with none of these.
+        for (inputs, outputs) in [(6, 6), (6, 3), (8, 2), (3, 6), (4, 6)] {
+            for (time, last_only) in [(1, false), (2, false), (2, true)] {
+                if outputs * time * 4 % inputs != 0 {
+                    continue;
+                }
+                let moments = if last_only { 1 } else { 2 };
+                let frames = if last_only { 1 } else { moments * time };
+                let xs = random(&[frames, 3, 5, outputs]);
+                let before = random(&[moments, 3, 5, inputs]);
+                let (weight, bias) = (random(&[outputs, outputs, 3, 3]), random(&[outputs]));
+                let shortcut = Spread {
+                    frames: &before,
+                    time,
+                    last_only,
+                };
+                let found = DoublingConv::new(&weight, &bias).forward(&xs, &shortcut);
+                let expected = in_steps(&xs, &weight, &bias, &shortcut);
+                let off = (found - &expected).norm() / expected.norm();
+                let off = f64::try_from(off).unwrap();
+                assert!(off < 1e-6, "{inputs} → {outputs}, {time}: off by {off}");
+            }
+        }
+    }
+}
