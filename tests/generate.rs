@@ -1,5 +1,7 @@
 //! `safelight generate` as a whole program, with the real engine on the tiny model.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::fs;
@@ -15,9 +17,11 @@ fn run(command: &mut Command) -> Output {
 }
 
 fn test_picture(path: &Path, width: u32, height: u32) {
-    image::RgbImage::from_fn(width, height, |x, y| image::Rgb([(x * 3) as u8, (y * 5) as u8, 90]))
-        .save(path)
-        .unwrap();
+    image::RgbImage::from_fn(width, height, |x, y| {
+        image::Rgb([(x * 3) as u8, (y * 5) as u8, 90])
+    })
+    .save(path)
+    .unwrap();
 }
 
 #[test]
@@ -25,20 +29,29 @@ fn a_prompt_becomes_a_clip_that_carries_its_settings_and_repeats_exactly() {
     let home = Home::new();
     let output = run(home.generate().args(["--out", "clip.mp4"]));
     let (last, code) = end(&output);
-    assert_eq!((last["event"].as_str(), code), (Some("finished"), 0), "{last}");
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
     assert_eq!(last["frames"], 5);
     let all = events(&output);
     for kind in ["stage", "step", "memory", "finished"] {
         assert!(all.iter().any(|event| event["event"] == kind), "no {kind}");
     }
-    let settings = media::read_settings(&home.path().join("clip.mp4")).unwrap().unwrap();
+    let settings = media::read_settings(&home.path().join("clip.mp4"))
+        .unwrap()
+        .unwrap();
     assert!(settings.contains("a small red fox"));
-    assert!(home.job_folders().is_empty(), "a finished job leaves nothing behind");
+    assert!(
+        home.job_folders().is_empty(),
+        "a finished job leaves nothing behind"
+    );
 
     for out in ["a.png", "b.png"] {
-        let repeated = run(home
-            .safelight()
-            .args(["generate", "--json", "--device", "cpu", "--from", "clip.mp4", "--out", out]));
+        let repeated = run(home.safelight().args([
+            "generate", "--json", "--device", "cpu", "--from", "clip.mp4", "--out", out,
+        ]));
         assert_eq!(end(&repeated).1, 0);
     }
     let first = fs::read(home.path().join("a_0001.png")).unwrap();
@@ -57,7 +70,12 @@ fn every_kind_of_file_can_be_written() {
             command.args(["--frames", "1"]);
         }
         let output = run(command.args(["--out", name]));
-        assert_eq!(end(&output).1, 0, "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            end(&output).1,
+            0,
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(home.path().join(name).exists(), "{name}");
     }
 }
@@ -66,7 +84,9 @@ fn every_kind_of_file_can_be_written() {
 fn a_start_picture_steers_the_clip() {
     let home = Home::new();
     test_picture(&home.path().join("start.png"), 100, 70);
-    let output = run(home.generate().args(["--image", "start.png", "--out", "clip.mp4"]));
+    let output = run(home
+        .generate()
+        .args(["--image", "start.png", "--out", "clip.mp4"]));
     let all = events(&output);
     assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
     assert!(all.iter().any(|event| event["stage"] == "encode_image"));
@@ -75,17 +95,24 @@ fn a_start_picture_steers_the_clip() {
 #[test]
 fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
     let home = Home::new();
-    for (number, stage) in ["encode_text", "denoise", "unload", "decode"].into_iter().enumerate() {
+    for (number, stage) in ["encode_text", "denoise", "unload", "decode"]
+        .into_iter()
+        .enumerate()
+    {
         let fault = ["abort", "kill"][number % 2];
         let marker = home.path().join(format!("{stage}.struck"));
-        let output = run(home
-            .generate()
-            .args(["--out", "clip.mp4"])
-            .env("SAFELIGHT_ENGINE_FAULT", format!("{stage}:{fault}:{}", marker.display())));
+        let output = run(home.generate().args(["--out", "clip.mp4"]).env(
+            "SAFELIGHT_ENGINE_FAULT",
+            format!("{stage}:{fault}:{}", marker.display()),
+        ));
         let (last, code) = end(&output);
         assert!(marker.exists(), "{stage} was not struck");
         assert_eq!(code, 0, "{stage}: {last}");
-        assert_eq!(last["warnings"].as_array().map(Vec::len), Some(1), "{stage}: {last}");
+        assert_eq!(
+            last["warnings"].as_array().map(Vec::len),
+            Some(1),
+            "{stage}: {last}"
+        );
     }
 }
 
@@ -93,15 +120,25 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
 fn an_engine_that_hangs_is_ended_and_the_job_finishes() {
     let home = Home::new();
     fs::create_dir_all(home.path().join("config/safelight")).unwrap();
-    fs::write(home.path().join("config/safelight/settings.toml"), "[runtime]\nstall_limit_secs = 3\n").unwrap();
+    fs::write(
+        home.path().join("config/safelight/settings.toml"),
+        "[runtime]\nstall_limit_secs = 3\n",
+    )
+    .unwrap();
     let marker = home.path().join("struck");
-    let output = run(home
-        .generate()
-        .args(["--out", "clip.mp4"])
-        .env("SAFELIGHT_ENGINE_FAULT", format!("denoise:hang:{}", marker.display())));
+    let output = run(home.generate().args(["--out", "clip.mp4"]).env(
+        "SAFELIGHT_ENGINE_FAULT",
+        format!("denoise:hang:{}", marker.display()),
+    ));
     let (last, code) = end(&output);
     assert_eq!(code, 0, "{last}");
-    assert!(last["warnings"][0].as_str().unwrap().contains("no progress"), "{last}");
+    assert!(
+        last["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("no progress"),
+        "{last}"
+    );
 }
 
 #[test]
@@ -112,9 +149,15 @@ fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_fin
         .args(["--out", "clip.mp4"])
         .env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
     let (last, code) = end(&output);
-    assert_eq!((last["event"].as_str(), code), (Some("failed"), 1), "{last}");
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("failed"), 1),
+        "{last}"
+    );
     assert!(!home.path().join("clip.mp4").exists());
-    let [folder] = &home.job_folders()[..] else { panic!("expected one job folder") };
+    let [folder] = &home.job_folders()[..] else {
+        panic!("expected one job folder")
+    };
     assert!(folder.join("latents.safetensors").exists());
 }
 
@@ -122,8 +165,10 @@ fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_fin
 fn out_of_memory_and_panics_have_their_own_exit_codes() {
     let home = Home::new();
     for (fault, expected) in [("denoise:oom", 4), ("denoise:panic", 1)] {
-        let output =
-            run(home.generate().args(["--out", "clip.mp4"]).env("SAFELIGHT_ENGINE_FAULT", fault));
+        let output = run(home
+            .generate()
+            .args(["--out", "clip.mp4"])
+            .env("SAFELIGHT_ENGINE_FAULT", fault));
         assert_eq!(end(&output).1, expected, "{fault}");
     }
 }
@@ -139,7 +184,11 @@ fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
         .spawn()
         .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    lines.by_ref().map_while(Result::ok).find(|line| line.contains(r#""event":"step""#)).unwrap();
+    lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.contains(r#""event":"step""#))
+        .unwrap();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let last = lines.map_while(Result::ok).last().unwrap();
@@ -160,7 +209,11 @@ fn an_engine_never_outlives_its_app() {
         .spawn()
         .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    lines.by_ref().map_while(Result::ok).find(|line| line.contains(r#""event":"step""#)).unwrap();
+    lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.contains(r#""event":"step""#))
+        .unwrap();
     let engines = children_of(child.id());
     assert_eq!(engines.len(), 1);
     child.kill().unwrap();
@@ -174,7 +227,8 @@ fn an_engine_never_outlives_its_app() {
 
 /// The processes whose parent is `pid`.
 fn children_of(pid: u32) -> Vec<u32> {
-    let status_of = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+    let status_of =
+        |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap_or_default();
     fs::read_dir("/proc")
         .unwrap()
         .flatten()
@@ -216,12 +270,19 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
         // clap takes the last of two values only where it may be given twice: replace, do not repeat.
         let output = run(replaced(&mut command, arguments));
         let (last, code) = end(&output);
-        assert_eq!((last["event"].as_str(), code), (Some("failed"), 2), "{arguments:?}: {last}");
+        assert_eq!(
+            (last["event"].as_str(), code),
+            (Some("failed"), 2),
+            "{arguments:?}: {last}"
+        );
         let message = last["message"].as_str().unwrap();
         assert!(message.contains(expected), "{arguments:?}: {message}");
         assert!(!home.path().join("clip.mp4").exists());
     }
-    assert!(home.job_folders().len() <= 1, "only the device's failure has a folder");
+    assert!(
+        home.job_folders().len() <= 1,
+        "only the device's failure has a folder"
+    );
 }
 
 /// The same command with some of its options given other values.
@@ -263,8 +324,18 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
     let weights = "transformer/diffusion_pytorch_model.safetensors";
     let cases = [
         (home.path().join("nowhere"), "nowhere"),
-        (damaged("no-vae", &|dir| fs::remove_dir_all(dir.join("vae")).unwrap()), "vae"),
-        (damaged("no-tokenizer", &|dir| fs::remove_dir_all(dir.join("tokenizer")).unwrap()), "tokenizer"),
+        (
+            damaged("no-vae", &|dir| {
+                fs::remove_dir_all(dir.join("vae")).unwrap();
+            }),
+            "vae",
+        ),
+        (
+            damaged("no-tokenizer", &|dir| {
+                fs::remove_dir_all(dir.join("tokenizer")).unwrap();
+            }),
+            "tokenizer",
+        ),
         (
             damaged("cut", &|dir| {
                 let bytes = fs::read(dir.join(weights)).unwrap();
@@ -275,8 +346,11 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
         (
             damaged("mis-shaped", &|dir| {
                 let config = fs::read_to_string(dir.join("transformer/config.json")).unwrap();
-                fs::write(dir.join("transformer/config.json"), config.replace("\"ffn_dim\": ", "\"ffn_dim\": 1"))
-                    .unwrap();
+                fs::write(
+                    dir.join("transformer/config.json"),
+                    config.replace("\"ffn_dim\": ", "\"ffn_dim\": 1"),
+                )
+                .unwrap();
             }),
             "diffusion_pytorch_model.safetensors",
         ),
@@ -284,9 +358,16 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
     for (folder, expected) in cases {
         let mut command = home.generate();
         let folder_text = folder.display().to_string();
-        let output = run(replaced(&mut command, &["--model", &folder_text, "--out", "clip.mp4"]));
+        let output = run(replaced(
+            &mut command,
+            &["--model", &folder_text, "--out", "clip.mp4"],
+        ));
         let (last, code) = end(&output);
-        assert_eq!((last["event"].as_str(), code), (Some("failed"), 3), "{folder_text}: {last}");
+        assert_eq!(
+            (last["event"].as_str(), code),
+            (Some("failed"), 3),
+            "{folder_text}: {last}"
+        );
         let message = last["message"].as_str().unwrap();
         assert!(message.contains(expected), "{folder_text}: {message}");
         assert!(!home.path().join("clip.mp4").exists());
@@ -314,13 +395,21 @@ fn a_runtime_folder_without_libtorch_is_named() {
         .env("SAFELIGHT_LIBTORCH", home.path().join("nothing-here")));
     let (last, code) = end(&output);
     assert_eq!(code, 1, "{last}");
-    assert!(last["message"].as_str().unwrap().contains("libtorch_cpu.so"), "{last}");
+    assert!(
+        last["message"]
+            .as_str()
+            .unwrap()
+            .contains("libtorch_cpu.so"),
+        "{last}"
+    );
 }
 
 #[test]
 fn a_capture_holds_every_stage_under_the_references_names() {
     let home = Home::new();
-    let output = run(home.generate().args(["--out", "clip.mp4", "--capture", "captured"]));
+    let output = run(home
+        .generate()
+        .args(["--out", "clip.mp4", "--capture", "captured"]));
     assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
     let bytes = fs::read(home.path().join("captured/capture.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -340,6 +429,6 @@ fn a_capture_holds_every_stage_under_the_references_names() {
         "pixels",
         "output_u8",
     ] {
-        assert!(names.iter().any(|found| *found == name), "{name} is not among {names:?}");
+        assert!(names.contains(&name), "{name} is not among {names:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! The worker's promises, against engines that are threads of the test: every job ends once, engines
 //! may die or hang, the window may be slow or gone.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +14,8 @@ use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incomin
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::catalog::Family;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, MemorySample, Sampler, Stage,
+    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobError, JobErrorKind, JobId,
+    JobOutcome, JobUpdate, MemorySample, Sampler, Stage,
 };
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
@@ -77,8 +79,15 @@ impl EngineLauncher for FakeLauncher {
             messages: message_sender,
             killed: Arc::clone(&killed),
         };
-        thread::Builder::new().name("fake-engine".to_owned()).spawn(move || engine.run()).unwrap();
-        Ok(EngineLink { commands, messages, control: Box::new(FakeControl(killed)) })
+        thread::Builder::new()
+            .name("fake-engine".to_owned())
+            .spawn(move || engine.run())
+            .unwrap();
+        Ok(EngineLink {
+            commands,
+            messages,
+            control: Box::new(FakeControl(killed)),
+        })
     }
 }
 
@@ -105,7 +114,9 @@ impl FakeEngine {
         };
         self.send(EngineMessage::Ready(report));
         while let Ok(command) = self.commands.recv() {
-            let EngineCommand::RunStage(order) = command else { continue };
+            let EngineCommand::RunStage(order) = command else {
+                continue;
+            };
             self.stages.lock().unwrap().push(order.stage);
             let end = match (self.script)(self.launch, order.stage) {
                 Act::Die => return,
@@ -120,7 +131,10 @@ impl FakeEngine {
                     StageEnd::Cancelled
                 }
                 Act::OutOfMemory => StageEnd::Failed {
-                    error: JobError::new(JobErrorKind::OutOfMemory, "the device's memory did not suffice"),
+                    error: JobError::new(
+                        JobErrorKind::OutOfMemory,
+                        "the device's memory did not suffice",
+                    ),
                 },
                 act => {
                     let count = if act == Act::Flood { 2000 } else { 2 };
@@ -136,13 +150,29 @@ impl FakeEngine {
     fn work(&self, folder: &Path, stage: Stage, num_steps: u32) {
         for step in 1..=num_steps {
             self.send(EngineMessage::Step { step, num_steps });
-            let memory = MemorySample { used_bytes: u64::from(step), ..MemorySample::default() };
-            self.send(EngineMessage::Pulse { ticks: u64::from(step), memory });
+            let memory = MemorySample {
+                used_bytes: u64::from(step),
+                ..MemorySample::default()
+            };
+            self.send(EngineMessage::Pulse {
+                ticks: u64::from(step),
+                memory,
+            });
         }
         if stage == Stage::Decode {
             for index in 0..5 {
-                let header = PixelHeader { index, count: 5, width: 32, height: 32 };
-                self.messages.send((EngineMessage::Frame(header), vec![index as u8 * 40; 32 * 32 * 3])).ok();
+                let header = PixelHeader {
+                    index,
+                    count: 5,
+                    width: 32,
+                    height: 32,
+                };
+                self.messages
+                    .send((
+                        EngineMessage::Frame(header),
+                        vec![index as u8 * 40; 32 * 32 * 3],
+                    ))
+                    .ok();
             }
         }
         if let Some(name) = stage.result_file() {
@@ -186,7 +216,14 @@ impl Rig {
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
-        Self { handle, thread, folder, launches, stages, worked }
+        Self {
+            handle,
+            thread,
+            folder,
+            launches,
+            stages,
+            worked,
+        }
     }
 
     fn submit(&self, device: DeviceChoice) -> CancelToken {
@@ -248,7 +285,9 @@ impl Rig {
 fn a_job_walks_its_recipe_and_ends_once() {
     let rig = Rig::new(|_, _| Act::Work);
     let (updates, outcome) = rig.run();
-    let JobOutcome::Finished(output) = outcome else { panic!("{outcome:?}") };
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert!(output.path.exists());
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.peak_bytes, 2);
@@ -259,7 +298,16 @@ fn a_job_walks_its_recipe_and_ends_once() {
             _ => None,
         })
         .collect();
-    assert_eq!(stages, [Stage::EncodeText, Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+    assert_eq!(
+        stages,
+        [
+            Stage::EncodeText,
+            Stage::Denoise,
+            Stage::Unload,
+            Stage::Decode,
+            Stage::Save
+        ]
+    );
     assert_eq!(rig.job_folders(), 0, "a finished job leaves no folder");
     thread::sleep(Duration::from_millis(50));
     assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
@@ -267,20 +315,41 @@ fn a_job_walks_its_recipe_and_ends_once() {
 
 #[test]
 fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was() {
-    for dying in [Stage::EncodeText, Stage::Denoise, Stage::Unload, Stage::Decode] {
+    for dying in [
+        Stage::EncodeText,
+        Stage::Denoise,
+        Stage::Unload,
+        Stage::Decode,
+    ] {
         let rig = Rig::new(move |launch, stage| {
-            if launch == 0 && stage == dying { Act::Die } else { Act::Work }
+            if launch == 0 && stage == dying {
+                Act::Die
+            } else {
+                Act::Work
+            }
         });
         let (updates, outcome) = rig.run();
-        let JobOutcome::Finished(output) = outcome else { panic!("{dying:?}: {outcome:?}") };
+        let JobOutcome::Finished(output) = outcome else {
+            panic!("{dying:?}: {outcome:?}")
+        };
         assert_eq!(output.clip.frames.len(), 5, "{dying:?}");
         assert_eq!(output.warnings.len(), 1, "{dying:?}");
-        assert!(updates.iter().any(|update| matches!(update, JobUpdate::Warning(_))));
+        assert!(
+            updates
+                .iter()
+                .any(|update| matches!(update, JobUpdate::Warning(_)))
+        );
         assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
         let stages = rig.stages.lock().unwrap().clone();
-        for finished in [Stage::EncodeText, Stage::Denoise].into_iter().filter(|&stage| stage != dying) {
+        for finished in [Stage::EncodeText, Stage::Denoise]
+            .into_iter()
+            .filter(|&stage| stage != dying)
+        {
             let times = stages.iter().filter(|&&stage| stage == finished).count();
-            assert_eq!(times, 1, "{finished:?} ran again after {dying:?}: {stages:?}");
+            assert_eq!(
+                times, 1,
+                "{finished:?} ran again after {dying:?}: {stages:?}"
+            );
         }
     }
 }
@@ -288,12 +357,21 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
 #[test]
 fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works() {
     let rig = Rig::new(|launch, stage| {
-        if launch < 2 && stage == Stage::Denoise { Act::Die } else { Act::Work }
+        if launch < 2 && stage == Stage::Denoise {
+            Act::Die
+        } else {
+            Act::Work
+        }
     });
     let (_, outcome) = rig.run();
-    let JobOutcome::Failed(err) = outcome else { panic!("{outcome:?}") };
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(err.kind, JobErrorKind::EngineLost);
-    assert!(err.summary.contains("Developing") && err.summary.contains("signal 9"), "{err}");
+    assert!(
+        err.summary.contains("Developing") && err.summary.contains("signal 9"),
+        "{err}"
+    );
     assert_eq!(rig.job_folders(), 1, "what was finished is kept");
     assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
 }
@@ -301,16 +379,32 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
 #[test]
 fn an_engine_that_hangs_is_ended_and_the_job_goes_on() {
     let rig = Rig::new(|launch, stage| {
-        if launch == 0 && stage == Stage::Decode { Act::Hang } else { Act::Work }
+        if launch == 0 && stage == Stage::Decode {
+            Act::Hang
+        } else {
+            Act::Work
+        }
     });
     let (_, outcome) = rig.run();
-    let JobOutcome::Finished(output) = outcome else { panic!("{outcome:?}") };
-    assert!(output.warnings[0].contains("no progress"), "{:?}", output.warnings);
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        output.warnings[0].contains("no progress"),
+        "{:?}",
+        output.warnings
+    );
 }
 
 #[test]
 fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
-    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::UntilCancelled } else { Act::Work });
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Denoise {
+            Act::UntilCancelled
+        } else {
+            Act::Work
+        }
+    });
     let cancel = rig.submit(DeviceChoice::Auto);
     thread::sleep(Duration::from_millis(100));
     cancel.cancel();
@@ -326,7 +420,11 @@ fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
 #[test]
 fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_works() {
     let rig = Rig::new(|launch, stage| {
-        if launch == 0 && stage == Stage::Denoise { Act::Hang } else { Act::Work }
+        if launch == 0 && stage == Stage::Denoise {
+            Act::Hang
+        } else {
+            Act::Work
+        }
     });
     let cancel = rig.submit(DeviceChoice::Auto);
     thread::sleep(Duration::from_millis(50));
@@ -338,8 +436,16 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 
 #[test]
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
-    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::OutOfMemory } else { Act::Work });
-    let JobOutcome::Failed(err) = rig.run().1 else { panic!("expected a failure") };
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Denoise {
+            Act::OutOfMemory
+        } else {
+            Act::Work
+        }
+    });
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
@@ -348,30 +454,50 @@ fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
 fn a_panic_fails_that_job_only() {
     let rig = Rig::new(|_, _| Act::Work);
     rig.submit(DeviceChoice::Cuda(99));
-    let JobOutcome::Failed(err) = rig.hear().1 else { panic!("expected a failure") };
+    let JobOutcome::Failed(err) = rig.hear().1 else {
+        panic!("expected a failure")
+    };
     assert_eq!(err.kind, JobErrorKind::Internal);
     assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
 }
 
 #[test]
 fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
-    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::Flood } else { Act::Work });
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Denoise {
+            Act::Flood
+        } else {
+            Act::Work
+        }
+    });
     rig.submit(DeviceChoice::Auto);
     // Nobody reads while 4,000 lossy updates arrive: the worker must not wait for room for them.
     let deadline = Instant::now() + Duration::from_secs(20);
     while rig.worked.load(Ordering::Relaxed) < 2 {
-        assert!(Instant::now() < deadline, "the worker waits for a window that does not read");
+        assert!(
+            Instant::now() < deadline,
+            "the worker waits for a window that does not read"
+        );
         thread::sleep(Duration::from_millis(5));
     }
     let (updates, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
-    let steps = updates.iter().filter(|update| matches!(update, JobUpdate::Step { .. })).count();
+    let steps = updates
+        .iter()
+        .filter(|update| matches!(update, JobUpdate::Step { .. }))
+        .count();
     assert!(steps < 2000, "lossy updates were kept: {steps}");
 }
 
 #[test]
 fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
-    let rig = Rig::new(|_, stage| if stage == Stage::Denoise { Act::UntilCancelled } else { Act::Work });
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Denoise {
+            Act::UntilCancelled
+        } else {
+            Act::Work
+        }
+    });
     let cancel = rig.submit(DeviceChoice::Auto);
     thread::sleep(Duration::from_millis(100));
     cancel.cancel();
@@ -383,7 +509,9 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
 fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
     let rig = Rig::new(|_, _| Act::Work);
     std::fs::create_dir(rig.folder.path().join("clip.mp4")).unwrap();
-    let JobOutcome::Failed(err) = rig.run().1 else { panic!("expected a failure") };
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 0);
 }

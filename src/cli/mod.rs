@@ -18,7 +18,12 @@ pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
-#[command(name = "safelight", version, about, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "safelight",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -53,7 +58,10 @@ pub fn main() -> ExitCode {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SAFELIGHT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .init();
 }
 
 /// A seed nobody chose: small enough to be typed again.

@@ -21,7 +21,8 @@ impl Surroundings {
     /// Of the user who started this program; without a home folder, everything is in the folder
     /// for temporary files of the working folder.
     pub fn of_this_user() -> Self {
-        let paths = Paths::of_this_user().unwrap_or_else(|| Paths::under("safelight-data".as_ref()));
+        let paths =
+            Paths::of_this_user().unwrap_or_else(|| Paths::under("safelight-data".as_ref()));
         let loaded = Settings::load(&paths.settings_file());
         Self { paths, loaded }
     }

@@ -35,7 +35,7 @@ pub fn strike(stage: Stage) {
                 rustix::process::Signal::KILL,
             );
         }
-        "hang" => thread::sleep(Duration::from_secs(3600)),
+        "hang" => thread::sleep(Duration::from_hours(1)),
         "panic" => panic!("a panic on demand"),
         "oom" => panic!("CUDA out of memory. Tried to allocate 1.00 GiB (a fault on demand)"),
         _ => {}

@@ -1,4 +1,19 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod capture;
+pub mod error;
+pub mod fault;
+pub mod hooks;
+mod json;
+pub mod memory;
+pub mod nn;
+pub mod preview;
+pub mod runtime;
+pub mod sampling;
+pub mod serve;
+pub mod stages;
+pub mod store;
+pub mod text;
 pub mod vae;
+pub mod wan;
 pub mod weights;

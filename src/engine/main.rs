@@ -38,31 +38,35 @@ fn run() -> anyhow::Result<()> {
     let (command_sender, commands) = bounded(4);
     let (messages, message_receiver) = bounded::<Outgoing>(64);
 
-    let writer = thread::Builder::new().name("engine-writer".to_owned()).spawn(move || {
-        let mut output = BufWriter::new(output);
-        for (message, payload) in message_receiver {
-            if write_frame(&mut output, &message, &payload).is_err() {
-                break; // The app is gone; the end of standard input says so too.
+    let writer = thread::Builder::new()
+        .name("engine-writer".to_owned())
+        .spawn(move || {
+            let mut output = BufWriter::new(output);
+            for (message, payload) in message_receiver {
+                if write_frame(&mut output, &message, &payload).is_err() {
+                    break; // The app is gone; the end of standard input says so too.
+                }
             }
-        }
-    })?;
-    thread::Builder::new().name("engine-reader".to_owned()).spawn(move || {
-        let mut input = BufReader::new(std::io::stdin().lock());
-        loop {
-            match read_frame::<EngineCommand>(&mut input) {
-                Ok(Some((command, _))) => {
-                    if command_sender.send(command).is_err() {
+        })?;
+    thread::Builder::new()
+        .name("engine-reader".to_owned())
+        .spawn(move || {
+            let mut input = BufReader::new(std::io::stdin().lock());
+            loop {
+                match read_frame::<EngineCommand>(&mut input) {
+                    Ok(Some((command, _))) => {
+                        if command_sender.send(command).is_err() {
+                            break;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(err) => {
+                        tracing::error!("the app's message cannot be read: {err}");
                         break;
                     }
                 }
-                Ok(None) => break,
-                Err(err) => {
-                    tracing::error!("the app's message cannot be read: {err}");
-                    break;
-                }
             }
-        }
-    })?;
+        })?;
 
     let is_refused = !serve(device, &commands, messages);
     if is_refused {
@@ -79,7 +83,9 @@ fn device_argument() -> anyhow::Result<DeviceChoice> {
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next()) {
             ("--device", Some(value)) => device = value.parse().map_err(anyhow::Error::msg)?,
-            _ => anyhow::bail!("expected --device DEVICE, found {argument}; start safelight instead"),
+            _ => {
+                anyhow::bail!("expected --device DEVICE, found {argument}; start safelight instead")
+            }
         }
     }
     Ok(device)

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe,
-    Stage,
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate,
+    Recipe, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::protocol::{
@@ -25,7 +25,7 @@ use super::link::{EngineLauncher, EngineLink};
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
 const WATCH: Duration = Duration::from_millis(25);
 /// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
-const START_LIMIT: Duration = Duration::from_secs(180);
+pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 
 /// One stage to run.
 pub(super) struct StageRun<'a> {
@@ -42,10 +42,14 @@ pub(super) struct StageRun<'a> {
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
 pub(super) enum StageResult {
-    Finished { secs: f64 },
+    Finished {
+        secs: f64,
+    },
     Cancelled,
     /// The engine died or hung.
-    Lost { reason: String },
+    Lost {
+        reason: String,
+    },
 }
 
 /// What a stage brought.
@@ -71,7 +75,12 @@ struct Running {
 
 impl EngineSlot {
     pub(super) fn new(launcher: Box<dyn EngineLauncher>) -> Self {
-        Self { launcher, running: None, wanted: DeviceChoice::Auto, last_report: None }
+        Self {
+            launcher,
+            running: None,
+            wanted: DeviceChoice::Auto,
+            last_report: None,
+        }
     }
 
     /// What the last engine said of itself.
@@ -80,13 +89,19 @@ impl EngineSlot {
     }
 
     pub(super) fn device_name(&self) -> &str {
-        self.last_report.as_ref().map_or("unknown", |report| &report.device_name)
+        self.last_report
+            .as_ref()
+            .map_or("unknown", |report| &report.device_name)
     }
 
     /// The device for the stages to come; an engine on another one is ended.
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
-        if self.running.as_ref().is_some_and(|running| running.device != device) {
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.device != device)
+        {
             self.running = None;
         }
     }
@@ -115,8 +130,16 @@ impl EngineSlot {
             }
         }
         let device_name = self.device_name().to_owned();
-        let Some(running) = self.running.as_mut() else { return Ok(report) };
-        let mut watch = Watch { run, device_name, report, began: Instant::now(), engine_lives: true };
+        let Some(running) = self.running.as_mut() else {
+            return Ok(report);
+        };
+        let mut watch = Watch {
+            run,
+            device_name,
+            report,
+            began: Instant::now(),
+            engine_lives: true,
+        };
         let result = watch.follow(&mut running.link);
         if !watch.engine_lives {
             self.running = None;
@@ -137,14 +160,22 @@ impl EngineSlot {
                 Ok((EngineMessage::Ready(report), _)) if report.protocol == PROTOCOL_VERSION => {
                     run.events.certain(JobUpdate::Device(report.line.clone()));
                     self.last_report = Some(report);
-                    return Ok(Some(Started::Ready(Running { link, device: self.wanted })));
+                    return Ok(Some(Started::Ready(Running {
+                        link,
+                        device: self.wanted,
+                    })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
                     return Err(JobError::new(
                         JobErrorKind::Internal,
-                        format!("expected an engine of protocol {PROTOCOL_VERSION}, found {}", report.protocol),
+                        format!(
+                            "expected an engine of protocol {PROTOCOL_VERSION}, found {}",
+                            report.protocol
+                        ),
                     )
-                    .advise("Install Safelight again: its two executables are of different versions"));
+                    .advise(
+                        "Install Safelight again: its two executables are of different versions",
+                    ));
                 }
                 Ok((EngineMessage::Refused(error), _)) => return Err(error),
                 Ok(_) => {}
@@ -173,9 +204,12 @@ enum Started {
 /// A start that fails for a reason that a second try cannot mend: the loader's own complaint.
 pub(super) fn explain_start(words: &str) -> Option<JobError> {
     let complaint = words.lines().find(|line| {
-        line.contains("error while loading shared libraries") || line.contains("symbol lookup error")
+        line.contains("error while loading shared libraries")
+            || line.contains("symbol lookup error")
     })?;
-    let what = complaint.split_once(": ").map_or(complaint, |(_, what)| what);
+    let what = complaint
+        .split_once(": ")
+        .map_or(complaint, |(_, what)| what);
     Some(
         JobError::new(JobErrorKind::Device, format!("libtorch cannot be loaded: {what}"))
             .advise("Choose a libtorch 2.11.0 folder in the setting runtime.libtorch, or run `cargo xtask setup`")
@@ -198,7 +232,11 @@ impl Watch<'_> {
     fn lost(&mut self, link: &mut EngineLink) -> StageResult {
         self.engine_lives = false;
         let reason = link.control.last_words();
-        if self.run.cancel.is_cancelled() { StageResult::Cancelled } else { StageResult::Lost { reason } }
+        if self.run.cancel.is_cancelled() {
+            StageResult::Cancelled
+        } else {
+            StageResult::Lost { reason }
+        }
     }
 
     fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
@@ -255,7 +293,9 @@ impl Watch<'_> {
                 link.control.kill();
                 self.engine_lives = false;
                 let secs = self.run.limits.stall.as_secs_f64();
-                return Ok(StageResult::Lost { reason: format!("no progress for {secs:.0} s") });
+                return Ok(StageResult::Lost {
+                    reason: format!("no progress for {secs:.0} s"),
+                });
             }
         }
     }
@@ -277,7 +317,12 @@ impl Watch<'_> {
                     stage,
                     progress,
                 );
-                events.lossy(JobUpdate::Step { stage, step, num_steps, secs_left });
+                events.lossy(JobUpdate::Step {
+                    stage,
+                    step,
+                    num_steps,
+                    secs_left,
+                });
             }
             EngineMessage::Preview(header) => {
                 if let Some(frame) = frame(header, payload) {
@@ -304,5 +349,9 @@ impl Watch<'_> {
 
 fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<Frame> {
     let picture = Picture::new(header.width, header.height, rgb).ok()?;
-    Some(Frame { index: header.index, count: header.count, picture: Arc::new(picture) })
+    Some(Frame {
+        index: header.index,
+        count: header.count,
+        picture: Arc::new(picture),
+    })
 }

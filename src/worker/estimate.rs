@@ -49,11 +49,20 @@ impl Estimates {
     ) -> f64 {
         let known = self.known.get(&kind_of_job(request, device));
         let seen = |stage: Stage| known.and_then(|known| known.get(stage.name()).copied());
-        let of_stage = progress.secs_left().or_else(|| {
-            seen(stage).map(|secs| (secs - progress.elapsed_secs).max(0.0))
-        });
-        let position = recipe.stages.iter().position(|&other| other == stage).unwrap_or(0);
-        let later: f64 = recipe.stages.iter().skip(position + 1).filter_map(|&later| seen(later)).sum();
+        let of_stage = progress
+            .secs_left()
+            .or_else(|| seen(stage).map(|secs| (secs - progress.elapsed_secs).max(0.0)));
+        let position = recipe
+            .stages
+            .iter()
+            .position(|&other| other == stage)
+            .unwrap_or(0);
+        let later: f64 = recipe
+            .stages
+            .iter()
+            .skip(position + 1)
+            .filter_map(|&later| seen(later))
+            .sum();
         of_stage.unwrap_or(0.0) + later
     }
 }

@@ -20,7 +20,11 @@ impl Events {
 
     /// The events of one job.
     pub(super) fn of(&self, id: JobId, cancel: CancelToken) -> JobEvents<'_> {
-        JobEvents { events: self, id, cancel }
+        JobEvents {
+            events: self,
+            id,
+            cancel,
+        }
     }
 }
 
@@ -34,7 +38,15 @@ pub(super) struct JobEvents<'a> {
 impl JobEvents<'_> {
     /// Waits for room: for updates that must arrive.
     pub(super) fn certain(&self, update: JobUpdate) {
-        if self.events.sender.send(WorkerEvent { id: self.id, update }).is_err() {
+        if self
+            .events
+            .sender
+            .send(WorkerEvent {
+                id: self.id,
+                update,
+            })
+            .is_err()
+        {
             self.cancel.cancel();
         }
         (self.events.wake)();
@@ -42,7 +54,10 @@ impl JobEvents<'_> {
 
     /// Dropped when there is no room: for updates that the next one replaces.
     pub(super) fn lossy(&self, update: JobUpdate) {
-        match self.events.sender.try_send(WorkerEvent { id: self.id, update }) {
+        match self.events.sender.try_send(WorkerEvent {
+            id: self.id,
+            update,
+        }) {
             Ok(()) => (self.events.wake)(),
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => self.cancel.cancel(),

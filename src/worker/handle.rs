@@ -9,7 +9,12 @@ const EVENT_ROOM: usize = 256;
 /// What the worker is told. Quitting is dropping the handle.
 #[derive(Clone, Debug)]
 pub enum WorkerCommand {
-    Generate { id: JobId, request: Box<GenerateRequest>, device: DeviceChoice, cancel: CancelToken },
+    Generate {
+        id: JobId,
+        request: Box<GenerateRequest>,
+        device: DeviceChoice,
+        cancel: CancelToken,
+    },
 }
 
 /// What the worker tells.
@@ -39,15 +44,22 @@ impl WorkerHandle {
         let (command_sender, command_receiver) = bounded(1);
         let (event_sender, event_receiver) = bounded(EVENT_ROOM);
         (
-            Self { commands: command_sender, events: event_receiver },
-            WorkerFarEnd { commands: command_receiver, events: event_sender },
+            Self {
+                commands: command_sender,
+                events: event_receiver,
+            },
+            WorkerFarEnd {
+                commands: command_receiver,
+                events: event_sender,
+            },
         )
     }
 
     /// Hands over a job; gives it back when the worker is still busy with another or gone.
-    #[expect(clippy::result_large_err, reason = "the command is given back, not an error made")]
     pub fn try_send(&self, command: WorkerCommand) -> Result<(), WorkerCommand> {
-        self.commands.try_send(command).map_err(TrySendError::into_inner)
+        self.commands
+            .try_send(command)
+            .map_err(TrySendError::into_inner)
     }
 
     /// All events that have arrived.

@@ -63,12 +63,22 @@ pub fn spawn(
     Ok((handle, thread))
 }
 
-fn work(options: &WorkerOptions, launcher: Box<dyn EngineLauncher>, wake: Wake, far_end: &WorkerFarEnd) {
+fn work(
+    options: &WorkerOptions,
+    launcher: Box<dyn EngineLauncher>,
+    wake: Wake,
+    far_end: &WorkerFarEnd,
+) {
     let mut engine = EngineSlot::new(launcher);
     let mut estimates = Estimates::load(options.estimates.clone());
     let events = Events::new(far_end.events.clone(), wake);
     for command in &far_end.commands {
-        let WorkerCommand::Generate { id, request, device, cancel } = command;
+        let WorkerCommand::Generate {
+            id,
+            request,
+            device,
+            cancel,
+        } = command;
         let job_events = events.of(id, cancel.clone());
         let limits = (options.limits)();
         engine.want(device);
@@ -103,9 +113,12 @@ fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    JobError::new(JobErrorKind::Internal, "a fault in Safelight ended this job")
-        .advise("Please report it with the details")
-        .detail(text)
+    JobError::new(
+        JobErrorKind::Internal,
+        "a fault in Safelight ended this job",
+    )
+    .advise("Please report it with the details")
+    .detail(text)
 }
 
 /// Starts an engine, hears what it is, and ends it: for the doctor.
@@ -114,10 +127,13 @@ pub fn probe_engine(
     device: DeviceChoice,
 ) -> Result<EngineReport, JobError> {
     let mut link = launcher.launch(device)?;
-    match link.messages.recv_timeout(Duration::from_secs(180)) {
+    match link.messages.recv_timeout(engine::START_LIMIT) {
         Ok((EngineMessage::Ready(report), _)) => Ok(report),
         Ok((EngineMessage::Refused(error), _)) => Err(error),
-        Ok(_) => Err(JobError::new(JobErrorKind::Internal, "the engine spoke out of turn")),
+        Ok(_) => Err(JobError::new(
+            JobErrorKind::Internal,
+            "the engine spoke out of turn",
+        )),
         Err(_) => {
             let words = link.control.last_words();
             Err(engine::explain_start(&words).unwrap_or_else(|| {

@@ -36,7 +36,10 @@ pub struct ProcessLauncher {
 impl ProcessLauncher {
     /// With the engine beside this executable, or where `SAFELIGHT_ENGINE` says.
     pub fn new(find_runtime: FindRuntime) -> Self {
-        Self { executable: engine_executable(), find_runtime }
+        Self {
+            executable: engine_executable(),
+            find_runtime,
+        }
     }
 }
 
@@ -45,9 +48,14 @@ pub fn engine_executable() -> PathBuf {
     if let Some(named) = std::env::var_os("SAFELIGHT_ENGINE") {
         return PathBuf::from(named);
     }
-    let beside = std::env::current_exe().unwrap_or_default().with_file_name("safelight-engine");
+    let beside = std::env::current_exe()
+        .unwrap_or_default()
+        .with_file_name("safelight-engine");
     // A test's executable lies one folder deeper than those of the program.
-    let above = beside.parent().and_then(Path::parent).map(|dir| dir.join("safelight-engine"));
+    let above = beside
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join("safelight-engine"));
     match above {
         Some(above) if !beside.exists() && above.exists() => above,
         _ => beside,
@@ -63,13 +71,20 @@ impl EngineLauncher for ProcessLauncher {
         let mut command = Command::new(&self.executable);
         command
             .args(["--device", &device.to_string()])
-            .env("LD_LIBRARY_PATH", runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")))
+            .env(
+                "LD_LIBRARY_PATH",
+                runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for the app, which tells the engine in its own way.
             .process_group(0);
-        let rocm: &[_] = if runtime.kind() == "rocm" { &ROCM_ENVIRONMENT } else { &[] };
+        let rocm: &[_] = if runtime.kind() == "rocm" {
+            &ROCM_ENVIRONMENT
+        } else {
+            &[]
+        };
         for (name, value) in ENVIRONMENT.iter().chain(rocm) {
             // What the user set outright stays.
             if std::env::var_os(name).is_none() {
@@ -79,19 +94,27 @@ impl EngineLauncher for ProcessLauncher {
         let mut child = command.spawn().map_err(|err| {
             JobError::new(
                 JobErrorKind::Internal,
-                format!("the engine could not be started: {err}: {}", self.executable.display()),
+                format!(
+                    "the engine could not be started: {err}: {}",
+                    self.executable.display()
+                ),
             )
             .advise("Install Safelight again, or build it with `cargo xtask run`")
         })?;
-        connect(&mut child).map_err(|err| {
-            child.kill().ok();
-            JobError::from_error(JobErrorKind::Internal, &err)
-        })
-        .map(|(commands, messages, lines, readers)| EngineLink {
-            commands,
-            messages,
-            control: Box::new(ProcessControl { child, lines, readers }),
-        })
+        connect(&mut child)
+            .map_err(|err| {
+                child.kill().ok();
+                JobError::from_error(JobErrorKind::Internal, &err)
+            })
+            .map(|(commands, messages, lines, readers)| EngineLink {
+                commands,
+                messages,
+                control: Box::new(ProcessControl {
+                    child,
+                    lines,
+                    readers,
+                }),
+            })
     }
 }
 
@@ -102,11 +125,18 @@ const ENVIRONMENT: [(&str, &str); 1] = [("OMP_WAIT_POLICY", "passive")];
 /// What libtorch for ROCm needs before it is loaded: flash attention on RDNA 3, and no search for
 /// convolution algorithms that takes minutes (facts: AOTriton and MIOpen, both upstream defaults off).
 /// Never run on AMD hardware so far.
-const ROCM_ENVIRONMENT: [(&str, &str); 2] =
-    [("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "1"), ("MIOPEN_FIND_MODE", "2")];
+const ROCM_ENVIRONMENT: [(&str, &str); 2] = [
+    ("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "1"),
+    ("MIOPEN_FIND_MODE", "2"),
+];
 
 type Lines = Arc<Mutex<VecDeque<String>>>;
-type Connected = (Sender<EngineCommand>, Receiver<Incoming>, Lines, Vec<JoinHandle<()>>);
+type Connected = (
+    Sender<EngineCommand>,
+    Receiver<Incoming>,
+    Lines,
+    Vec<JoinHandle<()>>,
+);
 
 fn connect(child: &mut Child) -> io::Result<Connected> {
     let missing = || io::Error::other("a stream of the engine is missing");
@@ -120,8 +150,14 @@ fn connect(child: &mut Child) -> io::Result<Connected> {
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
         thread::Builder::new().name(name.to_owned()).spawn(body)
     };
-    spawn("engine-stdin", Box::new(move || write_commands(stdin, &command_receiver)))?;
-    let reader = spawn("engine-stdout", Box::new(move || read_messages(stdout, &message_sender)))?;
+    spawn(
+        "engine-stdin",
+        Box::new(move || write_commands(stdin, &command_receiver)),
+    )?;
+    let reader = spawn(
+        "engine-stdout",
+        Box::new(move || read_messages(stdout, &message_sender)),
+    )?;
     let keeper = spawn("engine-stderr", Box::new(move || keep_lines(stderr, &kept)))?;
     Ok((commands, messages, lines, vec![reader, keeper]))
 }

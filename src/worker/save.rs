@@ -27,7 +27,10 @@ pub(super) fn write(
         writer.push(frame).map_err(|err| error_of(&err))?;
     }
     let files = writer.finish().map_err(|err| error_of(&err))?;
-    let path = files.into_iter().next().unwrap_or_else(|| request.out.clone());
+    let path = files
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| request.out.clone());
     if request.sidecar {
         write_sidecar(&path.with_extension("json"), &settings)?;
     }
@@ -39,7 +42,10 @@ fn write_sidecar(path: &Path, settings: &serde_json::Value) -> Result<(), JobErr
     write_atomically(path, &pretty).map_err(|err| {
         JobError::new(
             JobErrorKind::Disk,
-            format!("the settings could not be written: {err}: {}", path.display()),
+            format!(
+                "the settings could not be written: {err}: {}",
+                path.display()
+            ),
         )
     })
 }
@@ -61,5 +67,6 @@ pub(super) fn error_of(err: &MediaError) -> JobError {
         return JobError::from_error(JobErrorKind::Disk, err)
             .advise("Free some space or choose another folder");
     }
-    JobError::from_error(JobErrorKind::InvalidRequest, err).advise("Choose another file name or folder")
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose another file name or folder")
 }

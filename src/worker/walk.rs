@@ -77,7 +77,8 @@ impl Walk<'_> {
             let copied = media::open_picture(image)
                 .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))
                 .and_then(|picture| {
-                    media::write_png(&folder.start_picture(), &picture).map_err(|err| save::error_of(&err))
+                    media::write_png(&folder.start_picture(), &picture)
+                        .map_err(|err| save::error_of(&err))
                 });
             if let Err(err) = copied {
                 folder.remove().ok();
@@ -87,11 +88,20 @@ impl Walk<'_> {
         Ok(folder)
     }
 
-    fn walk(&mut self, folder: &JobFolder, started: Instant) -> Result<Option<JobOutput>, JobError> {
+    fn walk(
+        &mut self,
+        folder: &JobFolder,
+        started: Instant,
+    ) -> Result<Option<JobOutput>, JobError> {
         let recipe = Recipe::of(self.request);
         self.events.certain(JobUpdate::Started(recipe.clone()));
-        let mut gathered =
-            Gathered { clip: Clip { frames: Vec::new(), fps: self.request.fps }, ..Gathered::default() };
+        let mut gathered = Gathered {
+            clip: Clip {
+                frames: Vec::new(),
+                fps: self.request.fps,
+            },
+            ..Gathered::default()
+        };
         let mut position = 0;
         let mut resumes = 0;
         while let Some(&stage) = recipe.stages.get(position) {
@@ -100,10 +110,14 @@ impl Walk<'_> {
             }
             if stage == Stage::Save {
                 let output = self.save(&mut gathered, started)?;
-                self.estimates.learn(self.request, self.engine.device_name(), &output.stages);
+                self.estimates
+                    .learn(self.request, self.engine.device_name(), &output.stages);
                 return Ok(Some(output));
             }
-            self.events.certain(JobUpdate::Stage { stage, resumed: resumes > 0 });
+            self.events.certain(JobUpdate::Stage {
+                stage,
+                resumed: resumes > 0,
+            });
             if stage == Stage::Decode {
                 gathered.clip.frames.clear();
             }
@@ -123,7 +137,10 @@ impl Walk<'_> {
                 StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
             }
         }
-        Err(JobError::new(JobErrorKind::Internal, "the recipe ended without saving anything"))
+        Err(JobError::new(
+            JobErrorKind::Internal,
+            "the recipe ended without saving anything",
+        ))
     }
 
     fn run_stage(
@@ -164,11 +181,17 @@ impl Walk<'_> {
 
     fn save(&self, gathered: &mut Gathered, started: Instant) -> Result<JobOutput, JobError> {
         let stage = Stage::Save;
-        self.events.certain(JobUpdate::Stage { stage, resumed: false });
+        self.events.certain(JobUpdate::Stage {
+            stage,
+            resumed: false,
+        });
         let began = Instant::now();
         let clip = std::mem::take(&mut gathered.clip);
         let path = save::write(self.request, &clip, self.engine.report())?;
-        let time = StageTime { stage, secs: began.elapsed().as_secs_f64() };
+        let time = StageTime {
+            stage,
+            secs: began.elapsed().as_secs_f64(),
+        };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
         Ok(JobOutput {
@@ -186,7 +209,10 @@ impl Walk<'_> {
 /// Where a job goes on: behind its last finished stage, but never without the frames in hand.
 fn resume_position(folder: &JobFolder, recipe: &Recipe, gathered: &Gathered) -> usize {
     let finished = folder.num_finished(recipe);
-    let decode = recipe.stages.iter().position(|&stage| stage == Stage::Decode);
+    let decode = recipe
+        .stages
+        .iter()
+        .position(|&stage| stage == Stage::Decode);
     match decode {
         Some(decode) if finished > decode && gathered.clip.frames.is_empty() => decode,
         _ => finished,
@@ -197,7 +223,10 @@ fn lost_twice(stage: Stage, reason: &str) -> JobError {
     let first_line = reason.lines().next().unwrap_or_default();
     JobError::new(
         JobErrorKind::EngineLost,
-        format!("the engine ended twice, the second time in the stage '{}' ({first_line})", stage.label()),
+        format!(
+            "the engine ended twice, the second time in the stage '{}' ({first_line})",
+            stage.label()
+        ),
     )
     .advise("Try a smaller size or fewer frames, and see `safelight doctor`")
     .detail(reason)

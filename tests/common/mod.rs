@@ -41,8 +41,28 @@ impl Home {
     pub fn generate(&self) -> Command {
         let mut command = self.safelight();
         command
-            .args(["generate", "--json", "--device", "cpu", "--prompt", "a small red fox", "--seed", "3"])
-            .args(["--width", "64", "--height", "32", "--frames", "5", "--steps", "2", "--guidance", "2"])
+            .args([
+                "generate",
+                "--json",
+                "--device",
+                "cpu",
+                "--prompt",
+                "a small red fox",
+                "--seed",
+                "3",
+            ])
+            .args([
+                "--width",
+                "64",
+                "--height",
+                "32",
+                "--frames",
+                "5",
+                "--steps",
+                "2",
+                "--guidance",
+                "2",
+            ])
             .arg("--model")
             .arg(tiny_model());
         command
@@ -61,7 +81,8 @@ pub fn events(output: &Output) -> Vec<Value> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     text.lines()
         .map(|line| {
-            let event: Value = serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"));
+            let event: Value =
+                serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"));
             assert!(event["event"].is_string(), "{line}");
             event
         })
@@ -71,7 +92,10 @@ pub fn events(output: &Output) -> Vec<Value> {
 /// The last event, and the exit code.
 pub fn end(output: &Output) -> (Value, i32) {
     let last = events(output).pop().unwrap_or_else(|| {
-        panic!("no event; standard error: {}", String::from_utf8_lossy(&output.stderr))
+        panic!(
+            "no event; standard error: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
     });
     (last, output.status.code().unwrap_or(-1))
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler, StartPicture,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler,
+    StartPicture,
 };
 use safelight_core::media;
 use serde::Deserialize;
@@ -89,7 +90,9 @@ struct Carried {
 impl GenerateArgs {
     /// These arguments, with what they leave open taken from the file that `--from` names.
     pub fn with_carried(mut self) -> Result<Self, JobError> {
-        let Some(file) = &self.from else { return Ok(self) };
+        let Some(file) = &self.from else {
+            return Ok(self);
+        };
         let request = carried_request(file)?;
         self.model = self.model.or_else(|| Some(named_model(&request)));
         self.prompt = self.prompt.or(Some(request.prompt));
@@ -127,7 +130,10 @@ impl GenerateArgs {
             seed,
             dtype: self.dtype.unwrap_or(default_dtype),
             capture: self.capture.clone(),
-            out: self.out.clone().unwrap_or_else(|| PathBuf::from("safelight.mp4")),
+            out: self
+                .out
+                .clone()
+                .unwrap_or_else(|| PathBuf::from("safelight.mp4")),
             sidecar: self.sidecar,
         })
     }
@@ -141,7 +147,11 @@ fn named_model(request: &GenerateRequest) -> String {
 fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
     let picture = media::open_picture(path)
         .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?;
-    Ok(StartPicture { path: path.to_owned(), width: picture.width, height: picture.height })
+    Ok(StartPicture {
+        path: path.to_owned(),
+        width: picture.width,
+        height: picture.height,
+    })
 }
 
 fn carried_request(file: &Path) -> Result<GenerateRequest, JobError> {
@@ -149,10 +159,16 @@ fn carried_request(file: &Path) -> Result<GenerateRequest, JobError> {
     let text = media::read_settings(file)
         .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?
         .ok_or_else(|| {
-            invalid(format!("expected a file that Safelight made, found none of its settings in {}", file.display()))
+            invalid(format!(
+                "expected a file that Safelight made, found none of its settings in {}",
+                file.display()
+            ))
         })?;
     let carried: Carried = serde_json::from_str(&text).map_err(|err| {
-        invalid(format!("the settings in the file cannot be understood ({err}): {}", file.display()))
+        invalid(format!(
+            "the settings in the file cannot be understood ({err}): {}",
+            file.display()
+        ))
     })?;
     Ok(carried.request)
 }

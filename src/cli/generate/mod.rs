@@ -39,7 +39,9 @@ pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
 /// The exit code of a job that began; the error of one that could not.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let args = args.with_carried()?;
-    let device = args.device.unwrap_or(surroundings.settings().runtime.device);
+    let device = args
+        .device
+        .unwrap_or_else(|| surroundings.settings().runtime.device);
     let request = request_of(&args, surroundings)?;
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
@@ -50,17 +52,30 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let command =
-        WorkerCommand::Generate { id: JobId::next(), request: Box::new(request), device, cancel };
+    let command = WorkerCommand::Generate {
+        id: JobId::next(),
+        request: Box::new(request),
+        device,
+        cancel,
+    };
     if handle.try_send(command).is_err() {
-        return Err(JobError::new(JobErrorKind::Internal, "the worker does not take jobs"));
+        return Err(JobError::new(
+            JobErrorKind::Internal,
+            "the worker does not take jobs",
+        ));
     }
 
-    let mut report: Box<dyn Report> =
-        if args.json { Box::<JsonReport>::default() } else { Box::new(HumanReport::new()) };
+    let mut report: Box<dyn Report> = if args.json {
+        Box::<JsonReport>::default()
+    } else {
+        Box::new(HumanReport::new())
+    };
     let outcome = loop {
         let Some(event) = handle.wait() else {
-            return Err(JobError::new(JobErrorKind::Internal, "the worker ended without a word"));
+            return Err(JobError::new(
+                JobErrorKind::Internal,
+                "the worker ended without a word",
+            ));
         };
         match event.update {
             JobUpdate::Ended(outcome) => break outcome,
@@ -77,17 +92,27 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     })
 }
 
-fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<GenerateRequest, JobError> {
+fn request_of(
+    args: &GenerateArgs,
+    surroundings: &Surroundings,
+) -> Result<GenerateRequest, JobError> {
     let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
-    let spec = catalog.find(wanted).map_err(|err| {
-        JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice())
-    })?;
+    let spec = catalog
+        .find(wanted)
+        .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let seed = args.seed.unwrap_or_else(super::random_seed);
     let form = args.form(seed, surroundings.settings().runtime.dtype)?;
     let mut request = form.validate(&spec).map_err(|errors| invalid(&errors))?;
     // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
-    for path in [Some(&mut request.out), request.image.as_mut(), request.capture.as_mut()].into_iter().flatten() {
+    for path in [
+        Some(&mut request.out),
+        request.image.as_mut(),
+        request.capture.as_mut(),
+    ]
+    .into_iter()
+    .flatten()
+    {
         if let Ok(absolute) = std::path::absolute(&*path) {
             *path = absolute;
         }
@@ -97,8 +122,10 @@ fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Genera
 
 /// All that is wrong, in one sentence each.
 fn invalid(errors: &[FieldError]) -> JobError {
-    let sentences: Vec<String> =
-        errors.iter().map(|err| format!("--{}: {}", err.field, err.message)).collect();
+    let sentences: Vec<String> = errors
+        .iter()
+        .map(|err| format!("--{}: {}", err.field, err.message))
+        .collect();
     JobError::new(JobErrorKind::InvalidRequest, sentences.join("; "))
 }
 
@@ -107,7 +134,10 @@ fn cancel_on_interrupt(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     ctrlc::set_handler(move || {
         if cancel.is_cancelled() {
-            #[expect(clippy::exit, reason = "the user insists; the engine ends with its input")]
+            #[expect(
+                clippy::exit,
+                reason = "the user insists; the engine ends with its input"
+            )]
             std::process::exit(i32::from(CANCELLED));
         }
         cancel.cancel();

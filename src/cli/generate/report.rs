@@ -4,7 +4,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use safelight_core::job::{JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe, Stage};
+use safelight_core::job::{
+    JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe, Stage,
+};
 use serde_json::{Value, json};
 
 /// Hears a job's updates.
@@ -56,7 +58,12 @@ impl Report for JsonReport {
             JobUpdate::StageEnded(time) => {
                 json!({"event": "stage", "stage": time.stage, "state": "ended", "secs": time.secs})
             }
-            JobUpdate::Step { stage, step, num_steps, secs_left } => json!({
+            JobUpdate::Step {
+                stage,
+                step,
+                num_steps,
+                secs_left,
+            } => json!({
                 "event": "step", "stage": stage, "step": step, "num_steps": num_steps, "secs_left": secs_left,
             }),
             JobUpdate::Memory(memory) => json!({
@@ -69,7 +76,10 @@ impl Report for JsonReport {
                 "total_bytes": memory.total_bytes,
             }),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
-            JobUpdate::Started(_) | JobUpdate::Preview(_) | JobUpdate::Frame(_) | JobUpdate::Ended(_) => return,
+            JobUpdate::Started(_)
+            | JobUpdate::Preview(_)
+            | JobUpdate::Frame(_)
+            | JobUpdate::Ended(_) => return,
         };
         Self::print(&event);
     }
@@ -108,17 +118,33 @@ impl HumanReport {
         let is_terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::with_draw_target(
             Some(1),
-            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
+            if is_terminal {
+                ProgressDrawTarget::stderr()
+            } else {
+                ProgressDrawTarget::hidden()
+            },
         );
-        if let Ok(style) = ProgressStyle::with_template("{prefix:28} {bar:30.red} {pos}/{len}  {msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{prefix:28} {bar:30.red} {pos}/{len}  {msg}")
+        {
             bar.set_style(style.progress_chars("=> "));
         }
-        Self { bar, is_terminal, recipe: None, memory: MemorySample::default() }
+        Self {
+            bar,
+            is_terminal,
+            recipe: None,
+            memory: MemorySample::default(),
+        }
     }
 
     fn begin(&self, stage: Stage, resumed: bool) {
         let place = self.recipe.as_ref().map_or_else(String::new, |recipe| {
-            let position = recipe.stages.iter().position(|&other| other == stage).unwrap_or(0) + 1;
+            let position = recipe
+                .stages
+                .iter()
+                .position(|&other| other == stage)
+                .unwrap_or(0)
+                + 1;
             format!("{position}/{} ", recipe.stages.len())
         });
         let again = if resumed { " again" } else { "" };
@@ -137,7 +163,11 @@ impl HumanReport {
         if self.memory.total_bytes == 0 {
             return String::new();
         }
-        format!("{} of {}", gib(self.memory.used_bytes), gib(self.memory.total_bytes))
+        format!(
+            "{} of {}",
+            gib(self.memory.used_bytes),
+            gib(self.memory.total_bytes)
+        )
     }
 }
 
@@ -147,16 +177,28 @@ impl Report for HumanReport {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
             JobUpdate::Stage { stage, resumed } => self.begin(*stage, *resumed),
-            JobUpdate::Step { step, num_steps, secs_left, .. } => {
+            JobUpdate::Step {
+                step,
+                num_steps,
+                secs_left,
+                ..
+            } => {
                 self.bar.set_length(u64::from(*num_steps));
                 self.bar.set_position(u64::from(*step));
-                self.bar.set_message(format!("{} left  {}", duration(*secs_left), self.memory_text()));
+                self.bar.set_message(format!(
+                    "{} left  {}",
+                    duration(*secs_left),
+                    self.memory_text()
+                ));
             }
             JobUpdate::Memory(memory) => {
                 self.memory = *memory;
             }
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
-            JobUpdate::StageEnded(_) | JobUpdate::Preview(_) | JobUpdate::Frame(_) | JobUpdate::Ended(_) => {}
+            JobUpdate::StageEnded(_)
+            | JobUpdate::Preview(_)
+            | JobUpdate::Frame(_)
+            | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -210,7 +252,9 @@ fn gib(bytes: u64) -> String {
 }
 
 fn duration(secs: f64) -> String {
-    let secs = Duration::try_from_secs_f64(secs).unwrap_or_default().as_secs_f64();
+    let secs = Duration::try_from_secs_f64(secs)
+        .unwrap_or_default()
+        .as_secs_f64();
     if secs < 60.0 {
         format!("{secs:.1} s")
     } else {

@@ -87,7 +87,9 @@ impl GenerateForm {
         }
         let num_frames = self.frames(spec);
         let stride = spec.limits.frame_stride;
-        if num_frames == 0 || num_frames > spec.limits.max_frames || !(num_frames - 1).is_multiple_of(stride)
+        if num_frames == 0
+            || num_frames > spec.limits.max_frames
+            || !(num_frames - 1).is_multiple_of(stride)
         {
             let below = num_frames.saturating_sub(1) / stride * stride + 1;
             fail(

@@ -116,16 +116,19 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let hooks = StageHooks::new(context, 0);
     let request = &context.order.request;
     let (width, height) = (request.width, request.height);
-    let source = media::open_picture(&context.folder().start_picture()).map_err(media_error)?;
+    let source =
+        media::open_picture(&context.folder().start_picture()).map_err(|err| media_error(&err))?;
     if let Ok(bytes) = Tensor::f_from_slice(&source.rgb) {
         let size = [i64::from(source.height), i64::from(source.width), 3];
         capture.put("image.source_u8", &bytes.reshape(size));
     }
     let fitted = match request.fit {
         Fit::Stretch => source,
-        Fit::Crop => media::crop_to_aspect(&source, width, height).map_err(media_error)?,
+        Fit::Crop => {
+            media::crop_to_aspect(&source, width, height).map_err(|err| media_error(&err))?
+        }
     };
-    let resized = media::resize_lanczos(&fitted, width, height).map_err(media_error)?;
+    let resized = media::resize_lanczos(&fitted, width, height).map_err(|err| media_error(&err))?;
     let latents = wan::encode_image(
         &context.config()?,
         request,
@@ -225,7 +228,7 @@ fn deliver_capture(job: &Path, folder: &Path) -> Result<(), EngineError> {
     })
 }
 
-fn media_error(err: media::MediaError) -> EngineError {
+fn media_error(err: &media::MediaError) -> EngineError {
     EngineError::Request {
         reason: err.to_string(),
     }

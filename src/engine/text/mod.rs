@@ -5,10 +5,12 @@
 
 mod clean;
 mod repair;
+mod spiece;
 mod tokenizer;
 mod umt5;
 
 pub use clean::clean_wan_prompt;
+pub use spiece::SpieceModel;
 pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};
 

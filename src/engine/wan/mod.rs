@@ -28,7 +28,7 @@ use tch::{Device, Kind, Tensor};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::text::{TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
+use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
 use crate::vae::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 use crate::weights::Weights;
 
@@ -85,7 +85,14 @@ pub fn encode_text(
     let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
     warn_unexpected(&weights.finish(), "text encoder", hooks);
 
-    let reader = Reader { tokenizer, encoder };
+    let spiece = config.folder.join("tokenizer/spiece.model");
+    let reader = Reader {
+        tokenizer,
+        spiece: (capture.is_on() && spiece.exists())
+            .then(|| SpieceModel::read(&spiece))
+            .transpose()?,
+        encoder,
+    };
     let texts = [
         (true, "prompt", &request.prompt),
         (request.is_guided(), "negative", &request.negative_prompt),
@@ -106,6 +113,8 @@ pub fn encode_text(
 
 struct Reader {
     tokenizer: TextTokenizer,
+    /// The published form of the tokenizer, where there is one; only for the record.
+    spiece: Option<SpieceModel>,
     encoder: Umt5Encoder,
 }
 
@@ -123,6 +132,10 @@ impl Reader {
             return Ok(None);
         };
         if capture.is_on() {
+            if let Some(spiece) = &self.spiece {
+                let ids = Tensor::from_slice(&spiece.encode(&clean_wan_prompt(text)));
+                capture.put(format!("tokenizer.{role}.spiece_ids"), &ids.unsqueeze(0));
+            }
             capture.put(format!("tokenizer.{role}.input_ids"), &tokens.ids);
             capture.put(format!("tokenizer.{role}.attention_mask"), &tokens.mask);
             let name = match role {
