@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
-#[command(allow_negative_numbers = true)]
+#[command(allow_negative_numbers = true, args_override_self = true)]
 pub struct GenerateArgs {
     /// A model's name from `safelight models`, or a diffusers folder [default: the model that ships with Safelight]
     #[arg(long, value_name = "ID_OR_PATH")]
