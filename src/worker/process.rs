@@ -118,9 +118,10 @@ impl EngineLauncher for ProcessLauncher {
     }
 }
 
-/// Threads that wait must sleep: on a busy machine, spinning at every parallel loop's end makes a job
-/// ten times slower (seen on two cores at a load of 20).
-const ENVIRONMENT: [(&str, &str); 1] = [("OMP_WAIT_POLICY", "passive")];
+/// Threads that wait must soon sleep. Spinning as long as libgomp does by itself doubles the time of
+/// a job that shares its cores with other programs (24 s instead of 11 s, two cores, four busy loops);
+/// not spinning at all costs a tenth on a quiet machine.
+const ENVIRONMENT: [(&str, &str); 1] = [("GOMP_SPINCOUNT", "3000")];
 
 /// What libtorch for ROCm needs before it is loaded: flash attention on RDNA 3, and no search for
 /// convolution algorithms that takes minutes (facts: AOTriton and MIOpen, both upstream defaults off).
