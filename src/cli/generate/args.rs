@@ -10,6 +10,7 @@ use safelight_core::job::{
     StartPicture,
 };
 use safelight_core::media;
+use safelight_core::settings::Settings;
 use serde::Deserialize;
 
 /// Make a clip or a picture.
@@ -64,7 +65,7 @@ pub struct GenerateArgs {
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
-    /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: safelight.mp4]
+    /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: safelight-SEED.mp4]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Also write the settings beside the file, as .json
@@ -94,7 +95,7 @@ impl GenerateArgs {
             return Ok(self);
         };
         let request = carried_request(file)?;
-        self.model = self.model.or_else(|| Some(named_model(&request)));
+        self.model = self.model.or(Some(request.model));
         self.prompt = self.prompt.or(Some(request.prompt));
         self.negative = self.negative.or(Some(request.negative_prompt));
         self.image = self.image.or(request.image);
@@ -113,7 +114,7 @@ impl GenerateArgs {
     }
 
     /// The form; reads the start picture's size from its file.
-    pub fn form(&self, seed: u64, default_dtype: DtypeChoice) -> Result<GenerateForm, JobError> {
+    pub fn form(&self, seed: u64, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
             prompt: self.prompt.clone().unwrap_or_default(),
             negative_prompt: self.negative.clone(),
@@ -128,20 +129,14 @@ impl GenerateArgs {
             shift: self.shift,
             sampler: self.sampler,
             seed,
-            dtype: self.dtype.unwrap_or(default_dtype),
+            dtype: self.dtype.unwrap_or(settings.runtime.dtype),
             capture: self.capture.clone(),
-            out: self
-                .out
-                .clone()
-                .unwrap_or_else(|| PathBuf::from("safelight.mp4")),
-            sidecar: self.sidecar,
+            out: self.out.clone().unwrap_or_else(|| {
+                PathBuf::from(format!("safelight-{seed}.{}", settings.output.format))
+            }),
+            sidecar: self.sidecar || settings.output.sidecar,
         })
     }
-}
-
-/// The model of a request: by id, or by folder when it is none of the catalogue's.
-fn named_model(request: &GenerateRequest) -> String {
-    request.model.clone()
 }
 
 fn start_picture(path: &Path) -> Result<StartPicture, JobError> {

@@ -102,7 +102,7 @@ fn request_of(
         .find(wanted)
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let seed = args.seed.unwrap_or_else(super::random_seed);
-    let form = args.form(seed, surroundings.settings().runtime.dtype)?;
+    let form = args.form(seed, surroundings.settings())?;
     let mut request = form.validate(&spec).map_err(|errors| invalid(&errors))?;
     // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
     for path in [

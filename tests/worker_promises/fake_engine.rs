@@ -1,0 +1,180 @@
+//! Engines that are threads of the test and follow a script.
+//!
+//! They speak as the real one does, and compute nothing.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, MemorySample, Stage};
+use safelight_core::protocol::{
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
+};
+
+/// What a fake engine does with a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    Work,
+    Die,
+    /// Works on forever but stops when told to.
+    UntilCancelled,
+    /// Says nothing and hears nothing.
+    Hang,
+    OutOfMemory,
+    /// Sends far more than the channel holds before it ends.
+    Flood,
+}
+
+pub type Script = Arc<dyn Fn(u32, Stage) -> Act + Send + Sync>;
+
+/// Launches engines that follow a script; counts them and the stages they were given.
+pub struct FakeLauncher {
+    pub script: Script,
+    pub launches: Arc<AtomicU32>,
+    pub stages: Arc<Mutex<Vec<Stage>>>,
+    pub worked: Arc<AtomicU32>,
+}
+
+struct FakeControl(Arc<AtomicBool>);
+
+impl EngineControl for FakeControl {
+    fn kill(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn last_words(&mut self) -> String {
+        "signal 9 (of a test)".to_owned()
+    }
+}
+
+impl Drop for FakeControl {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl EngineLauncher for FakeLauncher {
+    fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
+        assert_ne!(device, DeviceChoice::Cuda(99), "a launcher that panics");
+        let launch = self.launches.fetch_add(1, Ordering::Relaxed);
+        let (commands, command_receiver) = bounded(4);
+        let (message_sender, messages) = bounded(64);
+        let killed = Arc::new(AtomicBool::new(false));
+        let engine = FakeEngine {
+            launch,
+            script: Arc::clone(&self.script),
+            stages: Arc::clone(&self.stages),
+            worked: Arc::clone(&self.worked),
+            commands: command_receiver,
+            messages: message_sender,
+            killed: Arc::clone(&killed),
+        };
+        thread::Builder::new()
+            .name("fake-engine".to_owned())
+            .spawn(move || engine.run())
+            .unwrap();
+        Ok(EngineLink {
+            commands,
+            messages,
+            control: Box::new(FakeControl(killed)),
+        })
+    }
+}
+
+struct FakeEngine {
+    launch: u32,
+    script: Script,
+    stages: Arc<Mutex<Vec<Stage>>>,
+    /// How many stages did their work to the end.
+    worked: Arc<AtomicU32>,
+    commands: Receiver<EngineCommand>,
+    messages: Sender<Incoming>,
+    killed: Arc<AtomicBool>,
+}
+
+impl FakeEngine {
+    fn run(self) {
+        let report = EngineReport {
+            protocol: PROTOCOL_VERSION,
+            libtorch: "2.11.0".to_owned(),
+            device: DeviceChoice::Cpu,
+            device_name: "fake".to_owned(),
+            total_bytes: 1,
+            line: "a fake device".to_owned(),
+        };
+        self.send(EngineMessage::Ready(report));
+        while let Ok(command) = self.commands.recv() {
+            let EngineCommand::RunStage(order) = command else {
+                continue;
+            };
+            self.stages.lock().unwrap().push(order.stage);
+            let end = match (self.script)(self.launch, order.stage) {
+                Act::Die => return,
+                Act::Hang => {
+                    while !self.killed.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    return;
+                }
+                Act::UntilCancelled => {
+                    while self.commands.recv() != Ok(EngineCommand::Cancel) {}
+                    StageEnd::Cancelled
+                }
+                Act::OutOfMemory => StageEnd::Failed {
+                    error: JobError::new(
+                        JobErrorKind::OutOfMemory,
+                        "the device's memory did not suffice",
+                    ),
+                },
+                act => {
+                    let count = if act == Act::Flood { 2000 } else { 2 };
+                    self.work(&order.folder, order.stage, count);
+                    self.worked.fetch_add(1, Ordering::Relaxed);
+                    StageEnd::Finished { secs: 0.0 }
+                }
+            };
+            self.send(EngineMessage::StageEnded(end));
+        }
+    }
+
+    fn work(&self, folder: &Path, stage: Stage, num_steps: u32) {
+        for step in 1..=num_steps {
+            self.send(EngineMessage::Step { step, num_steps });
+            let memory = MemorySample {
+                used_bytes: u64::from(step),
+                ..MemorySample::default()
+            };
+            self.send(EngineMessage::Pulse {
+                ticks: u64::from(step),
+                memory,
+            });
+        }
+        if stage == Stage::Decode {
+            for index in 0..5 {
+                let header = PixelHeader {
+                    index,
+                    count: 5,
+                    width: 32,
+                    height: 32,
+                };
+                self.messages
+                    .send((
+                        EngineMessage::Frame(header),
+                        vec![index as u8 * 40; 32 * 32 * 3],
+                    ))
+                    .ok();
+            }
+        }
+        if let Some(name) = stage.result_file() {
+            std::fs::write(folder.join(name), b"a result").unwrap();
+        }
+    }
+
+    fn send(&self, message: EngineMessage) {
+        self.messages.send((message, Vec::new())).ok();
+    }
+}
