@@ -10,7 +10,7 @@ pub mod form;
 pub mod jobs;
 mod logic;
 pub mod memory;
-mod naming;
+pub(crate) mod naming;
 pub mod player;
 mod run_command;
 pub mod state;
