@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::{Home, end, events, tiny_model};
 use safelight_core::media;
+use serde_json::Value;
 
 fn run(command: &mut Command) -> Output {
     command.output().unwrap()
@@ -92,53 +93,62 @@ fn a_start_picture_steers_the_clip() {
     assert!(all.iter().any(|event| event["stage"] == "encode_image"));
 }
 
+const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unload", "decode"];
+
+/// One run on a start picture in which the engine is struck once at the beginning of `stage`.
+fn struck(home: &Home, stage: &str, kind: &str) -> Value {
+    let marker = home.path().join(format!("{stage}.{kind}"));
+    let fault = format!("{stage}:{kind}:{}", marker.display());
+    let output = run(home
+        .generate()
+        .args(["--image", "start.png", "--out", "clip.mp4"])
+        .env("SAFELIGHT_ENGINE_FAULT", fault));
+    let (last, code) = end(&output);
+    assert!(marker.exists(), "{stage} was not struck");
+    assert_eq!(code, 0, "{stage} {kind}: {last}");
+    let again: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["resumed"] == true)
+        .map(|event| event["stage"].clone())
+        .collect();
+    assert_eq!(again, [stage], "{kind}");
+    last
+}
+
 #[test]
 fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
     let home = Home::new();
-    for (number, stage) in ["encode_text", "denoise", "unload", "decode"]
-        .into_iter()
-        .enumerate()
-    {
-        let fault = ["abort", "kill"][number % 2];
-        let marker = home.path().join(format!("{stage}.struck"));
-        let output = run(home.generate().args(["--out", "clip.mp4"]).env(
-            "SAFELIGHT_ENGINE_FAULT",
-            format!("{stage}:{fault}:{}", marker.display()),
-        ));
-        let (last, code) = end(&output);
-        assert!(marker.exists(), "{stage} was not struck");
-        assert_eq!(code, 0, "{stage}: {last}");
-        assert_eq!(
-            last["warnings"].as_array().map(Vec::len),
-            Some(1),
-            "{stage}: {last}"
-        );
+    test_picture(&home.path().join("start.png"), 64, 32);
+    for stage in ENGINE_STAGES {
+        for kind in ["abort", "kill"] {
+            let last = struck(&home, stage, kind);
+            assert_eq!(last["frames"], 5);
+            assert_eq!(
+                last["warnings"].as_array().map(Vec::len),
+                Some(1),
+                "{stage}: {last}"
+            );
+        }
     }
 }
 
 #[test]
-fn an_engine_that_hangs_is_ended_and_the_job_finishes() {
+fn an_engine_that_hangs_in_any_stage_is_ended_and_the_job_finishes() {
     let home = Home::new();
+    test_picture(&home.path().join("start.png"), 64, 32);
     fs::create_dir_all(home.path().join("config/safelight")).unwrap();
-    fs::write(
-        home.path().join("config/safelight/settings.toml"),
-        "[runtime]\nstall_limit_secs = 3\n",
-    )
-    .unwrap();
-    let marker = home.path().join("struck");
-    let output = run(home.generate().args(["--out", "clip.mp4"]).env(
-        "SAFELIGHT_ENGINE_FAULT",
-        format!("denoise:hang:{}", marker.display()),
-    ));
-    let (last, code) = end(&output);
-    assert_eq!(code, 0, "{last}");
-    assert!(
-        last["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("no progress"),
-        "{last}"
-    );
+    let settings = "[runtime]\nstall_limit_secs = 2\n";
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    for stage in ENGINE_STAGES {
+        let last = struck(&home, stage, "hang");
+        assert!(
+            last["warnings"][0]
+                .as_str()
+                .unwrap()
+                .contains("no progress"),
+            "{last}"
+        );
+    }
 }
 
 #[test]
@@ -250,7 +260,12 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let whole = fs::read(home.path().join("whole.png")).unwrap();
     fs::write(home.path().join("cut.png"), &whole[..whole.len() / 2]).unwrap();
     fs::write(home.path().join("text.png"), "not a picture").unwrap();
-    let cases: [(&[&str], &str); 10] = [
+    fs::create_dir(home.path().join("seq.json")).unwrap();
+    let cases: [(&[&str], &str); 14] = [
+        (&["--frames", "4294967295"], "4n+1"),
+        (&["--width", "4096", "--height", "64"], "3840"),
+        (&["--out", "seq.mp4", "--sidecar"], "seq.json"),
+        (&["--capture", "cut.png/folder"], "capture"),
         (&["--width", "50"], "multiple of"),
         (&["--frames", "6"], "4n+1"),
         (&["--steps", "0"], "between 1 and 1000"),
@@ -279,8 +294,8 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
         assert!(!home.path().join("clip.mp4").exists());
     }
     assert!(
-        home.job_folders().len() <= 1,
-        "only the device's failure has a folder"
+        home.job_folders().is_empty(),
+        "nothing was made, so nothing is kept"
     );
 }
 
@@ -354,6 +369,56 @@ fn copy_folder(from: &Path, to: &Path) {
             fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+#[test]
+fn arguments_that_cannot_be_understood_are_a_failed_event_too() {
+    let home = Home::new();
+    for arguments in [
+        &["--device", "tpu"][..],
+        &["--steps", "many"],
+        &["--no-such-thing"],
+    ] {
+        let (last, code) = end(&run(home.generate().args(arguments)));
+        assert_eq!(
+            (last["event"].as_str(), code),
+            (Some("failed"), 2),
+            "{arguments:?}: {last}"
+        );
+    }
+}
+
+#[test]
+fn a_broken_settings_file_is_told_and_left_as_it_is() {
+    let home = Home::new();
+    let file = home.path().join("config/safelight/settings.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "[output\n").unwrap();
+    let output = run(home.generate().args(["--out", "clip.mp4"]));
+    assert_eq!(end(&output).1, 0);
+    let warning = events(&output)
+        .into_iter()
+        .find(|event| event["event"] == "warning")
+        .unwrap();
+    assert!(
+        warning["message"]
+            .as_str()
+            .unwrap()
+            .contains("settings.toml"),
+        "{warning}"
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "[output\n");
+}
+
+#[test]
+fn results_without_a_name_never_replace_each_other() {
+    let home = Home::new();
+    for _ in 0..2 {
+        assert_eq!(end(&run(&mut home.generate())).1, 0);
+    }
+    let clips = fs::read_dir(home.path()).unwrap().flatten();
+    let clips = clips.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "mp4"));
+    assert_eq!(clips.count(), 2);
 }
 
 #[test]

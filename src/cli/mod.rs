@@ -3,6 +3,7 @@
 mod doctor;
 mod generate;
 mod inspect;
+mod log;
 mod models;
 mod out;
 mod surroundings;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use generate::GenerateArgs;
+pub(crate) use safelight_core::job::random_seed;
 pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
@@ -42,8 +44,13 @@ enum Command {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    start_log();
+    let arguments = Arguments::try_parse().unwrap_or_else(|err| {
+        if err.use_stderr() {
+            generate::report_misunderstood(&err);
+        }
+        err.exit()
+    });
+    log::start();
     let surroundings = Surroundings::of_this_user();
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
@@ -52,21 +59,4 @@ pub fn main() -> ExitCode {
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         None => window::run(surroundings, arguments.picture),
     }
-}
-
-/// Log lines go to standard error, and only warnings unless `SAFELIGHT_LOG` asks for more.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SAFELIGHT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_env_filter(filter)
-        .init();
-}
-
-/// A seed nobody chose: small enough to be typed again.
-pub(crate) fn random_seed() -> u64 {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    // The standard library's hash keys are random: no crate is needed for one number.
-    std::hash::RandomState::new().build_hasher().finish() % 1_000_000_000
 }

@@ -27,6 +27,16 @@ impl Surroundings {
         Self { paths, loaded }
     }
 
+    /// What is odd about the settings file, one sentence each.
+    pub fn oddities(&self) -> Vec<String> {
+        let broken = self
+            .loaded
+            .error
+            .iter()
+            .map(|err| format!("{err}; the defaults are used"));
+        broken.chain(self.loaded.warnings.iter().cloned()).collect()
+    }
+
     pub fn settings(&self) -> &Settings {
         &self.loaded.settings
     }

@@ -3,14 +3,13 @@
 //! Turns a dead or hung engine into a [`StageResult::Lost`]; whether the job goes on is decided by
 //! the walk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate,
-    Recipe, Stage,
+    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::protocol::{
@@ -34,7 +33,6 @@ pub(super) struct StageRun<'a> {
     pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
     pub(super) request: &'a GenerateRequest,
-    pub(super) cancel: &'a CancelToken,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
@@ -71,6 +69,8 @@ pub(super) struct EngineSlot {
 struct Running {
     link: EngineLink,
     device: DeviceChoice,
+    /// The libtorch it was started on.
+    runtime: Option<PathBuf>,
 }
 
 impl EngineSlot {
@@ -94,13 +94,12 @@ impl EngineSlot {
             .map_or("unknown", |report| &report.device_name)
     }
 
-    /// The device for the stages to come; an engine on another one is ended.
+    /// The device for the stages to come. An engine on another one, or on a libtorch that is not
+    /// the chosen one any more, is ended.
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|running| running.device != device)
+        if let Some(running) = &self.running
+            && (running.device != device || running.runtime != self.launcher.runtime())
         {
             self.running = None;
         }
@@ -153,7 +152,7 @@ impl EngineSlot {
         let mut link = self.launcher.launch(self.wanted)?;
         let began = Instant::now();
         loop {
-            if run.cancel.is_cancelled() {
+            if run.events.is_cancelled() {
                 return Ok(None);
             }
             match link.messages.recv_timeout(WATCH) {
@@ -163,6 +162,7 @@ impl EngineSlot {
                     return Ok(Some(Started::Ready(Running {
                         link,
                         device: self.wanted,
+                        runtime: self.launcher.runtime(),
                     })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
@@ -185,7 +185,7 @@ impl EngineSlot {
                     return Ok(Some(Started::Died("it did not start in time".to_owned())));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let words = link.control.last_words();
+                    let words = link.control.last_words().text;
                     return match explain_start(&words) {
                         Some(err) => Err(err),
                         None => Ok(Some(Started::Died(words))),
@@ -229,14 +229,21 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// An engine that is gone by itself: fatal to the stage, unless it should have ended anyway.
-    fn lost(&mut self, link: &mut EngineLink) -> StageResult {
+    fn lost(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
         self.engine_lives = false;
-        let reason = link.control.last_words();
-        if self.run.cancel.is_cancelled() {
-            StageResult::Cancelled
-        } else {
-            StageResult::Lost { reason }
+        let words = link.control.last_words();
+        if self.run.events.is_cancelled() {
+            return Ok(StageResult::Cancelled);
         }
+        if words.is_out_of_memory {
+            return Err(JobError::new(
+                JobErrorKind::OutOfMemory,
+                "the machine's memory did not suffice, so the system ended the engine",
+            )
+            .advise("Try a smaller size or fewer frames, or close other programs")
+            .detail(words.text));
+        }
+        Ok(StageResult::Lost { reason: words.text })
     }
 
     fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
@@ -248,13 +255,13 @@ impl Watch<'_> {
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {
-            return Ok(self.lost(link));
+            return self.lost(link);
         }
         let mut cancelled_at = None;
         let mut ticks = 0;
         let mut last_progress = Instant::now();
         loop {
-            if self.run.cancel.is_cancelled() {
+            if self.run.events.is_cancelled() {
                 let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
                     // Full or closed: the grace time ends the engine all the same.
                     link.commands.try_send(EngineCommand::Cancel).ok();
@@ -287,7 +294,7 @@ impl Watch<'_> {
                     self.take(message, payload);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(self.lost(link)),
+                Err(RecvTimeoutError::Disconnected) => return self.lost(link),
             }
             if last_progress.elapsed() > self.run.limits.stall {
                 link.control.kill();

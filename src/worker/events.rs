@@ -1,6 +1,6 @@
 //! The worker's side of the event channel: certain and lossy updates, and the wake-up.
 
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::Sender;
 use safelight_core::job::{CancelToken, JobId, JobUpdate};
 
 use super::handle::WorkerEvent;
@@ -11,11 +11,12 @@ pub type Wake = Box<dyn Fn() + Send>;
 pub(super) struct Events {
     sender: Sender<WorkerEvent>,
     wake: Wake,
+    gone: CancelToken,
 }
 
 impl Events {
-    pub(super) fn new(sender: Sender<WorkerEvent>, wake: Wake) -> Self {
-        Self { sender, wake }
+    pub(super) fn new(sender: Sender<WorkerEvent>, wake: Wake, gone: CancelToken) -> Self {
+        Self { sender, wake, gone }
     }
 
     /// The events of one job.
@@ -28,7 +29,7 @@ impl Events {
     }
 }
 
-/// Sends the updates of one job. A receiver that is gone cancels it: nobody waits for the result.
+/// Sends the updates of one job, and knows whether anybody still wants it.
 pub(super) struct JobEvents<'a> {
     events: &'a Events,
     id: JobId,
@@ -36,31 +37,28 @@ pub(super) struct JobEvents<'a> {
 }
 
 impl JobEvents<'_> {
-    /// Waits for room: for updates that must arrive.
+    /// Waits for room: for updates that must arrive. A receiver that is gone needs none.
     pub(super) fn certain(&self, update: JobUpdate) {
-        if self
-            .events
-            .sender
-            .send(WorkerEvent {
-                id: self.id,
-                update,
-            })
-            .is_err()
-        {
-            self.cancel.cancel();
-        }
+        self.events.sender.send(self.event(update)).ok();
         (self.events.wake)();
     }
 
     /// Dropped when there is no room: for updates that the next one replaces.
     pub(super) fn lossy(&self, update: JobUpdate) {
-        match self.events.sender.try_send(WorkerEvent {
+        if self.events.sender.try_send(self.event(update)).is_ok() {
+            (self.events.wake)();
+        }
+    }
+
+    /// Cancelled, or wanted by nobody because the other end of the worker is gone.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled() || self.events.gone.is_cancelled()
+    }
+
+    fn event(&self, update: JobUpdate) -> WorkerEvent {
+        WorkerEvent {
             id: self.id,
             update,
-        }) {
-            Ok(()) => (self.events.wake)(),
-            Err(TrySendError::Full(_)) => {}
-            Err(TrySendError::Disconnected(_)) => self.cancel.cancel(),
         }
     }
 }

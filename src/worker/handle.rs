@@ -29,6 +29,14 @@ pub struct WorkerEvent {
 pub struct WorkerHandle {
     commands: Sender<WorkerCommand>,
     events: Receiver<WorkerEvent>,
+    gone: CancelToken,
+}
+
+impl Drop for WorkerHandle {
+    /// Nobody will hear of the running job any more.
+    fn drop(&mut self) {
+        self.gone.cancel();
+    }
 }
 
 /// The other end of both channels, for the worker thread or a test.
@@ -36,6 +44,8 @@ pub struct WorkerHandle {
 pub struct WorkerFarEnd {
     pub commands: Receiver<WorkerCommand>,
     pub events: Sender<WorkerEvent>,
+    /// Set when the handle is dropped: a closed channel shows only to who sends.
+    pub gone: CancelToken,
 }
 
 impl WorkerHandle {
@@ -43,14 +53,17 @@ impl WorkerHandle {
     pub fn detached() -> (Self, WorkerFarEnd) {
         let (command_sender, command_receiver) = bounded(1);
         let (event_sender, event_receiver) = bounded(EVENT_ROOM);
+        let gone = CancelToken::default();
         (
             Self {
                 commands: command_sender,
                 events: event_receiver,
+                gone: gone.clone(),
             },
             WorkerFarEnd {
                 commands: command_receiver,
                 events: event_sender,
+                gone,
             },
         )
     }

@@ -2,6 +2,8 @@
 //!
 //! Whether a process, a thread or a test stands behind it is not known here.
 
+use std::path::PathBuf;
+
 use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::{EngineCommand, EngineMessage};
@@ -20,11 +22,23 @@ pub struct EngineLink {
 pub trait EngineControl: Send {
     /// Ends it at once, whatever it does. Safe to call twice.
     fn kill(&mut self);
-    /// Why it ended, as far as can be known: its exit status and its last lines.
-    fn last_words(&mut self) -> String;
+    /// Why it ended, as far as can be known.
+    fn last_words(&mut self) -> LastWords;
+}
+
+/// What is known of an engine's end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastWords {
+    /// Its exit status in the first line, then its last lines.
+    pub text: String,
+    /// The system ended it because memory ran out.
+    pub is_out_of_memory: bool,
 }
 
 /// Starts engines.
 pub trait EngineLauncher: Send {
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError>;
+
+    /// The libtorch that the next launch would take: an engine on another one is of the past.
+    fn runtime(&mut self) -> Option<PathBuf>;
 }

@@ -71,7 +71,7 @@ fn work(
 ) {
     let mut engine = EngineSlot::new(launcher);
     let mut estimates = Estimates::load(options.estimates.clone());
-    let events = Events::new(far_end.events.clone(), wake);
+    let events = Events::new(far_end.events.clone(), wake, far_end.gone.clone());
     for command in &far_end.commands {
         let WorkerCommand::Generate {
             id,
@@ -79,14 +79,13 @@ fn work(
             device,
             cancel,
         } = command;
-        let job_events = events.of(id, cancel.clone());
+        let job_events = events.of(id, cancel);
         let limits = (options.limits)();
         engine.want(device);
         let walked = catch_unwind(AssertUnwindSafe(|| {
             Walk {
                 id,
                 request: &request,
-                cancel: &cancel,
                 events: &job_events,
                 options,
                 limits: &limits,
@@ -135,7 +134,7 @@ pub fn probe_engine(
             "the engine spoke out of turn",
         )),
         Err(_) => {
-            let words = link.control.last_words();
+            let words = link.control.last_words().text;
             Err(engine::explain_start(&words).unwrap_or_else(|| {
                 JobError::new(JobErrorKind::EngineLost, "the engine did not start").detail(words)
             }))

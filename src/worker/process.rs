@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, BufWriter};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,12 +17,15 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{Runtime, RuntimeMissing};
 
-use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming};
+use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
 /// How long an engine whose streams are closed may take to be gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
+/// How long an engine that is no longer needed may take to go by itself.
+const GOODBYE: Duration = Duration::from_millis(300);
+const SIGKILL: i32 = 9;
 
 /// Finds the runtime anew for each start, so that a changed setting counts for the next job.
 pub type FindRuntime = Box<dyn FnMut() -> Result<Runtime, RuntimeMissing> + Send>;
@@ -63,6 +66,10 @@ pub fn engine_executable() -> PathBuf {
 }
 
 impl EngineLauncher for ProcessLauncher {
+    fn runtime(&mut self) -> Option<PathBuf> {
+        (self.find_runtime)().ok().map(|runtime| runtime.lib)
+    }
+
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
         let runtime = (self.find_runtime)().map_err(|err| {
             JobError::from_error(JobErrorKind::Device, &err)
@@ -91,6 +98,7 @@ impl EngineLauncher for ProcessLauncher {
                 command.env(name, value);
             }
         }
+        let oom_kills = oom_kills();
         let mut child = command.spawn().map_err(|err| {
             JobError::new(
                 JobErrorKind::Internal,
@@ -106,13 +114,14 @@ impl EngineLauncher for ProcessLauncher {
                 child.kill().ok();
                 JobError::from_error(JobErrorKind::Internal, &err)
             })
-            .map(|(commands, messages, lines, readers)| EngineLink {
+            .map(|(commands, messages, lines, keeper)| EngineLink {
                 commands,
                 messages,
                 control: Box::new(ProcessControl {
-                    child,
+                    child: Some(child),
                     lines,
-                    readers,
+                    keeper: Some(keeper),
+                    oom_kills,
                 }),
             })
     }
@@ -136,7 +145,7 @@ type Connected = (
     Sender<EngineCommand>,
     Receiver<Incoming>,
     Lines,
-    Vec<JoinHandle<()>>,
+    JoinHandle<()>,
 );
 
 fn connect(child: &mut Child) -> io::Result<Connected> {
@@ -155,12 +164,12 @@ fn connect(child: &mut Child) -> io::Result<Connected> {
         "engine-stdin",
         Box::new(move || write_commands(stdin, &command_receiver)),
     )?;
-    let reader = spawn(
+    spawn(
         "engine-stdout",
         Box::new(move || read_messages(stdout, &message_sender)),
     )?;
     let keeper = spawn("engine-stderr", Box::new(move || keep_lines(stderr, &kept)))?;
-    Ok((commands, messages, lines, vec![reader, keeper]))
+    Ok((commands, messages, lines, keeper))
 }
 
 fn write_commands(stdin: ChildStdin, commands: &Receiver<EngineCommand>) {
@@ -203,30 +212,27 @@ fn keep_lines(stderr: ChildStderr, kept: &Lines) {
 }
 
 struct ProcessControl {
-    child: Child,
+    /// Gone once it was waited for, or left to a reaper.
+    child: Option<Child>,
     lines: Lines,
-    readers: Vec<JoinHandle<()>>,
+    /// Ends when the engine's standard error does.
+    keeper: Option<JoinHandle<()>>,
+    /// How often the system had ended a process for memory when this one started.
+    oom_kills: u64,
 }
 
 impl ProcessControl {
-    /// How the process ended: by itself within the grace time, or by us.
-    fn wait(&mut self) -> String {
-        let deadline = Instant::now() + EXIT_GRACE;
+    /// Waits until the process is gone, `limit` at most.
+    fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
         loop {
-            match self.child.try_wait() {
+            match self.child.as_mut()?.try_wait() {
                 Ok(Some(status)) => {
-                    return match (status.signal(), status.code()) {
-                        (Some(signal), _) => format!("signal {signal}"),
-                        (None, Some(code)) => format!("exit code {code}"),
-                        (None, None) => "unknown".to_owned(),
-                    };
+                    self.child = None;
+                    return Some(status);
                 }
-                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
-                Ok(None) => {
-                    self.kill();
-                    return "it closed its streams and stayed".to_owned();
-                }
-                Err(err) => return err.to_string(),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+                Ok(None) | Err(_) => return None,
             }
         }
     }
@@ -234,25 +240,56 @@ impl ProcessControl {
 
 impl EngineControl for ProcessControl {
     fn kill(&mut self) {
-        // Both fail only when the process is gone already, which is what is wanted.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        let Some(child) = &mut self.child else { return };
+        // Fails only when the process is gone already, which is what is wanted.
+        child.kill().ok();
+        if self.wait(EXIT_GRACE).is_none()
+            && let Some(mut child) = self.child.take()
+        {
+            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
+            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
+            // Without a thread for it, it stays a zombie until the app ends.
+            reaper.spawn(move || child.wait()).ok();
+        }
     }
 
-    fn last_words(&mut self) -> String {
-        let status = self.wait();
-        for reader in self.readers.drain(..) {
-            reader.join().ok();
+    fn last_words(&mut self) -> LastWords {
+        let status = self.wait(EXIT_GRACE);
+        if status.is_none() {
+            self.kill();
         }
+        if let Some(keeper) = self.keeper.take().filter(|_| status.is_some()) {
+            keeper.join().ok();
+        }
+        let signal = status.and_then(|status| status.signal());
+        let how = match (signal, status.and_then(|status| status.code())) {
+            (Some(signal), _) => format!("signal {signal}"),
+            (None, Some(code)) => format!("exit code {code}"),
+            (None, None) => "it closed its streams and stayed".to_owned(),
+        };
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        format!("the engine process ended: {status}\n{}", lines.join("\n"))
+        LastWords {
+            text: format!("the engine process ended: {how}\n{}", lines.join("\n")),
+            is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
+        }
     }
 }
 
 impl Drop for ProcessControl {
-    /// The end of its standard input ends a healthy engine; a sick one is killed.
+    /// The end of its standard input ends a healthy engine by itself; a sick one is killed.
     fn drop(&mut self) {
-        self.kill();
+        if self.wait(GOODBYE).is_none() {
+            self.kill();
+        }
     }
+}
+
+/// How many processes the system has ended because memory ran out, since it started.
+fn oom_kills() -> u64 {
+    let vmstat = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    vmstat
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+        .unwrap_or(0)
 }

@@ -6,9 +6,46 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::files::write_atomically;
 use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
-use safelight_core::media::{ClipOptions, ClipWriter, MediaError};
+use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError};
 use safelight_core::protocol::EngineReport;
 use serde_json::json;
+
+/// Who made the file.
+const APP: &str = "Safelight";
+
+/// Refuses, before anything is computed, what could not be written in the end.
+pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
+    media::check_writable(&request.out)
+        .and_then(|()| media::check_frame_size(&request.out, request.width, request.height))
+        .map_err(|err| error_of(&err))?;
+    let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
+    if request.sidecar {
+        let sidecar = request.out.with_extension("json");
+        if sidecar.exists() && !is_ours(&sidecar) {
+            return Err(invalid(format!(
+                "expected room for the settings, found a file that Safelight did not write: {}",
+                sidecar.display()
+            )));
+        }
+    }
+    if let Some(folder) = &request.capture {
+        std::fs::create_dir_all(folder).map_err(|err| {
+            invalid(format!(
+                "the folder for the capture cannot be made ({err}): {}",
+                folder.display()
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a JSON file holds the settings of one of our results.
+fn is_ours(path: &Path) -> bool {
+    let read = std::fs::read(path).ok();
+    let json: Option<serde_json::Value> =
+        read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    json.is_some_and(|json| json["app"] == APP)
+}
 
 /// Writes the clip to the request's file; returns its path, or that of the first of numbered files.
 pub(super) fn write(
@@ -16,10 +53,9 @@ pub(super) fn write(
     clip: &Clip,
     engine: Option<&EngineReport>,
 ) -> Result<PathBuf, JobError> {
-    let settings = settings_of(request, engine);
     let options = ClipOptions {
         fps: clip.fps,
-        settings: Some(settings.to_string()),
+        settings: Some(settings_of(request, engine).to_string()),
         ..ClipOptions::default()
     };
     let mut writer = ClipWriter::create(&request.out, options).map_err(|err| error_of(&err))?;
@@ -27,33 +63,49 @@ pub(super) fn write(
         writer.push(frame).map_err(|err| error_of(&err))?;
     }
     let files = writer.finish().map_err(|err| error_of(&err))?;
-    let path = files
+    Ok(files
         .into_iter()
         .next()
-        .unwrap_or_else(|| request.out.clone());
-    if request.sidecar {
-        write_sidecar(&path.with_extension("json"), &settings)?;
-    }
-    Ok(path)
+        .unwrap_or_else(|| request.out.clone()))
 }
 
-fn write_sidecar(path: &Path, settings: &serde_json::Value) -> Result<(), JobError> {
-    let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
-    write_atomically(path, &pretty).map_err(|err| {
-        JobError::new(
-            JobErrorKind::Disk,
-            format!(
-                "the settings could not be written: {err}: {}",
-                path.display()
-            ),
+/// Writes the settings beside the result when they are asked for; the error is a sentence.
+pub(super) fn write_sidecar(
+    request: &GenerateRequest,
+    result: &Path,
+    engine: Option<&EngineReport>,
+) -> Result<(), String> {
+    if !request.sidecar {
+        return Ok(());
+    }
+    // Beside the name that was asked for, also where frames are numbered.
+    let path = result.with_file_name(
+        request
+            .out
+            .with_extension("json")
+            .file_name()
+            .unwrap_or_default(),
+    );
+    let pretty = serde_json::to_vec_pretty(&settings_of(request, engine)).unwrap_or_default();
+    write_atomically(&path, &pretty).map_err(|err| {
+        format!(
+            "the settings could not be written ({err}): {}",
+            path.display()
         )
     })
 }
 
 /// What is needed to make the same clip again, and what made it.
 fn settings_of(request: &GenerateRequest, engine: Option<&EngineReport>) -> serde_json::Value {
+    let mut request = json!(request);
+    if let Some(fields) = request.as_object_mut() {
+        // Where this machine keeps things is nobody else's business, and repeats nothing.
+        for local in ["out", "capture", "model_folder", "sidecar"] {
+            fields.remove(local);
+        }
+    }
     json!({
-        "app": "Safelight",
+        "app": APP,
         "version": env!("CARGO_PKG_VERSION"),
         "libtorch": engine.map(|engine| engine.libtorch.as_str()),
         "device": engine.map(|engine| engine.device_name.as_str()),

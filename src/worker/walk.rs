@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use safelight_core::job::{
-    CancelToken, Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome,
-    JobOutput, JobUpdate, Recipe, Stage, StageTime,
+    Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
+    JobUpdate, Recipe, Stage, StageTime,
 };
 use safelight_core::media;
 
@@ -19,14 +19,10 @@ use super::events::JobEvents;
 use super::save;
 use super::{WorkerLimits, WorkerOptions};
 
-/// How often a job goes on after its engine died.
-const MAX_RESUMES: u32 = 1;
-
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
     pub(super) id: JobId,
     pub(super) request: &'a GenerateRequest,
-    pub(super) cancel: &'a CancelToken,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) options: &'a WorkerOptions,
     pub(super) limits: &'a WorkerLimits,
@@ -44,8 +40,7 @@ struct Gathered {
 }
 
 impl Walk<'_> {
-    /// Runs the job. Its folder goes when it is finished or cancelled and stays when it failed, so
-    /// that nothing made is lost.
+    /// Runs the job. Its folder goes at the end, unless it failed after some of it was made.
     pub(super) fn run(&mut self) -> JobOutcome {
         let started = Instant::now();
         let folder = match self.prepare() {
@@ -55,22 +50,22 @@ impl Walk<'_> {
         let outcome = match self.walk(&folder, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
             Ok(None) => JobOutcome::Cancelled,
-            Err(err) => {
-                let kept = folder.path().display();
-                let details = format!("{}\nwhat was finished is kept in {kept}", err.details);
-                JobOutcome::Failed(err.detail(details))
+            Err(err) if folder.num_finished(&Recipe::of(self.request)) > 0 => {
+                let kept = format!("What was finished is kept in {}", folder.path().display());
+                let advice = [err.advice.as_str(), &kept].map(str::trim).join(". ");
+                return JobOutcome::Failed(err.advise(advice.trim_start_matches(". ")));
             }
+            Err(err) => JobOutcome::Failed(err),
         };
-        let keeps = matches!(outcome, JobOutcome::Failed(_));
-        if !keeps && let Err(err) = folder.remove() {
-            tracing::warn!("a finished job's folder could not be removed: {err}");
+        if let Err(err) = folder.remove() {
+            tracing::warn!("a job's folder could not be removed: {err}");
         }
         outcome
     }
 
     /// Checks what only the disk knows, and makes the job's folder with its copy of the start picture.
     fn prepare(&self) -> Result<JobFolder, JobError> {
-        media::check_writable(&self.request.out).map_err(|err| save::error_of(&err))?;
+        save::check(self.request)?;
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
             .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
         if let Some(image) = &self.request.image {
@@ -103,20 +98,23 @@ impl Walk<'_> {
             ..Gathered::default()
         };
         let mut position = 0;
-        let mut resumes = 0;
+        let mut lost_in = None;
         while let Some(&stage) = recipe.stages.get(position) {
-            if self.cancel.is_cancelled() {
+            if self.events.is_cancelled() {
                 return Ok(None);
             }
             if stage == Stage::Save {
                 let output = self.save(&mut gathered, started)?;
-                self.estimates
-                    .learn(self.request, self.engine.device_name(), &output.stages);
+                if lost_in.is_none() {
+                    // The times of a job that was interrupted are nobody's measure.
+                    self.estimates
+                        .learn(self.request, self.engine.device_name(), &output.stages);
+                }
                 return Ok(Some(output));
             }
             self.events.certain(JobUpdate::Stage {
                 stage,
-                resumed: resumes > 0,
+                resumed: lost_in == Some(stage),
             });
             if stage == Stage::Decode {
                 gathered.clip.frames.clear();
@@ -129,10 +127,11 @@ impl Walk<'_> {
                     position += 1;
                 }
                 StageResult::Cancelled => return Ok(None),
-                StageResult::Lost { reason } if resumes < MAX_RESUMES => {
-                    resumes += 1;
+                // A job goes on once.
+                StageResult::Lost { reason } if lost_in.is_none() => {
+                    lost_in = Some(stage);
                     self.warn_of_resume(stage, &reason, &mut gathered);
-                    position = resume_position(folder, &recipe, &gathered);
+                    position = folder.num_finished(&recipe);
                 }
                 StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
             }
@@ -156,7 +155,6 @@ impl Walk<'_> {
             recipe,
             folder: folder.path(),
             request: self.request,
-            cancel: self.cancel,
             events: self.events,
             limits: self.limits,
             estimates: self.estimates,
@@ -187,7 +185,17 @@ impl Walk<'_> {
         });
         let began = Instant::now();
         let clip = std::mem::take(&mut gathered.clip);
+        let (expected, found) = (self.request.num_frames as usize, clip.frames.len());
+        if found != expected {
+            let what = format!("expected {expected} decoded frames, found {found}");
+            return Err(JobError::new(JobErrorKind::Internal, what));
+        }
         let path = save::write(self.request, &clip, self.engine.report())?;
+        if let Err(err) = save::write_sidecar(self.request, &path, self.engine.report()) {
+            // The clip is there, and carries the same settings.
+            self.events.certain(JobUpdate::Warning(err.clone()));
+            gathered.warnings.push(err);
+        }
         let time = StageTime {
             stage,
             secs: began.elapsed().as_secs_f64(),
@@ -206,19 +214,6 @@ impl Walk<'_> {
     }
 }
 
-/// Where a job goes on: behind its last finished stage, but never without the frames in hand.
-fn resume_position(folder: &JobFolder, recipe: &Recipe, gathered: &Gathered) -> usize {
-    let finished = folder.num_finished(recipe);
-    let decode = recipe
-        .stages
-        .iter()
-        .position(|&stage| stage == Stage::Decode);
-    match decode {
-        Some(decode) if finished > decode && gathered.clip.frames.is_empty() => decode,
-        _ => finished,
-    }
-}
-
 fn lost_twice(stage: Stage, reason: &str) -> JobError {
     let first_line = reason.lines().next().unwrap_or_default();
     JobError::new(
@@ -228,7 +223,7 @@ fn lost_twice(stage: Stage, reason: &str) -> JobError {
             stage.label()
         ),
     )
-    .advise("Try a smaller size or fewer frames, and see `safelight doctor`")
+    .advise("See the details and `safelight doctor`; a smaller size may help")
     .detail(reason)
 }
 

@@ -2,14 +2,14 @@
 //!
 //! They speak as the real one does, and compute nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming};
+use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, MemorySample, Stage};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
@@ -25,6 +25,8 @@ pub enum Act {
     /// Says nothing and hears nothing.
     Hang,
     OutOfMemory,
+    /// Ends decoding well, with frames missing.
+    LoseFrames,
     /// Sends far more than the channel holds before it ends.
     Flood,
 }
@@ -37,17 +39,26 @@ pub struct FakeLauncher {
     pub launches: Arc<AtomicU32>,
     pub stages: Arc<Mutex<Vec<Stage>>>,
     pub worked: Arc<AtomicU32>,
+    /// Whether an engine that dies was ended for memory.
+    pub is_out_of_memory: Arc<AtomicBool>,
+    pub runtime: Arc<Mutex<PathBuf>>,
 }
 
-struct FakeControl(Arc<AtomicBool>);
+struct FakeControl {
+    killed: Arc<AtomicBool>,
+    is_out_of_memory: Arc<AtomicBool>,
+}
 
 impl EngineControl for FakeControl {
     fn kill(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.killed.store(true, Ordering::Relaxed);
     }
 
-    fn last_words(&mut self) -> String {
-        "signal 9 (of a test)".to_owned()
+    fn last_words(&mut self) -> LastWords {
+        LastWords {
+            text: "signal 9 (of a test)".to_owned(),
+            is_out_of_memory: self.is_out_of_memory.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -58,6 +69,10 @@ impl Drop for FakeControl {
 }
 
 impl EngineLauncher for FakeLauncher {
+    fn runtime(&mut self) -> Option<PathBuf> {
+        Some(self.runtime.lock().unwrap().clone())
+    }
+
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
         assert_ne!(device, DeviceChoice::Cuda(99), "a launcher that panics");
         let launch = self.launches.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +95,10 @@ impl EngineLauncher for FakeLauncher {
         Ok(EngineLink {
             commands,
             messages,
-            control: Box::new(FakeControl(killed)),
+            control: Box::new(FakeControl {
+                killed,
+                is_out_of_memory: Arc::clone(&self.is_out_of_memory),
+            }),
         })
     }
 }
@@ -132,7 +150,8 @@ impl FakeEngine {
                 },
                 act => {
                     let count = if act == Act::Flood { 2000 } else { 2 };
-                    self.work(&order.folder, order.stage, count);
+                    let num_frames = if act == Act::LoseFrames { 3 } else { 5 };
+                    self.work(&order.folder, order.stage, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
                     StageEnd::Finished { secs: 0.0 }
                 }
@@ -141,7 +160,7 @@ impl FakeEngine {
         }
     }
 
-    fn work(&self, folder: &Path, stage: Stage, num_steps: u32) {
+    fn work(&self, folder: &Path, stage: Stage, num_steps: u32, num_frames: u32) {
         for step in 1..=num_steps {
             self.send(EngineMessage::Step { step, num_steps });
             let memory = MemorySample {
@@ -154,7 +173,7 @@ impl FakeEngine {
             });
         }
         if stage == Stage::Decode {
-            for index in 0..5 {
+            for index in 0..num_frames {
                 let header = PixelHeader {
                     index,
                     count: 5,

@@ -5,7 +5,8 @@
 
 mod fake_engine;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ struct Rig {
     launches: Arc<AtomicU32>,
     stages: Arc<Mutex<Vec<Stage>>>,
     worked: Arc<AtomicU32>,
+    is_out_of_memory: Arc<AtomicBool>,
+    runtime: Arc<Mutex<PathBuf>>,
 }
 
 impl Rig {
@@ -34,11 +37,15 @@ impl Rig {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
         let worked = Arc::<AtomicU32>::default();
+        let is_out_of_memory = Arc::<AtomicBool>::default();
+        let runtime = Arc::<Mutex<PathBuf>>::default();
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
             stages: Arc::clone(&stages),
             worked: Arc::clone(&worked),
+            is_out_of_memory: Arc::clone(&is_out_of_memory),
+            runtime: Arc::clone(&runtime),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
@@ -56,6 +63,8 @@ impl Rig {
             launches,
             stages,
             worked,
+            is_out_of_memory,
+            runtime,
         }
     }
 
@@ -324,18 +333,93 @@ fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
 
 #[test]
 fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
+    for act in [Act::UntilCancelled, Act::Hang] {
+        let rig = Rig::new(move |_, stage| {
+            if stage == Stage::Denoise {
+                act
+            } else {
+                Act::Work
+            }
+        });
+        rig.submit(DeviceChoice::Auto);
+        while !rig.stages.lock().unwrap().contains(&Stage::Denoise) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(rig.handle);
+        rig.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_without_a_second_try() {
     let rig = Rig::new(|_, stage| {
-        if stage == Stage::Denoise {
-            Act::UntilCancelled
+        if stage == Stage::Decode {
+            Act::Die
         } else {
             Act::Work
         }
     });
-    let cancel = rig.submit(DeviceChoice::Auto);
-    thread::sleep(Duration::from_millis(100));
-    cancel.cancel();
-    drop(rig.handle);
-    rig.thread.join().unwrap();
+    rig.is_out_of_memory.store(true, Ordering::Relaxed);
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
+    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
+    assert!(err.advice.contains("is kept in"), "{}", err.advice);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
+    let rig = Rig::new(|_, _| Act::Work);
+    rig.run();
+    rig.run();
+    assert_eq!(
+        rig.launches.load(Ordering::Relaxed),
+        1,
+        "the engine is kept"
+    );
+    *rig.runtime.lock().unwrap() = PathBuf::from("another");
+    rig.run();
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_clip_without_all_its_frames_is_never_called_finished() {
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Decode {
+            Act::LoseFrames
+        } else {
+            Act::Work
+        }
+    });
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
+    assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
+}
+
+#[test]
+fn only_the_stage_in_which_the_engine_died_is_called_resumed() {
+    let rig = Rig::new(|launch, stage| {
+        if launch == 0 && stage == Stage::Denoise {
+            Act::Die
+        } else {
+            Act::Work
+        }
+    });
+    let resumed: Vec<Stage> = rig
+        .run()
+        .0
+        .iter()
+        .filter_map(|update| match update {
+            JobUpdate::Stage {
+                stage,
+                resumed: true,
+            } => Some(*stage),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(resumed, [Stage::Denoise]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Arguments that the reference tool has too mean the same here.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,6 +13,8 @@ use safelight_core::job::{
 use safelight_core::media;
 use safelight_core::settings::Settings;
 use serde::Deserialize;
+
+use crate::app::naming;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
@@ -65,7 +68,7 @@ pub struct GenerateArgs {
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
-    /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: safelight-SEED.mp4]
+    /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: named by the prompt and the seed]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Also write the settings beside the file, as .json
@@ -113,6 +116,20 @@ impl GenerateArgs {
         Ok(self)
     }
 
+    /// A name here that no file has.
+    fn free_name(&self, seed: u64, settings: &Settings) -> PathBuf {
+        let stem = format!(
+            "{}_{seed}",
+            naming::slug(self.prompt.as_deref().unwrap_or_default())
+        );
+        naming::free_path(
+            Path::new(""),
+            &stem,
+            &settings.output.format,
+            &mut HashSet::new(),
+        )
+    }
+
     /// The form; reads the start picture's size from its file.
     pub fn form(&self, seed: u64, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
@@ -131,9 +148,10 @@ impl GenerateArgs {
             seed,
             dtype: self.dtype.unwrap_or(settings.runtime.dtype),
             capture: self.capture.clone(),
-            out: self.out.clone().unwrap_or_else(|| {
-                PathBuf::from(format!("safelight-{seed}.{}", settings.output.format))
-            }),
+            out: self
+                .out
+                .clone()
+                .unwrap_or_else(|| self.free_name(seed, settings)),
             sidecar: self.sidecar || settings.output.sidecar,
         })
     }

@@ -36,6 +36,22 @@ pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
+/// Tells a program that reads JSON lines what people read on standard error.
+pub(super) fn report_misunderstood(err: &clap::Error) {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "generate")
+        && arguments.iter().any(|arg| arg == "--json")
+    {
+        let text = err.to_string();
+        let summary = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        JsonReport::failed(&JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text));
+    }
+}
+
 /// The exit code of a job that began; the error of one that could not.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let args = args.with_carried()?;
@@ -70,6 +86,9 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     } else {
         Box::new(HumanReport::new())
     };
+    for text in surroundings.oddities() {
+        report.update(&JobUpdate::Warning(text));
+    }
     let outcome = loop {
         let Some(event) = handle.wait() else {
             return Err(JobError::new(
@@ -115,6 +134,11 @@ fn request_of(
     {
         if let Ok(absolute) = std::path::absolute(&*path) {
             *path = absolute;
+        }
+        if path.to_str().is_none() {
+            // Requests travel as JSON, which has no other texts.
+            let what = format!("expected a path in UTF-8, found {}", path.display());
+            return Err(JobError::new(JobErrorKind::InvalidRequest, what));
         }
     }
     Ok(request)

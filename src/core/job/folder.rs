@@ -17,10 +17,15 @@ impl JobFolder {
     /// Makes the folder of a new job under `jobs` and writes its request there.
     pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
         let folder = Self(jobs.join(id.to_string()));
-        fs::create_dir_all(&folder.0)?;
         let json = serde_json::to_vec_pretty(request).map_err(io::Error::other)?;
-        write_atomically(&folder.0.join("request.json"), &json)?;
-        Ok(folder)
+        fs::create_dir_all(&folder.0)?;
+        match write_atomically(&folder.0.join("request.json"), &json) {
+            Ok(()) => Ok(folder),
+            Err(err) => {
+                folder.remove().ok(); // The first error is the one that matters.
+                Err(err)
+            }
+        }
     }
 
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -83,7 +88,10 @@ mod tests {
         assert_eq!(job.num_finished(&recipe), 0);
         fs::write(job.result(Stage::Denoise).unwrap(), b"").unwrap();
         assert_eq!(job.num_finished(&recipe), 2);
-        fs::write(job.result(Stage::Decode).unwrap(), b"").unwrap();
-        assert_eq!(job.num_finished(&recipe), 4);
+        assert_eq!(
+            job.result(Stage::Decode),
+            None,
+            "frames go to the app, not to the folder"
+        );
     }
 }

@@ -68,8 +68,7 @@ impl Stage {
             Self::EncodeText => Some("prompt.safetensors"),
             Self::EncodeImage => Some("image.safetensors"),
             Self::Denoise => Some("latents.safetensors"),
-            Self::Decode => Some("frames.safetensors"),
-            Self::Unload | Self::Save => None,
+            Self::Unload | Self::Decode | Self::Save => None,
         }
     }
 }

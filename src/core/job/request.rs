@@ -168,7 +168,8 @@ pub struct GenerateRequest {
     /// The catalogue's id, or the path that the user gave.
     pub model: String,
     pub family: Family,
-    /// The diffusers folder that holds the model's components.
+    /// The diffusers folder that holds the model's components. Not carried in files.
+    #[serde(default)]
     pub model_folder: PathBuf,
     pub prompt: String,
     pub negative_prompt: String,
@@ -198,7 +199,8 @@ pub struct GenerateRequest {
     /// Where `capture.safetensors` goes, for comparisons with the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
-    /// The file to write; its extension is its kind.
+    /// The file to write; its extension is its kind. Not carried in files.
+    #[serde(default)]
     pub out: PathBuf,
     /// Also write the settings beside the file, as `.json`.
     #[serde(default)]

@@ -1,0 +1,135 @@
+//! The log: a file in the user's data folder, shared by the window and the command line.
+//!
+//! Standard error belongs to what is said to people; log lines go there only on demand. Without a
+//! log the program works all the same.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _};
+use std::panic;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use safelight_core::settings::Paths;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// Says which levels are logged, and that standard error gets the lines too.
+const VARIABLE: &str = "SAFELIGHT_LOG";
+/// The graphics libraries tell at length about every shader.
+const DEFAULT_LEVELS: &str = "info,naga=warn,wgpu_core=warn,wgpu_hal=warn";
+/// A larger log is begun anew when the program starts.
+const MAX_LOG_BYTES: u64 = 1 << 20;
+
+/// Starts the log: level info unless `SAFELIGHT_LOG` says otherwise, in the data folder's
+/// `safelight.log`; and on standard error too when that variable is set.
+pub fn start() {
+    let wanted = std::env::var(VARIABLE)
+        .ok()
+        .filter(|levels| !levels.is_empty());
+    let levels = wanted
+        .as_deref()
+        .and_then(|levels| EnvFilter::try_new(levels).ok())
+        .unwrap_or_else(|| EnvFilter::new(DEFAULT_LEVELS));
+    let to_file = Paths::of_this_user()
+        .and_then(|paths| open_log(&paths.log_file()).ok())
+        .map(|file| {
+            fmt::layer()
+                .with_ansi(false)
+                .log_internal_errors(false)
+                .with_writer(Arc::new(file))
+        });
+    let to_stderr = wanted.is_some().then(|| {
+        fmt::layer()
+            .with_ansi(io::stderr().is_terminal())
+            .log_internal_errors(false)
+            .with_writer(io::stderr)
+    });
+    let started = tracing_subscriber::registry()
+        .with(levels)
+        .with(to_file)
+        .with(to_stderr)
+        .try_init();
+    if started.is_ok() {
+        log_panics();
+        tracing::info!("Safelight {} starts", env!("CARGO_PKG_VERSION"));
+    }
+}
+
+/// Lets the log tell of a fault too: a window started from a menu has no standard error to read.
+fn log_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        tracing::error!(
+            "thread {}: {info}",
+            thread.name().unwrap_or("without a name")
+        );
+        usual(info);
+    }));
+}
+
+/// Opens the log for more lines and makes its folder; one that grew too large begins anew.
+fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let size = match fs::metadata(path) {
+        // Opening a pipe could wait for ever.
+        Ok(meta) if !meta.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    let file = File::options().create(true).append(true).open(path)?;
+    if size > MAX_LOG_BYTES {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_log_goes_on_where_it_ended_until_it_is_too_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/safelight/safelight.log");
+        writeln!(open_log(&path).unwrap(), "first").unwrap();
+        writeln!(open_log(&path).unwrap(), "second").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\n");
+
+        fs::write(&path, vec![b'x'; MAX_LOG_BYTES as usize]).unwrap();
+        open_log(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), MAX_LOG_BYTES);
+        fs::write(&path, vec![b'x'; MAX_LOG_BYTES as usize + 1]).unwrap();
+        writeln!(open_log(&path).unwrap(), "third").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third\n");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_a_file_is_an_error_and_nobody_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(open_log(folder.path()).is_err());
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(open_log(&file.join("safelight.log")).is_err());
+        let pipe = folder.path().join("pipe");
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(open_log(&pipe).is_err());
+    }
+
+    #[test]
+    fn the_default_levels_are_understood() {
+        assert!(EnvFilter::try_new(DEFAULT_LEVELS).is_ok());
+    }
+}
