@@ -1,18 +1,23 @@
 //! The engine process: frames in over standard input, frames out over standard output.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
-//! process, so it never outlives the app.
+//! process, so it never outlives the app, whatever its stage or its device's driver does.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use safelight_engine::fault::kill_this_process;
 use safelight_engine::serve::{Outgoing, serve};
+
+/// How long a stage has to notice that the app is gone.
+const GRACE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
@@ -66,6 +71,8 @@ fn run() -> anyhow::Result<()> {
                     }
                 }
             }
+            drop(command_sender); // `serve` cancels what runs and returns.
+            end_at_the_latest();
         })?;
 
     let is_refused = !serve(device, &commands, messages);
@@ -74,6 +81,16 @@ fn run() -> anyhow::Result<()> {
         writer.join().ok();
     }
     Ok(())
+}
+
+/// Ends the process unless `main` returned and ended it in time.
+///
+/// A stage, or the opening of a device, can hang in a driver for ever. Returning from `main` beside it
+/// would run libtorch's destructors against threads that still use what they destroy: a crash, or
+/// one more place to hang. A process that is killed runs none, and nothing in it is worth keeping.
+fn end_at_the_latest() {
+    thread::sleep(GRACE);
+    kill_this_process();
 }
 
 /// The only argument: `--device auto|cpu|cuda:N`.

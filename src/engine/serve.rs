@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -64,7 +64,7 @@ pub fn serve(
     let worker = Arc::clone(&engine);
     let pulse = Arc::clone(&engine);
     // A thread that cannot be started is the end of this process; the app says so.
-    spawn("engine-worker", move || worker.work(&order_receiver));
+    let worker = spawn("engine-worker", move || worker.work(&order_receiver));
     spawn("engine-pulse", move || pulse.beat());
 
     let mut running = CancelToken::default();
@@ -80,14 +80,17 @@ pub fn serve(
         }
     }
     running.cancel();
+    drop(orders);
+    // Until the stage saw it: its thread must not be inside libtorch when the process ends.
+    worker.join().ok();
     true
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
-        .expect("a process that just started can start a thread");
+        .expect("a process that just started can start a thread")
 }
 
 fn report(runtime: &Runtime) -> EngineReport {

@@ -3,9 +3,10 @@
 //! A file is written beside its name and renamed, so that a name never stands for half a file.
 
 use std::borrow::Borrow;
-use std::fs;
+use std::io;
 use std::path::Path;
 
+use safelight_core::files::{finish_partial, partial_path};
 use tch::{Device, Tensor};
 
 use crate::error::EngineError;
@@ -19,10 +20,6 @@ where
     S: AsRef<str> + 'a,
     T: Borrow<Tensor> + 'a,
 {
-    let io = |source| EngineError::Io {
-        source,
-        path: path.to_owned(),
-    };
     let tensors: Vec<(String, Tensor)> = tensors
         .into_iter()
         .map(|(name, tensor)| {
@@ -30,16 +27,66 @@ where
             (name.as_ref().to_owned(), tensor)
         })
         .collect();
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    // tch's error hides the cause; a file that cannot even be created is the common one.
-    fs::File::create(&part).map_err(io)?;
-    Tensor::write_safetensors(&tensors, &part).map_err(|err| io(std::io::Error::other(err)))?;
-    fs::rename(&part, path).map_err(io)
+    let partial = partial_path(path);
+    let written = Tensor::write_safetensors(&tensors, &partial).map_err(|err| plain(&err));
+    finish_partial(&partial, path, written).map_err(|source| EngineError::Io {
+        source,
+        path: path.to_owned(),
+    })
+}
+
+/// The system's own error, of which tch keeps no more than its debug text:
+/// `IoError(Os { code: 28, kind: StorageFull, … })`.
+fn plain(err: &tch::TchError) -> io::Error {
+    let text = err.to_string();
+    let code = text
+        .split_once("Os { code: ")
+        .and_then(|(_, rest)| rest.split(',').next())
+        .and_then(|code| code.parse().ok());
+    code.map_or_else(|| io::Error::other(text), io::Error::from_raw_os_error)
 }
 
 /// Every tensor of the file, in the type it is stored in, sorted by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Tensor)>, EngineError> {
     Ok(Weights::read_all(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use tch::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_plain_sentence_and_leaves_the_old_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("latents.safetensors");
+        let one = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        write(&path, [(&"latents", &one)]).unwrap();
+        let before = fs::read(&path).unwrap();
+        // Every write to this device finds a full disk.
+        symlink("/dev/full", partial_path(&path)).unwrap();
+        let err = write(&path, [(&"latents", &(&one + 1.0))]).unwrap_err();
+        let EngineError::Io { source, .. } = &err else {
+            panic!("expected an I/O error, found {err}");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+        assert!(err.to_string().starts_with("No space left on device"));
+        assert_eq!(fs::read(&path).unwrap(), before);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_is_a_plain_sentence() {
+        let one = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        let gone = Path::new("/nowhere/latents.safetensors");
+        let err = write(gone, [(&"latents", &one)]).unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "No such file or directory (os error 2): /nowhere/latents.safetensors"
+        );
+    }
 }

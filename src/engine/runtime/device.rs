@@ -66,13 +66,19 @@ impl Runtime {
         if wanted == DeviceChoice::Cpu {
             return Ok(Self::cpu("as asked"));
         }
-        let gpus = match load_gpu_half() {
-            Ok(half) => num_gpus(half).map(|count| (half, count)),
-            Err(reason) => Err(reason),
-        };
+        let gpus = load_gpu_half().and_then(|half| num_gpus(half).map(|count| (half, count)));
+        Self::settle(wanted, gpus, Self::gpu)
+    }
+
+    /// Chooses among the GPUs that were counted; `open` makes one ready.
+    fn settle(
+        wanted: DeviceChoice,
+        gpus: Result<(&GpuHalf, usize), String>,
+        open: impl FnOnce(&GpuHalf, usize) -> Result<Self, String>,
+    ) -> Result<Self, RuntimeError> {
         match (wanted, gpus) {
             (DeviceChoice::Cuda(index), Ok((half, count))) if index < count => {
-                Ok(Self::gpu(half, index))
+                open(half, index).map_err(|found| RuntimeError { wanted, found })
             }
             (DeviceChoice::Cuda(_), Ok((_, count))) => Err(RuntimeError {
                 wanted,
@@ -85,7 +91,9 @@ impl Runtime {
                 wanted,
                 found: format!("only the CPU, because {reason}"),
             }),
-            (_, Ok((half, _))) => Ok(Self::gpu(half, 0)),
+            (_, Ok((half, _))) => {
+                Ok(open(half, 0).unwrap_or_else(|reason| Self::cpu(&format!("because {reason}"))))
+            }
             (_, Err(reason)) => Ok(Self::cpu(&format!("because {reason}"))),
         }
     }
@@ -103,13 +111,22 @@ impl Runtime {
         }
     }
 
-    fn gpu(half: &GpuHalf, index: usize) -> Self {
+    fn gpu(half: &GpuHalf, index: usize) -> Result<Self, String> {
         let device = Device::Cuda(index);
-        // The first tensor makes the device's context; before it the allocator has no counts.
-        drop(tch::Tensor::zeros([1], (tch::Kind::Float, device)));
+        // The first tensor makes the device's context; before it the allocator has no counts. On a GPU
+        // that is full or that another program has for itself, it is also what fails.
+        let first = tch::Tensor::f_zeros([1], (tch::Kind::Float, device));
+        drop(first.map_err(|err| {
+            let text = match err {
+                tch::TchError::Torch(text) => text,
+                err => err.to_string(),
+            };
+            let line = text.lines().next().unwrap_or_default();
+            format!("cuda:{index} could not be used: {line}")
+        })?);
         let name = device_name(half, index).unwrap_or_else(|| "GPU".to_owned());
         let total_bytes = memory_counts(device).total;
-        Self {
+        Ok(Self {
             device,
             line: format!(
                 "{name} (cuda:{index}), {:.1} GiB, libtorch {LIBTORCH_VERSION}",
@@ -117,7 +134,7 @@ impl Runtime {
             ),
             device_name: name,
             total_bytes,
-        }
+        })
     }
 }
 
@@ -207,4 +224,31 @@ fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
         .to_string_lossy()
         .into_owned();
     (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_cannot_be_used_is_an_error_of_one_line() {
+        // No machine has so many, and without its GPU half libtorch has none at all.
+        let reason = Runtime::gpu(&GPU_HALVES[0], 100).unwrap_err();
+        assert!(reason.starts_with("cuda:100 could not be used: "));
+        assert_eq!(reason.lines().count(), 1);
+    }
+
+    #[test]
+    fn automatic_goes_on_with_the_cpu_and_says_why_the_gpu_could_not_be_used() {
+        let half = &GPU_HALVES[0];
+        let full = |_: &GpuHalf, index| Err(format!("cuda:{index} could not be used: it is full"));
+        let runtime = Runtime::settle(DeviceChoice::Auto, Ok((half, 1)), full).unwrap();
+        assert_eq!(runtime.device, Device::Cpu);
+        let why = ", because cuda:0 could not be used: it is full";
+        assert!(runtime.line.ends_with(why), "{}", runtime.line);
+
+        let wanted = DeviceChoice::Cuda(1);
+        let refusal = Runtime::settle(wanted, Ok((half, 2)), full).unwrap_err();
+        assert_eq!(refusal.found, "cuda:1 could not be used: it is full");
+    }
 }

@@ -15,7 +15,6 @@
 namespace {
 
 std::atomic<int64_t> live_bytes{0};
-std::atomic<int64_t> peak_bytes{0};
 
 // In front of each block stands its size; 64 bytes keep the alignment that vector instructions want.
 constexpr size_t kHeader = 64;
@@ -40,10 +39,7 @@ struct CountingAllocator final : c10::Allocator {
     char *block = static_cast<char *>(c10::alloc_cpu(size + kHeader));
     const int64_t counted = static_cast<int64_t>(size);
     std::memcpy(block, &counted, sizeof(counted));
-    const int64_t live = live_bytes.fetch_add(counted, std::memory_order_relaxed) + counted;
-    int64_t peak = peak_bytes.load(std::memory_order_relaxed);
-    while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
-    }
+    live_bytes.fetch_add(counted, std::memory_order_relaxed);
     char *data = block + kHeader;
     return {data, data, &free_counted, c10::Device(c10::DeviceType::CPU)};
   }
@@ -61,8 +57,6 @@ extern "C" {
 void safelight_count_cpu_tensors() noexcept { c10::SetCPUAllocator(&counting, 255); }
 
 int64_t safelight_cpu_live_bytes() noexcept { return live_bytes.load(std::memory_order_relaxed); }
-
-int64_t safelight_cpu_peak_bytes() noexcept { return peak_bytes.load(std::memory_order_relaxed); }
 
 // Fills {live, reserved, free, total} of an accelerator. Returns false, and never throws, when there is none.
 bool safelight_device_memory(int8_t index, uint64_t *out) noexcept {

@@ -2,7 +2,7 @@
 //!
 //! Turns tensors into pixels; decides nothing.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use safelight_core::catalog::ModelSpec;
@@ -11,6 +11,7 @@ use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
 
 use super::StageContext;
+use crate::fault::Fault;
 use crate::hooks::Hooks;
 use crate::preview::LatentPreview;
 use crate::wan::DenoiseState;
@@ -19,8 +20,10 @@ pub(super) struct StageHooks<'a> {
     context: &'a StageContext<'a>,
     /// For stages that show latents.
     preview: Option<LatentPreview>,
-    /// The frames so far, `(n, H, W, 3)` bytes each.
-    frames: RefCell<Vec<Tensor>>,
+    /// The frames that were sent so far.
+    num_frames: Cell<u32>,
+    /// Only in tests of the app.
+    fault: Option<Fault>,
 }
 
 impl<'a> StageHooks<'a> {
@@ -34,13 +37,9 @@ impl<'a> StageHooks<'a> {
         Self {
             context,
             preview,
-            frames: RefCell::default(),
+            num_frames: Cell::default(),
+            fault: Fault::of(context.order.stage),
         }
-    }
-
-    /// All frames, `(F, H, W, 3)` bytes.
-    pub(super) fn all_frames(&self) -> Tensor {
-        Tensor::cat(&self.frames.borrow(), 0)
     }
 
     /// Sends pictures `(n, H, W, 3)`, counted from `first`.
@@ -77,6 +76,9 @@ impl<'a> StageHooks<'a> {
 impl Hooks for StageHooks<'_> {
     fn cancelled(&self) -> bool {
         self.context.ticks.fetch_add(1, Ordering::Relaxed);
+        if let Some(fault) = &self.fault {
+            fault.at_look();
+        }
         self.context.cancel.is_cancelled()
     }
 
@@ -100,17 +102,11 @@ impl Hooks for StageHooks<'_> {
 
     fn frames(&self, frames: &Tensor) {
         let frames = frames.to_kind(Kind::Uint8);
-        let done: i64 = self
-            .frames
-            .borrow()
-            .iter()
-            .map(|chunk| chunk.size()[0])
-            .sum();
+        let first = self.num_frames.get();
         let total = self.context.order.request.num_frames;
-        self.send_pictures(&frames, done as u32, total, EngineMessage::Frame);
-        let now = done + frames.size()[0];
-        self.step(now as usize, total as usize);
-        self.frames.borrow_mut().push(frames);
+        self.send_pictures(&frames, first, total, EngineMessage::Frame);
+        self.num_frames.set(first + frames.size()[0] as u32);
+        self.step(self.num_frames.get() as usize, total as usize);
     }
 
     fn checkpoint(&self, state: DenoiseState) {

@@ -6,11 +6,13 @@
 mod hooks;
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
+use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, Fit, JobFolder, Stage};
 use safelight_core::media;
 use safelight_core::protocol::StageOrder;
@@ -18,10 +20,10 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::{self, Capture};
 use crate::error::EngineError;
-use crate::fault;
+use crate::fault::Fault;
+use crate::hooks::Hooks as _;
 use crate::memory::assert_unloaded;
 use crate::serve::Outgoing;
-use crate::store;
 use crate::wan::{self, DenoiseState, Placement, PromptEmbeds, WanConfig};
 use hooks::StageHooks;
 
@@ -39,7 +41,9 @@ pub struct StageContext<'a> {
 
 /// Runs the stage; `None` when it was cancelled.
 pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
-    fault::strike(context.order.stage);
+    if let Some(fault) = Fault::of(context.order.stage) {
+        fault.at_start();
+    }
     let _no_grad = tch::no_grad_guard();
     match context.order.stage {
         Stage::EncodeText => encode_text(context),
@@ -106,7 +110,7 @@ fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let Some(embeds) = embeds else {
         return Ok(None);
     };
-    capture.finish()?;
+    warn_unwritten(capture.finish(), &hooks);
     embeds.save(&context.result(Stage::EncodeText))?;
     Ok(Some(()))
 }
@@ -140,7 +144,7 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let Some(latents) = latents else {
         return Ok(None);
     };
-    capture.finish()?;
+    warn_unwritten(capture.finish(), &hooks);
     wan::save_tensor(
         &context.result(Stage::EncodeImage),
         "image_latents",
@@ -176,7 +180,7 @@ fn denoise(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let Some(latents) = latents else {
         return Ok(None);
     };
-    capture.finish()?;
+    warn_unwritten(capture.finish(), &hooks);
     wan::save_tensor(&context.result(Stage::Denoise), "latents", &latents)?;
     fs::remove_file(checkpoint).ok(); // Of no use any more, and gone with the folder anyway.
     Ok(Some(()))
@@ -198,38 +202,133 @@ fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     if done.is_none() {
         return Ok(None);
     }
-    capture.finish()?;
-    store::write(
-        &context.result(Stage::Decode),
-        [(&"frames", &hooks.all_frames())],
-    )?;
-    if let Some(folder) = context
-        .order
-        .request
-        .capture
-        .as_ref()
-        .filter(|_| context.order.capture)
-    {
-        deliver_capture(&context.order.folder, folder)?;
+    warn_unwritten(capture.finish(), &hooks);
+    if let (true, Some(folder)) = (context.order.capture, &context.order.request.capture) {
+        warn_unwritten(deliver_capture(&context.order.folder, folder), &hooks);
     }
     Ok(Some(()))
+}
+
+/// A capture that cannot be written costs itself, not the clip.
+fn warn_unwritten(written: Result<(), EngineError>, hooks: &StageHooks<'_>) {
+    if let Err(err) = written {
+        hooks.warn(format!("the capture could not be written: {err}"));
+    }
 }
 
 /// Makes one file of what the stages recorded and moves it to where the user wants it.
 fn deliver_capture(job: &Path, folder: &Path) -> Result<(), EngineError> {
     let merged = capture::merge(job)?;
     let target = folder.join(merged.file_name().unwrap_or_default());
-    let moved = fs::create_dir_all(folder)
-        .and_then(|()| fs::copy(&merged, &target))
-        .and_then(|_| fs::remove_file(&merged));
-    moved.map_err(|source| EngineError::Io {
+    // A copy, as the two folders may be on different disks.
+    copy_whole(&merged, &target).map_err(|source| EngineError::Io {
         source,
         path: target,
-    })
+    })?;
+    fs::remove_file(merged).ok(); // Of no use any more, and gone with the folder anyway.
+    Ok(())
+}
+
+/// Copies a file so that `to` never stands for half of it; makes its folder.
+fn copy_whole(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let partial = partial_path(to);
+    let copied = fs::copy(from, &partial).map(drop);
+    finish_partial(&partial, to, copied)
 }
 
 fn media_error(err: &media::MediaError) -> EngineError {
     EngineError::Request {
         reason: err.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use crossbeam_channel::bounded;
+    use safelight_core::job::JobId;
+    use safelight_core::protocol::EngineMessage;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name).join("file"));
+        for path in [&from, &to] {
+            fs::create_dir(path.parent().unwrap()).unwrap();
+        }
+        fs::write(&from, b"new").unwrap();
+        fs::write(&to, b"old").unwrap();
+        // Every write to this device finds a full disk.
+        symlink("/dev/full", partial_path(&to)).unwrap();
+        let err = copy_whole(&from, &to).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&to).unwrap(), b"old");
+        assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1);
+        copy_whole(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_clip_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_of_its_own() {
+        let job = tempfile::tempdir().unwrap();
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan");
+        let file = job.path().join("a file");
+        fs::write(&file, b"").unwrap();
+        let request = serde_json::json!({
+            "model": "tiny", "family": "wan", "model_folder": fixtures.join("pipeline"), "out": "a.mp4",
+            "fps": 24.0, "prompt": "", "negative_prompt": "", "width": 32, "height": 32,
+            "num_frames": 5, "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
+            "capture": file.join("not a folder"),
+        });
+        let order = StageOrder {
+            job: JobId(1),
+            stage: Stage::Decode,
+            folder: job.path().to_owned(),
+            request: serde_json::from_value(request).unwrap(),
+            capture: true,
+        };
+        let (messages, received) = bounded(64);
+        let context = StageContext {
+            order: &order,
+            device: Device::Cpu,
+            // Other tests' tensors are counted too.
+            baseline: u64::MAX,
+            cancel: CancelToken::default(),
+            ticks: Arc::default(),
+            messages,
+        };
+        let config = context.config().unwrap();
+        let side = 32 / config.vae.spatial_factor();
+        let latents = Tensor::zeros(
+            [1, config.vae.z_dim, 2, side, side],
+            (Kind::Float, Device::Cpu),
+        );
+        wan::save_tensor(&context.result(Stage::Denoise), "latents", &latents).unwrap();
+
+        assert_eq!(run(&context).unwrap(), Some(()));
+        let mut frames = Vec::new();
+        let mut warnings = Vec::new();
+        for (message, _) in received.try_iter() {
+            match message {
+                EngineMessage::Frame(header) => frames.push(header.index),
+                EngineMessage::Warning { text } => warnings.push(text),
+                _ => {}
+            }
+        }
+        assert_eq!(frames, [0, 1, 2, 3, 4]);
+        let [warning] = &warnings[..] else {
+            panic!("expected one warning, found {warnings:?}");
+        };
+        assert!(
+            warning.starts_with("the capture could not be written: "),
+            "{warning}"
+        );
+        assert!(!job.path().join("frames.safetensors").exists());
     }
 }

@@ -1,0 +1,87 @@
+//! The engine as the process that it is: how it ends when the app does.
+//!
+//! What it computes is tested inside the crate, and how the app lives with it in the app's tests.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::BufReader;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use safelight_core::job::{JobId, Stage};
+use safelight_core::protocol::{EngineCommand, EngineMessage, StageOrder, read_frame, write_frame};
+
+const SIGKILL: i32 = 9;
+
+fn engine(fault: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
+        .args(["--device", "cpu"])
+        .env("SAFELIGHT_ENGINE_FAULT", fault)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn unload(folder: &Path) -> EngineCommand {
+    let request = serde_json::json!({
+        "model": "none", "family": "wan", "model_folder": folder, "out": "clip.mp4", "fps": 24.0,
+        "prompt": "", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 1,
+        "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
+    });
+    EngineCommand::RunStage(Box::new(StageOrder {
+        job: JobId(1),
+        stage: Stage::Unload,
+        folder: folder.to_owned(),
+        request: serde_json::from_value(request).unwrap(),
+        capture: false,
+    }))
+}
+
+/// Runs a stage, and closes the engine's standard input at the first message that `is_time` for it.
+fn end_after(fault: &str, is_time: fn(&EngineMessage) -> bool) -> Option<ExitStatus> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = engine(fault);
+    let mut input = engine.stdin.take().unwrap();
+    let mut output = BufReader::new(engine.stdout.take().unwrap());
+    write_frame(&mut input, &unload(folder.path()), &[]).unwrap();
+    loop {
+        let (message, _) = read_frame::<EngineMessage>(&mut output).unwrap().unwrap();
+        if is_time(&message) {
+            break;
+        }
+    }
+    drop(input);
+    // Far longer than the engine takes: a limit for a broken one only.
+    for _ in 0..600 {
+        if let Some(status) = engine.try_wait().unwrap() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    None
+}
+
+#[test]
+fn an_idle_engine_ends_by_itself_with_its_input() {
+    let status = end_after("", |message| {
+        matches!(message, EngineMessage::StageEnded(_))
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+#[test]
+fn an_engine_whose_stage_hangs_ends_with_its_input_and_runs_no_destructors() {
+    // The pulse says that the stage runs.
+    let status = end_after("unload:hang", |message| {
+        matches!(message, EngineMessage::Pulse { .. })
+    });
+    let signal = status.and_then(|status| status.signal());
+    assert_eq!(signal, Some(SIGKILL), "{status:?}");
+}
