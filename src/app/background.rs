@@ -363,7 +363,7 @@ fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<PathBuf, JobError> {
 fn save_settings(settings: &Settings, path: &Path) -> Result<(), JobError> {
     settings.save(path).map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(
-            "The settings hold until Safelight is closed; make the file writable to keep them",
+            "Make the file writable to keep them. Until then the libtorch folder and the time limits stay as the file has them, and the other settings are lost when Safelight is closed",
         )
     })
 }

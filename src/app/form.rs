@@ -2,11 +2,12 @@
 //!
 //! Checking is `GenerateForm::validate`'s; files are not looked at here.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::{FieldError, Fit, GenerateForm, GenerateRequest, Sampler, StartPicture};
+use safelight_core::job::{
+    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, StartPicture, random_seed,
+};
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
 
@@ -185,22 +186,5 @@ impl FormState {
         } else {
             settings.output.format.clone()
         }
-    }
-}
-
-/// A seed that nobody chose; short enough to be read out.
-pub fn random_seed() -> u64 {
-    // Each `RandomState` has keys of its own.
-    RandomState::new().build_hasher().finish() % 1_000_000_000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_differ() {
-        let seeds: std::collections::BTreeSet<u64> = (0..20).map(|_| random_seed()).collect();
-        assert!(seeds.len() > 15);
     }
 }

@@ -263,11 +263,14 @@ impl App {
         };
         if self.worker.try_send(command).is_err() {
             self.queue.waiting.clear();
+            let log = self.paths.as_ref().map_or_else(String::new, |paths| {
+                format!("; the log says why: {}", paths.log_file().display())
+            });
             let err = JobError::new(
                 JobErrorKind::Internal,
                 "the worker of this window has ended",
             )
-            .advise("Close Safelight and open it again; the log says why");
+            .advise(format!("Close Safelight and open it again{log}"));
             self.session.notify(Severity::Error, err);
             return;
         }

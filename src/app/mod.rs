@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::path::PathBuf;
 
 use crossbeam_channel::Receiver;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind, random_seed};
 use safelight_core::settings::{LoadedSettings, Paths, Settings};
 
 use crate::ui::{self, View, theme};
@@ -136,7 +136,7 @@ impl App {
         };
         if !app.state.form.is_seed_locked {
             // The stored one belongs to a clip of an earlier day.
-            app.state.form.seed = form::random_seed().to_string();
+            app.state.form.seed = random_seed().to_string();
         }
         app.commands.extend(picture.map(AppCommand::OpenPicture));
         for problem in problems {

@@ -1,13 +1,12 @@
 //! The one place where commands are carried out.
 
 use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind, JobId};
+use safelight_core::job::{JobError, JobErrorKind, JobId, random_seed};
 use safelight_core::settings::Settings;
 
 use super::App;
 use super::background::{OutputWish, Task};
 use super::commands::AppCommand;
-use super::form::random_seed;
 use super::jobs::WaitingJob;
 use super::state::{Severity, Viewing};
 use crate::ui::theme;

@@ -1,11 +1,11 @@
 //! The prompt, the negative prompt, and examples that the model understands.
 
 use egui::{RichText, ScrollArea, TextEdit, TextStyle, Ui};
+use safelight_core::job::random_seed;
 
 use super::widgets::{chip, group_label, icon_button};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
-use crate::app::form::random_seed;
 
 /// Examples that are shown at once behind the first, which is the hint; the dice reaches them all.
 const NUM_CHIPS: usize = 2;

@@ -3,6 +3,7 @@
 //! Checks everything that can be known without opening a file; pictures and folders are checked
 //! where they are opened.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
@@ -55,25 +56,9 @@ impl GenerateForm {
         let mut fail = |field, message| errors.push(FieldError { field, message });
 
         let (width, height) = self.size(spec);
-        let multiple = spec.limits.size_multiple;
-        for (field, value) in [("width", width), ("height", height)] {
-            if value == 0 || !value.is_multiple_of(multiple) {
-                fail(
-                    field,
-                    format!(
-                        "expected a {field} that is a multiple of {multiple} for {}, found {value}; the nearest is {}",
-                        spec.name,
-                        nearest_multiple(f64::from(value), multiple)
-                    ),
-                );
-            } else if value > spec.limits.max_edge {
-                fail(
-                    field,
-                    format!(
-                        "expected a {field} of at most {} for {}, found {value}",
-                        spec.limits.max_edge, spec.name
-                    ),
-                );
+        for (field, edge, other) in [("width", width, height), ("height", height, width)] {
+            if let Some(message) = edge_problem(spec, field, edge, other) {
+                fail(field, message);
             }
         }
         if u64::from(width) * u64::from(height) > spec.limits.max_pixels {
@@ -86,21 +71,8 @@ impl GenerateForm {
             );
         }
         let num_frames = self.frames(spec);
-        let stride = spec.limits.frame_stride;
-        if num_frames == 0
-            || num_frames > spec.limits.max_frames
-            || !(num_frames - 1).is_multiple_of(stride)
-        {
-            let below = num_frames.saturating_sub(1) / stride * stride + 1;
-            fail(
-                "frames",
-                format!(
-                    "expected a number of frames of the form {stride}n+1 up to {} for {}, found {num_frames}; the nearest are {below} and {}",
-                    spec.limits.max_frames,
-                    spec.name,
-                    below + stride
-                ),
-            );
+        if let Some(message) = frames_problem(spec, num_frames) {
+            fail("frames", message);
         }
         let fps = self.fps.unwrap_or(spec.defaults.fps);
         if !(fps >= 1.0 && fps <= 240.0) {
@@ -199,9 +171,61 @@ impl GenerateForm {
     }
 }
 
+/// What is wrong with a width or height, seen beside the other one.
+fn edge_problem(spec: &ModelSpec, field: &str, edge: u32, other: u32) -> Option<String> {
+    let limits = &spec.limits;
+    let multiple = limits.size_multiple.max(1);
+    let largest = limits.max_edge / multiple * multiple;
+    if edge > largest {
+        return Some(format!(
+            "expected a {field} of at most {largest} for {}, found {edge}",
+            spec.name
+        ));
+    }
+    if edge != 0 && edge.is_multiple_of(multiple) {
+        return None;
+    }
+    let mut nearest = nearest_multiple(f64::from(edge), multiple).min(largest);
+    if u64::from(nearest) * u64::from(other) > limits.max_pixels {
+        // Rounded up it would be refused for its pixels.
+        nearest = (edge / multiple * multiple).max(multiple);
+    }
+    Some(format!(
+        "expected a {field} that is a multiple of {multiple} for {}, found {edge}; the nearest is {nearest}",
+        spec.name
+    ))
+}
+
+/// What is wrong with a number of frames, with one or two that would do.
+fn frames_problem(spec: &ModelSpec, num_frames: u32) -> Option<String> {
+    let stride = spec.limits.frame_stride.max(1);
+    let largest = spec.limits.max_frames.saturating_sub(1) / stride * stride + 1;
+    let below = (num_frames.saturating_sub(1) / stride * stride).saturating_add(1);
+    if num_frames == below && num_frames <= spec.limits.max_frames {
+        return None;
+    }
+    let nearest = match below.checked_add(stride) {
+        _ if num_frames == 0 => "the nearest is 1".to_owned(),
+        Some(above) if above <= largest => format!("the nearest are {below} and {above}"),
+        _ => format!("the nearest is {largest}"),
+    };
+    Some(format!(
+        "expected a number of frames of the form {stride}n+1 up to {largest} for {}, found {num_frames}; {nearest}",
+        spec.name
+    ))
+}
+
 /// The multiple of `multiple` nearest to `value`, at least one of it.
 pub(crate) fn nearest_multiple(value: f64, multiple: u32) -> u32 {
-    ((value / f64::from(multiple)).round().max(1.0) as u32).saturating_mul(multiple)
+    let multiple = multiple.max(1);
+    let times = (value / f64::from(multiple)).round().max(1.0) as u32;
+    times.min(u32::MAX / multiple) * multiple
+}
+
+/// A seed that nobody chose; short enough to be read out and typed again.
+pub fn random_seed() -> u64 {
+    // Each `RandomState` has keys of its own: no crate is needed for one number.
+    RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
 #[cfg(test)]
@@ -252,6 +276,103 @@ mod tests {
             "{}",
             errors[1].message
         );
+    }
+
+    /// All that is wrong with one changed field of a form for a model of up to 16 Mi pixels.
+    fn problems(change: impl FnOnce(&mut GenerateForm)) -> String {
+        let mut wrong = form();
+        change(&mut wrong);
+        let errors = wrong.validate(&test_spec()).unwrap_err();
+        let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+        messages.join("\n")
+    }
+
+    #[test]
+    fn frames_are_suggested_within_the_limit_only() {
+        for (found, nearest) in [
+            (0, "the nearest is 1"),
+            (2, "the nearest are 1 and 5"),
+            (256, "the nearest are 253 and 257"),
+            (258, "the nearest is 257"),
+            (259, "the nearest is 257"),
+            (261, "the nearest is 257"),
+            (u32::MAX - 2, "the nearest is 257"),
+            (u32::MAX, "the nearest is 257"),
+        ] {
+            let text = problems(|form| form.num_frames = Some(found));
+            assert!(
+                text.ends_with(nearest) && text.contains("4n+1 up to 257"),
+                "{found}: {text}"
+            );
+        }
+        // A limit that is not itself a number of frames.
+        let mut spec = test_spec();
+        spec.limits.max_frames = 260;
+        let wish = |num_frames| GenerateForm {
+            num_frames: Some(num_frames),
+            ..form()
+        };
+        assert!(wish(257).validate(&spec).is_ok());
+        let errors = wish(260).validate(&spec).unwrap_err();
+        assert!(errors[0].message.ends_with("nearest is 257"), "{errors:?}");
+    }
+
+    #[test]
+    fn sizes_are_suggested_within_the_limits_only() {
+        for field in ["width", "height"] {
+            for (found, expected) in [
+                (0, "the nearest is 32"),
+                (1, "the nearest is 32"),
+                (250, "the nearest is 256"),
+                (32_767, "the nearest is 32768"),
+                (32_769, "of at most 32768"),
+                (32_800, "of at most 32768"),
+                (99_999_999, "of at most 32768"),
+                (u32::MAX, "of at most 32768"),
+            ] {
+                let text = problems(|form| match field {
+                    "width" => form.width = Some(found),
+                    _ => form.height = Some(found),
+                });
+                assert!(
+                    text.contains(expected) && text.contains(field),
+                    "{found}: {text}"
+                );
+                assert_eq!(text.matches("nearest").count(), usize::from(found < 32_768));
+            }
+        }
+    }
+
+    #[test]
+    fn a_suggested_size_does_not_have_too_many_pixels() {
+        let wish = |width| GenerateForm {
+            width: Some(width),
+            height: Some(16_384),
+            ..form()
+        };
+        let errors = wish(1023).validate(&test_spec()).unwrap_err();
+        assert!(errors[0].message.ends_with("nearest is 1024"), "{errors:?}");
+        assert!(wish(1024).validate(&test_spec()).is_ok());
+        let mut spec = test_spec();
+        spec.limits.max_pixels -= 1;
+        let errors = wish(1023).validate(&spec).unwrap_err();
+        assert!(errors[0].message.ends_with("nearest is 992"), "{errors:?}");
+    }
+
+    #[test]
+    fn the_nearest_multiple_is_a_multiple_whatever_the_value() {
+        for value in [f64::from(u32::MAX), 1e300, f64::INFINITY] {
+            assert_eq!(nearest_multiple(value, 32), u32::MAX - 31);
+        }
+        for value in [0.0, -5.0, f64::NAN] {
+            assert_eq!(nearest_multiple(value, 32), 32);
+        }
+    }
+
+    #[test]
+    fn seeds_differ_and_are_short() {
+        let seeds: std::collections::BTreeSet<u64> = (0..20).map(|_| random_seed()).collect();
+        assert!(seeds.len() > 15 && seeds.iter().all(|seed| *seed < 1_000_000_000));
     }
 
     #[test]

@@ -21,6 +21,5 @@ pub use error::MediaError;
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
-pub use place::available_bytes;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};

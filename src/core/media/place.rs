@@ -16,25 +16,6 @@ pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
     Pending::new(path).map(drop)
 }
 
-/// The bytes that an unprivileged user may still write in `folder`, or in the nearest folder above
-/// it that exists.
-pub fn available_bytes(folder: &Path) -> Result<u64, MediaError> {
-    let mut existing = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    while !existing.exists() {
-        existing = match existing.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-    }
-    let stat = rustix::fs::statvfs(existing)
-        .map_err(|err| MediaError::from_io("ask for the free space", err.into(), existing))?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
 /// Refuses what must not be replaced by a file.
 pub(super) fn check_target(path: &Path) -> Result<(), MediaError> {
     match fs::metadata(path) {
@@ -282,11 +263,5 @@ mod tests {
         ));
         drop(pending);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn the_free_space_of_a_folder_yet_to_be_made_is_that_of_the_one_above() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(available_bytes(&folder.path().join("a/b")).unwrap() > 0);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Names folders, makes none.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,15 +29,14 @@ impl Paths {
     /// The folders of this user and this executable; `None` without a home folder.
     pub fn of_this_user() -> Option<Self> {
         let base = etcetera::choose_base_strategy().ok()?;
-        let cache = std::env::var_os("SAFELIGHT_CACHE")
-            .map_or_else(|| base.cache_dir().join("safelight"), PathBuf::from);
+        let cache = cache_folder(std::env::var_os("SAFELIGHT_CACHE"), &base.cache_dir());
         Some(Self {
             config: base.config_dir().join("safelight"),
             data: base.data_dir().join("safelight"),
             cache,
             assets: find_assets(),
             huggingface: Some(find_huggingface(&base.cache_dir())),
-            videos: std::env::var_os("XDG_VIDEOS_DIR")
+            videos: variable("XDG_VIDEOS_DIR")
                 .map(PathBuf::from)
                 .or_else(|| {
                     let named = base.config_dir().join("user-dirs.dirs");
@@ -81,6 +81,20 @@ impl Paths {
     }
 }
 
+/// A variable of the environment; an empty one counts as none.
+fn variable(name: &str) -> Option<OsString> {
+    when_set(std::env::var_os(name))
+}
+
+fn when_set(value: Option<OsString>) -> Option<OsString> {
+    value.filter(|value| !value.is_empty())
+}
+
+/// The app's own cache: the one that its variable names, else a folder among the user's caches.
+fn cache_folder(named: Option<OsString>, caches: &Path) -> PathBuf {
+    when_set(named).map_or_else(|| caches.join("safelight"), PathBuf::from)
+}
+
 /// The videos folder by the desktop's own file, whose name is in the user's language.
 fn videos_named_in(text: &str, home: &Path) -> Option<PathBuf> {
     let value = text
@@ -97,17 +111,16 @@ fn videos_named_in(text: &str, home: &Path) -> Option<PathBuf> {
 
 /// The cache as Hugging Face's own tools find it.
 fn find_huggingface(cache: &Path) -> PathBuf {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    named("HF_HUB_CACHE")
-        .or_else(|| named("HUGGINGFACE_HUB_CACHE"))
+    variable("HF_HUB_CACHE")
+        .or_else(|| variable("HUGGINGFACE_HUB_CACHE"))
         .map(PathBuf::from)
-        .or_else(|| named("HF_HOME").map(|home| PathBuf::from(home).join("hub")))
+        .or_else(|| variable("HF_HOME").map(|home| PathBuf::from(home).join("hub")))
         .unwrap_or_else(|| cache.join("huggingface/hub"))
 }
 
 /// The assets folder: named outright, or near the executable as installed, unpacked or built.
 fn find_assets() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("SAFELIGHT_ASSETS") {
+    if let Some(named) = variable("SAFELIGHT_ASSETS") {
         return Some(PathBuf::from(named));
     }
     let exe = std::env::current_exe().ok()?;
@@ -129,6 +142,14 @@ fn find_assets() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_variable_for_the_cache_counts_as_none() {
+        let folder = |named: Option<&str>| cache_folder(named.map(OsString::from), "/c".as_ref());
+        assert_eq!(folder(Some("/here")), PathBuf::from("/here"));
+        assert_eq!(folder(Some("")), PathBuf::from("/c/safelight"));
+        assert_eq!(folder(None), PathBuf::from("/c/safelight"));
+    }
 
     #[test]
     fn the_desktops_own_name_for_videos_is_understood() {
