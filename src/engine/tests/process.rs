@@ -14,6 +14,7 @@ use std::time::Duration;
 use safelight_core::job::{JobId, Stage};
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageOrder, read_frame, write_frame};
 
+const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
 fn engine(fault: &str) -> Child {
@@ -27,32 +28,34 @@ fn engine(fault: &str) -> Child {
         .unwrap()
 }
 
-fn unload(folder: &Path) -> EngineCommand {
+fn order(stage: Stage, folder: &Path) -> EngineCommand {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
     let request = serde_json::json!({
-        "model": "none", "family": "wan", "model_folder": folder, "out": "clip.mp4", "fps": 24.0,
+        "model": "tiny", "family": "wan", "model_folder": models, "out": "clip.mp4", "fps": 24.0,
         "prompt": "", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 1,
         "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
     });
     EngineCommand::RunStage(Box::new(StageOrder {
         job: JobId(1),
-        stage: Stage::Unload,
+        stage,
         folder: folder.to_owned(),
         request: serde_json::from_value(request).unwrap(),
         capture: false,
     }))
 }
 
-/// Runs a stage, and closes the engine's standard input at the first message that `is_time` for it.
-fn end_after(fault: &str, is_time: fn(&EngineMessage) -> bool) -> Option<ExitStatus> {
+/// Runs a stage, and closes the engine's standard input at the first message that `is_time` for it,
+/// or when it died before.
+fn end_after(stage: Stage, fault: &str, is_time: fn(&EngineMessage) -> bool) -> Option<ExitStatus> {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = engine(fault);
     let mut input = engine.stdin.take().unwrap();
     let mut output = BufReader::new(engine.stdout.take().unwrap());
-    write_frame(&mut input, &unload(folder.path()), &[]).unwrap();
+    write_frame(&mut input, &order(stage, folder.path()), &[]).unwrap();
     loop {
-        let (message, _) = read_frame::<EngineMessage>(&mut output).unwrap().unwrap();
-        if is_time(&message) {
-            break;
+        match read_frame::<EngineMessage>(&mut output) {
+            Ok(Some((message, _))) if !is_time(&message) => {}
+            _ => break,
         }
     }
     drop(input);
@@ -70,7 +73,7 @@ fn end_after(fault: &str, is_time: fn(&EngineMessage) -> bool) -> Option<ExitSta
 
 #[test]
 fn an_idle_engine_ends_by_itself_with_its_input() {
-    let status = end_after("", |message| {
+    let status = end_after(Stage::Unload, "", |message| {
         matches!(message, EngineMessage::StageEnded(_))
     });
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
@@ -79,9 +82,19 @@ fn an_idle_engine_ends_by_itself_with_its_input() {
 #[test]
 fn an_engine_whose_stage_hangs_ends_with_its_input_and_runs_no_destructors() {
     // The pulse says that the stage runs.
-    let status = end_after("unload:hang", |message| {
+    let status = end_after(Stage::Unload, "unload:hang", |message| {
         matches!(message, EngineMessage::Pulse { .. })
     });
     let signal = status.and_then(|status| status.signal());
     assert_eq!(signal, Some(SIGKILL), "{status:?}");
+}
+
+#[test]
+fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
+    // The networks look before each of their blocks.
+    let status = end_after(Stage::EncodeText, "encode_text+2:abort", |message| {
+        matches!(message, EngineMessage::StageEnded(_))
+    });
+    let signal = status.and_then(|status| status.signal());
+    assert_eq!(signal, Some(SIGABRT), "{status:?}");
 }
