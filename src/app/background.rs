@@ -18,10 +18,10 @@ use egui::ColorImage;
 use safelight_core::catalog::{Catalog, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind, JobId, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
-use super::naming;
 use crate::worker::engine_executable;
 
 /// Requests that may wait for the file thread.

@@ -10,7 +10,6 @@ pub mod form;
 pub mod jobs;
 mod logic;
 pub mod memory;
-pub(crate) mod naming;
 pub mod player;
 mod run_command;
 pub mod state;

@@ -8,5 +8,6 @@ pub mod catalog;
 pub mod files;
 pub mod job;
 pub mod media;
+pub mod naming;
 pub mod protocol;
 pub mod settings;

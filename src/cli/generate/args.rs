@@ -11,10 +11,9 @@ use safelight_core::job::{
     StartPicture,
 };
 use safelight_core::media;
+use safelight_core::naming;
 use safelight_core::settings::Settings;
 use serde::Deserialize;
-
-use crate::app::naming;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]

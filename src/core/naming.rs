@@ -1,6 +1,6 @@
 //! Names for result files: when, what, and the seed; never one that is taken.
 //!
-//! Runs on a background thread: it looks at the disk.
+//! It looks at the disk, so it is nothing for the thread that draws.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub fn slug(prompt: &str) -> String {
 
 /// The first free name in the folder that begins with `stem`; remembered in `taken`, because the
 /// file itself comes much later.
+#[expect(clippy::implicit_hasher, reason = "nobody here has another hasher")]
 pub fn free_path(
     folder: &Path,
     stem: &str,
