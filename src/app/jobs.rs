@@ -213,8 +213,9 @@ impl RunningJob {
 /// A stage's usual share of a job.
 fn weight(stage: Stage) -> f32 {
     match stage {
-        Stage::EncodeText | Stage::EncodeImage => 5.0,
+        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
         Stage::Denoise => 70.0,
+        Stage::DenoiseHigh | Stage::DenoiseLow => 35.0,
         Stage::Unload => 1.0,
         Stage::Decode => 20.0,
         Stage::Save => 3.0,

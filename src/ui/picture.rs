@@ -16,7 +16,7 @@ pub(super) fn picture_ui(ui: &mut Ui, view: &mut View<'_>) {
     let takes_image = view
         .session
         .model(&view.state.form)
-        .is_none_or(|spec| spec.takes_image);
+        .is_none_or(|spec| spec.start_image.is_possible());
     if !takes_image && view.session.picture.is_none() {
         return;
     }
@@ -165,7 +165,7 @@ pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
     let takes_image = view
         .session
         .model(&view.state.form)
-        .is_none_or(|spec| spec.takes_image);
+        .is_none_or(|spec| spec.start_image.is_possible());
     let text = if takes_image {
         "Drop it to start the clip from this picture"
     } else {

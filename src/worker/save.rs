@@ -100,7 +100,7 @@ fn settings_of(request: &GenerateRequest, engine: Option<&EngineReport>) -> serd
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
         // Where this machine keeps things is nobody else's business, and repeats nothing.
-        for local in ["out", "capture", "model_folder", "sidecar"] {
+        for local in ["out", "capture", "files", "latent_rgb", "sidecar"] {
             fields.remove(local);
         }
     }

@@ -4,6 +4,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::form::SizeChoice;
+use safelight_core::catalog::InputUse;
 use safelight_core::job::{JobOutcome, JobUpdate};
 
 use crate::harness::{Bench, spec};
@@ -80,7 +81,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
 fn a_model_without_pictures_says_so() {
     let mut bench = Bench::with(|startup| {
         let specs = vec![safelight_core::catalog::ModelSpec {
-            takes_image: false,
+            start_image: InputUse::No,
             ..spec()
         }];
         startup.models = Some(FoundModels {

@@ -11,7 +11,7 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-use safelight_core::catalog::{Defaults, Family, Limits, ModelSpec};
+use safelight_core::catalog::{Defaults, Family, InputUse, Limits, ModelFiles, ModelSpec};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, StageTime,
@@ -31,7 +31,10 @@ pub fn spec() -> ModelSpec {
         variant: "TI2V".into(),
         folder: PathBuf::from("models/little-world"),
         bytes: 38 << 20,
-        takes_image: true,
+        files: ModelFiles::default(),
+        start_image: InputUse::Optional,
+        end_image: InputUse::No,
+        presets: Vec::new(),
         defaults: Defaults {
             width: 256,
             height: 256,
@@ -39,6 +42,7 @@ pub fn spec() -> ModelSpec {
             fps: 8.0,
             num_steps: 12,
             guidance_scale: 4.0,
+            guidance_scale_2: None,
             shift: Some(3.0),
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),

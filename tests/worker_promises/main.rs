@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::Family;
+use safelight_core::catalog::{Family, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, Stage,
@@ -73,10 +73,13 @@ impl Rig {
         let request = GenerateRequest {
             model: "test".to_owned(),
             family: Family::Wan,
-            model_folder: self.folder.path().to_owned(),
+            files: ModelFiles::in_folder(self.folder.path()),
+            latent_rgb: None,
             prompt: "a boat".to_owned(),
             negative_prompt: String::new(),
             image: None,
+            last_image: None,
+            extend: None,
             fit: Fit::Stretch,
             width: 32,
             height: 32,
@@ -84,6 +87,10 @@ impl Rig {
             fps: 8.0,
             num_steps: 2,
             guidance_scale: 1.0,
+            guidance_scale_2: None,
+            start_step: 0,
+            end_step: None,
+            vae_tile: None,
             shift: None,
             sampler: Sampler::UniPc,
             seed: 0,

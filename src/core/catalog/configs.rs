@@ -22,6 +22,7 @@ const LARGEST_NUMBER: u64 = 1 << 20;
 pub struct ModelIndex {
     pub class: String,
     pub expand_timesteps: bool,
+    pub boundary_ratio: Option<f64>,
     /// Component → class, for those that are not null.
     pub components: BTreeMap<String, String>,
 }
@@ -46,6 +47,7 @@ impl ModelIndex {
         Ok(Self {
             class: class.clone(),
             expand_timesteps: fields.get("expand_timesteps") == Some(&Value::Bool(true)),
+            boundary_ratio: fields.get("boundary_ratio").and_then(Value::as_f64),
             components,
         })
     }

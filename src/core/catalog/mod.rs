@@ -5,9 +5,11 @@
 //! catalogue it is.
 
 mod card;
+mod component;
 mod configs;
 mod entry;
 mod error;
+mod files;
 mod identify;
 mod kind;
 pub mod safetensors;
@@ -23,11 +25,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use card::{ComponentCard, IdentityCard};
+pub use component::{Component, component_config};
 pub use entry::CatalogEntry;
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, size_text};
+pub use files::ModelFiles;
 pub use kind::TensorKind;
-pub use spec::{Defaults, Family, LatentRgb, Limits, ModelSpec};
+pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]
@@ -251,7 +255,10 @@ fn build(
         variant: facts.variant.to_owned(),
         folder: candidate.folder.clone(),
         bytes: facts.bytes,
-        takes_image: true,
+        files: ModelFiles::of_folder(&candidate.folder)?,
+        start_image: InputUse::Optional,
+        end_image: InputUse::No,
+        presets: Vec::new(),
         defaults: details
             .defaults
             .over(plain_defaults(&limits, facts.sampler)),
@@ -277,6 +284,7 @@ fn plain_defaults(limits: &Limits, sampler: Sampler) -> Defaults {
         fps: 24.0,
         num_steps: 20,
         guidance_scale: 5.0,
+        guidance_scale_2: None,
         shift: None,
         sampler,
         negative_prompt: String::new(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::ModelFiles;
 use crate::job::Sampler;
 use crate::job::form::nearest_multiple;
 
@@ -34,16 +35,51 @@ pub struct ModelSpec {
     pub family: Family,
     /// The published variant, such as `TI2V`.
     pub variant: String,
-    /// The diffusers folder.
+    /// The diffusers folder, or the transformer's file.
     pub folder: PathBuf,
+    pub files: ModelFiles,
     /// Bytes of all weight files.
     pub bytes: u64,
-    /// Whether a start picture is possible.
-    pub takes_image: bool,
+    pub start_image: InputUse,
+    pub end_image: InputUse,
     pub defaults: Defaults,
+    /// Named sets of values that go together.
+    pub presets: Vec<Preset>,
     pub limits: Limits,
     pub example_prompts: Vec<String>,
     pub latent_rgb: Option<LatentRgb>,
+}
+
+/// Whether a model can do with an input, or without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InputUse {
+    #[default]
+    No,
+    Optional,
+    Required,
+}
+
+impl InputUse {
+    pub fn is_possible(self) -> bool {
+        self != Self::No
+    }
+}
+
+/// Values that go together, such as what a distilled LoRA needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// The name on the command line, such as `fast-4`.
+    pub id: String,
+    /// The name in the interface.
+    pub name: String,
+    /// What it is for and what it needs, one sentence.
+    pub note: String,
+    pub num_steps: u32,
+    pub guidance_scale: f64,
+    pub shift: Option<f64>,
+    pub sampler: Sampler,
 }
 
 /// What a request gets where its user said nothing.
@@ -55,6 +91,9 @@ pub struct Defaults {
     pub fps: f64,
     pub num_steps: u32,
     pub guidance_scale: f64,
+    /// The low-noise expert's, in models that have one; as the other when absent.
+    #[serde(default)]
+    pub guidance_scale_2: Option<f64>,
     /// The scheduler's own when absent.
     #[serde(default)]
     pub shift: Option<f64>,
@@ -112,8 +151,11 @@ pub(crate) fn test_spec() -> ModelSpec {
         family: Family::Wan,
         variant: "TI2V".into(),
         folder: PathBuf::new(),
+        files: ModelFiles::default(),
         bytes: 0,
-        takes_image: true,
+        start_image: InputUse::Optional,
+        end_image: InputUse::No,
+        presets: Vec::new(),
         defaults: Defaults {
             width: 256,
             height: 256,
@@ -121,6 +163,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             fps: 8.0,
             num_steps: 12,
             guidance_scale: 4.0,
+            guidance_scale_2: None,
             shift: Some(3.0),
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),

@@ -41,6 +41,11 @@ impl JobFolder {
         self.0.join("start.png")
     }
 
+    /// The copy of the end picture, as [`Self::start_picture`].
+    pub fn end_picture(&self) -> PathBuf {
+        self.0.join("end.png")
+    }
+
     /// Where a stage leaves its result.
     pub fn result(&self, stage: Stage) -> Option<PathBuf> {
         stage.result_file().map(|name| self.0.join(name))

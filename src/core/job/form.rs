@@ -15,6 +15,9 @@ pub struct GenerateForm {
     pub prompt: String,
     pub negative_prompt: Option<String>,
     pub image: Option<StartPicture>,
+    pub last_image: Option<StartPicture>,
+    /// A clip to go on from; its size is that of its frames.
+    pub extend: Option<StartPicture>,
     pub fit: Fit,
     pub width: Option<u32>,
     pub height: Option<u32>,
@@ -22,6 +25,10 @@ pub struct GenerateForm {
     pub fps: Option<f64>,
     pub num_steps: Option<u32>,
     pub guidance_scale: Option<f64>,
+    pub guidance_scale_2: Option<f64>,
+    pub start_step: Option<u32>,
+    pub end_step: Option<u32>,
+    pub vae_tile: Option<u32>,
     pub shift: Option<f64>,
     pub sampler: Option<Sampler>,
     pub seed: u64,
@@ -103,7 +110,7 @@ impl GenerateForm {
                 format!("expected a shift above 0 and up to 100, found {shift}"),
             );
         }
-        if self.image.is_some() && !spec.takes_image {
+        if self.image.is_some() && !spec.start_image.is_possible() {
             fail(
                 "image",
                 format!(
@@ -118,13 +125,16 @@ impl GenerateForm {
         Ok(GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
-            model_folder: spec.folder.clone(),
+            files: spec.files.clone(),
+            latent_rgb: spec.latent_rgb.clone(),
             prompt: self.prompt.clone(),
             negative_prompt: self
                 .negative_prompt
                 .clone()
                 .unwrap_or_else(|| spec.defaults.negative_prompt.clone()),
             image: self.image.as_ref().map(|image| image.path.clone()),
+            last_image: self.last_image.as_ref().map(|image| image.path.clone()),
+            extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             fit: self.fit,
             width,
             height,
@@ -132,6 +142,10 @@ impl GenerateForm {
             fps,
             num_steps,
             guidance_scale,
+            guidance_scale_2: self.guidance_scale_2.or(spec.defaults.guidance_scale_2),
+            start_step: self.start_step.unwrap_or(0),
+            end_step: self.end_step,
+            vae_tile: self.vae_tile,
             shift: self.shift.or(spec.defaults.shift),
             sampler: self.sampler.unwrap_or(spec.defaults.sampler),
             seed: self.seed,

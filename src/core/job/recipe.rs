@@ -14,10 +14,16 @@ use crate::catalog::Family;
 pub enum Stage {
     /// Prompt and negative prompt to embeddings.
     EncodeText,
-    /// Start picture to latents, through the VAE's encoder.
+    /// Start and end pictures to latents, through the VAE's encoder.
     EncodeImage,
-    /// Noise to latents, through the transformer.
+    /// Start and end pictures to embeddings, through the image encoder.
+    EncodeVision,
+    /// Noise to latents, through the only transformer.
     Denoise,
+    /// Noise to half-made latents, through the high-noise expert.
+    DenoiseHigh,
+    /// Half-made latents to latents, through the low-noise expert.
+    DenoiseLow,
     /// Drop every weight of the transformer, and prove it.
     Unload,
     /// Latents to frames, through the VAE's decoder.
@@ -27,10 +33,13 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::EncodeText,
         Self::EncodeImage,
+        Self::EncodeVision,
         Self::Denoise,
+        Self::DenoiseHigh,
+        Self::DenoiseLow,
         Self::Unload,
         Self::Decode,
         Self::Save,
@@ -41,7 +50,10 @@ impl Stage {
         match self {
             Self::EncodeText => "encode_text",
             Self::EncodeImage => "encode_image",
+            Self::EncodeVision => "encode_vision",
             Self::Denoise => "denoise",
+            Self::DenoiseHigh => "denoise_high",
+            Self::DenoiseLow => "denoise_low",
             Self::Unload => "unload",
             Self::Decode => "decode",
             Self::Save => "save",
@@ -53,7 +65,10 @@ impl Stage {
         match self {
             Self::EncodeText => "Reading the prompt",
             Self::EncodeImage => "Reading the picture",
+            Self::EncodeVision => "Looking at the picture",
             Self::Denoise => "Developing",
+            Self::DenoiseHigh => "Developing the composition",
+            Self::DenoiseLow => "Developing the details",
             Self::Unload => "Unloading the transformer",
             Self::Decode => "Decoding frames",
             Self::Save => "Saving",
@@ -67,7 +82,9 @@ impl Stage {
         match self {
             Self::EncodeText => Some("prompt.safetensors"),
             Self::EncodeImage => Some("image.safetensors"),
-            Self::Denoise => Some("latents.safetensors"),
+            Self::EncodeVision => Some("vision.safetensors"),
+            Self::DenoiseHigh => Some("latents.high.safetensors"),
+            Self::Denoise | Self::DenoiseLow => Some("latents.safetensors"),
             Self::Unload | Self::Decode | Self::Save => None,
         }
     }
@@ -85,10 +102,18 @@ impl Recipe {
         match request.family {
             Family::Wan => {
                 let mut stages = vec![Stage::EncodeText];
-                if request.image.is_some() {
+                if request.has_start() || request.last_image.is_some() {
                     stages.push(Stage::EncodeImage);
+                    if request.files.image_encoder.is_some() {
+                        stages.push(Stage::EncodeVision);
+                    }
                 }
-                stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+                if request.files.transformer_2.is_some() {
+                    stages.extend([Stage::DenoiseHigh, Stage::DenoiseLow]);
+                } else {
+                    stages.push(Stage::Denoise);
+                }
+                stages.extend([Stage::Unload, Stage::Decode, Stage::Save]);
                 Self { stages }
             }
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Family;
+use crate::catalog::{Family, LatentRgb, ModelFiles};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,18 +15,39 @@ pub enum Sampler {
     /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
     #[default]
     UniPc,
+    /// UniPC with `B(h) = h`.
+    #[serde(rename = "unipc_bh1")]
+    UniPcBh1,
     /// Flow-match Euler.
     Euler,
+    /// Flow-match Heun: second order, two calls of the model a step.
+    Heun,
+    /// DPM-Solver++, second order, multistep.
+    #[serde(rename = "dpmpp_2m")]
+    DpmPp2m,
+    /// For models distilled to a few steps: new noise between steps.
+    Lcm,
 }
 
 impl Sampler {
-    pub const ALL: [Self; 2] = [Self::UniPc, Self::Euler];
+    pub const ALL: [Self; 6] = [
+        Self::UniPc,
+        Self::UniPcBh1,
+        Self::Euler,
+        Self::Heun,
+        Self::DpmPp2m,
+        Self::Lcm,
+    ];
 
     /// The name on the command line, in settings and in metadata.
     pub fn name(self) -> &'static str {
         match self {
             Self::UniPc => "unipc",
+            Self::UniPcBh1 => "unipc_bh1",
             Self::Euler => "euler",
+            Self::Heun => "heun",
+            Self::DpmPp2m => "dpmpp_2m",
+            Self::Lcm => "lcm",
         }
     }
 
@@ -34,7 +55,11 @@ impl Sampler {
     pub fn label(self) -> &'static str {
         match self {
             Self::UniPc => "UniPC",
+            Self::UniPcBh1 => "UniPC bh1",
             Self::Euler => "Euler",
+            Self::Heun => "Heun",
+            Self::DpmPp2m => "DPM++ 2M",
+            Self::Lcm => "LCM",
         }
     }
 }
@@ -46,7 +71,10 @@ impl FromStr for Sampler {
         Self::ALL
             .into_iter()
             .find(|sampler| sampler.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("expected a sampler (unipc, euler), found {text:?}"))
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("expected a sampler ({names}), found {text:?}")
+            })
     }
 }
 
@@ -168,14 +196,24 @@ pub struct GenerateRequest {
     /// The catalogue's id, or the path that the user gave.
     pub model: String,
     pub family: Family,
-    /// The diffusers folder that holds the model's components. Not carried in files.
+    /// Where the model's components lie. Not carried in files.
     #[serde(default)]
-    pub model_folder: PathBuf,
+    pub files: ModelFiles,
+    /// The model's colours of latents, for live previews. Not carried in files.
+    #[serde(default)]
+    pub latent_rgb: Option<LatentRgb>,
     pub prompt: String,
     pub negative_prompt: String,
     /// The start picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PathBuf>,
+    /// The end picture, as the user named it. The job's folder has its own copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_image: Option<PathBuf>,
+    /// The clip that this one goes on from: its last frame is the start picture, and its frames stand
+    /// before the new ones in the written clip. Never together with `image`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extend: Option<PathBuf>,
     #[serde(default)]
     pub fit: Fit,
     /// Pixels.
@@ -189,6 +227,15 @@ pub struct GenerateRequest {
     pub num_steps: u32,
     /// Real classifier-free guidance; two passes a step when above 1.
     pub guidance_scale: f64,
+    /// The low-noise expert's guidance; that of the high-noise one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_scale_2: Option<f64>,
+    /// The first step of the schedule that is made, counted from 0.
+    #[serde(default)]
+    pub start_step: u32,
+    /// The step before which the schedule is left; what noise is left then stays. The end when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_step: Option<u32>,
     /// The schedule's shift; the model's own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
@@ -196,6 +243,9 @@ pub struct GenerateRequest {
     pub seed: u64,
     #[serde(default)]
     pub dtype: DtypeChoice,
+    /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vae_tile: Option<u32>,
     /// Where `capture.safetensors` goes, for comparisons with the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
@@ -208,8 +258,19 @@ pub struct GenerateRequest {
 }
 
 impl GenerateRequest {
-    /// Whether each step needs a second pass for the negative prompt.
+    /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        self.guidance_scale > 1.0
+        let has_low = self.files.transformer_2.is_some();
+        self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+    }
+
+    /// The guidance of the low-noise expert.
+    pub fn low_guidance_scale(&self) -> f64 {
+        self.guidance_scale_2.unwrap_or(self.guidance_scale)
+    }
+
+    /// Whether the clip starts from a given frame, of a picture or of another clip.
+    pub fn has_start(&self) -> bool {
+        self.image.is_some() || self.extend.is_some()
     }
 }

@@ -5,7 +5,6 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::JobFolder;
 use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
@@ -30,9 +29,8 @@ impl<'a> StageHooks<'a> {
     /// `num_channels`: those of the latents that will be shown, 0 for none.
     pub(super) fn new(context: &'a StageContext<'a>, num_channels: i64) -> Self {
         let preview = (num_channels > 0).then(|| {
-            let spec = ModelSpec::open(&context.order.request.model_folder).ok();
-            let map = spec.and_then(|spec| spec.latent_rgb);
-            LatentPreview::new(map.as_ref(), num_channels, context.device)
+            let map = context.order.request.latent_rgb.as_ref();
+            LatentPreview::new(map, num_channels, context.device)
         });
         Self {
             context,

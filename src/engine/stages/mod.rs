@@ -49,6 +49,7 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         Stage::EncodeText => encode_text(context),
         Stage::EncodeImage => encode_image(context),
         Stage::Denoise => denoise(context),
+        Stage::EncodeVision | Stage::DenoiseHigh | Stage::DenoiseLow => todo!(),
         Stage::Unload => {
             assert_unloaded(context.device, context.baseline)?;
             Ok(Some(()))
@@ -71,7 +72,7 @@ impl StageContext<'_> {
     }
 
     fn config(&self) -> Result<WanConfig, EngineError> {
-        WanConfig::read(&self.order.request.model_folder)
+        WanConfig::read(&self.order.request.files)
     }
 
     /// Where the large networks compute, and in which numbers.
@@ -281,7 +282,8 @@ mod tests {
         let file = job.path().join("a file");
         fs::write(&file, b"").unwrap();
         let request = serde_json::json!({
-            "model": "tiny", "family": "wan", "model_folder": fixtures.join("pipeline"), "out": "a.mp4",
+            "model": "tiny", "family": "wan",
+            "files": safelight_core::catalog::ModelFiles::of_folder(&fixtures.join("pipeline")).unwrap(), "out": "a.mp4",
             "fps": 24.0, "prompt": "", "negative_prompt": "", "width": 32, "height": 32,
             "num_frames": 5, "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
             "capture": file.join("not a folder"),

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{JobId, Stage};
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageOrder, read_frame, write_frame};
 
@@ -31,7 +32,7 @@ fn engine(fault: &str) -> Child {
 fn order(stage: Stage, folder: &Path) -> EngineCommand {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
     let request = serde_json::json!({
-        "model": "tiny", "family": "wan", "model_folder": models, "out": "clip.mp4", "fps": 24.0,
+        "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&models).unwrap(), "out": "clip.mp4", "fps": 24.0,
         "prompt": "", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 1,
         "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
     });

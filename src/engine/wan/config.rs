@@ -2,58 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::ModelFiles;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::error::EngineError;
 use crate::json;
 use crate::text::Umt5Config;
 use crate::vae::WanVaeConfig;
 
-/// A model's folder and what its configuration files say.
+/// A model's files and what its configuration says.
 #[derive(Clone, Debug)]
 pub struct WanConfig {
-    pub folder: PathBuf,
+    pub files: ModelFiles,
     pub transformer: TransformerConfig,
     pub scheduler: SchedulerConfig,
     pub text_encoder: Umt5Config,
     pub vae: WanVaeConfig,
-    /// The class that reads the tokenizer's files.
-    pub tokenizer_class: String,
-    /// Every token has a timestep of its own, and a given first frame has timestep 0 (Wan 2.2 TI2V).
-    pub expand_timesteps: bool,
-}
-
-#[derive(Deserialize)]
-struct ModelIndex {
-    #[serde(default)]
-    expand_timesteps: bool,
-    #[serde(default)]
-    tokenizer: Value,
-    #[serde(default)]
-    transformer_2: Value,
 }
 
 impl WanConfig {
-    pub fn read(folder: &Path) -> Result<Self, EngineError> {
-        let index_path = folder.join("model_index.json");
-        let index: ModelIndex = json::read(&index_path)?;
-        if index.transformer_2[0].is_string() {
-            return Err(EngineError::Config {
-                reason: "models with two transformers are not supported yet".to_owned(),
-                path: index_path,
-            });
-        }
+    pub fn read(files: &ModelFiles) -> Result<Self, EngineError> {
         let config = Self {
-            folder: folder.to_owned(),
-            transformer: TransformerConfig::read(&folder.join("transformer"))?,
-            scheduler: SchedulerConfig::read(&folder.join("scheduler"))?,
-            text_encoder: Umt5Config::read(&folder.join("text_encoder"))?,
-            vae: WanVaeConfig::read(&folder.join("vae"))?,
-            tokenizer_class: index.tokenizer[1].as_str().unwrap_or_default().to_owned(),
-            expand_timesteps: index.expand_timesteps,
+            files: files.clone(),
+            transformer: TransformerConfig::read(&files.transformer)?,
+            scheduler: match &files.scheduler {
+                Some(folder) => SchedulerConfig::read(folder)?,
+                None => SchedulerConfig::default(),
+            },
+            text_encoder: Umt5Config::read(&files.text_encoder)?,
+            vae: WanVaeConfig::read(&files.vae)?,
         };
-        config.check(index_path)?;
+        config.check(files.transformer.clone())?;
         Ok(config)
     }
 

@@ -54,7 +54,7 @@ pub fn denoise(
 
         // 1. load the transformer
         let weights = place
-            .open(&config.folder.join("transformer"))?
+            .open(&config.files.transformer)?
             .translated(keys::diffusers_from_original);
         let transformer = WanTransformer::new(&config.transformer, &weights)?;
         warn_unexpected(&weights.finish(), "transformer", hooks);
@@ -190,6 +190,7 @@ pub fn new_solver(
                 disable_corrector: scheduler.disable_corrector.clone(),
             },
         )),
+        Sampler::UniPcBh1 | Sampler::Heun | Sampler::DpmPp2m | Sampler::Lcm => todo!(),
         Sampler::Euler => {
             Solver::Euler(Euler::new(num_steps, shift, scheduler.num_train_timesteps))
         }
@@ -246,7 +247,7 @@ fn check_inputs(
     } else if is_guided && embeds.negative.is_none() {
         "the negative prompt has not been read"
     } else if first_frame.is_some()
-        && (!config.expand_timesteps || config.transformer.patch_size[0] != 1)
+        && (!config.files.expand_timesteps || config.transformer.patch_size[0] != 1)
     {
         "this model cannot start from a picture"
     } else if first_frame

@@ -67,8 +67,8 @@ pub fn encode_text(
     hooks: &dyn Hooks,
 ) -> Result<Option<PromptEmbeds>, EngineError> {
     let tokenizer = TextTokenizer::read(
-        &config.folder.join("tokenizer"),
-        &config.tokenizer_class,
+        &config.files.tokenizer,
+        config.files.tokenizer_class.as_deref().unwrap_or_default(),
         TEXT_LENGTH,
     )?;
     let vocab_size = tokenizer.vocab_size();
@@ -78,14 +78,14 @@ pub fn encode_text(
                 "the tokenizer has {vocab_size} ids, the text encoder only {}",
                 config.text_encoder.vocab_size
             ),
-            path: config.folder.clone(),
+            path: config.files.tokenizer.clone(),
         });
     }
-    let weights = place.open(&config.folder.join("text_encoder"))?;
+    let weights = place.open(&config.files.text_encoder)?;
     let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
     warn_unexpected(&weights.finish(), "text encoder", hooks);
 
-    let spiece = config.folder.join("tokenizer/spiece.model");
+    let spiece = config.files.tokenizer.join("spiece.model");
     let reader = Reader {
         tokenizer,
         spiece: (capture.is_on() && spiece.exists())
@@ -171,7 +171,7 @@ pub fn encode_image(
     capture: &mut Capture,
     hooks: &dyn Hooks,
 ) -> Result<Option<Tensor>, EngineError> {
-    if !config.expand_timesteps {
+    if !config.files.expand_timesteps {
         return Err(EngineError::Request {
             reason: "this model cannot start from a picture".to_owned(),
         });
@@ -181,7 +181,7 @@ pub fn encode_image(
     capture.put("image.preprocessed", &pixels);
     let pixels = pixels.unsqueeze(2);
     capture.put("vae.encode.0.input", &pixels);
-    let weights = place.open(&config.folder.join("vae"))?;
+    let weights = place.open(&config.files.vae)?;
     let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
     warn_unexpected(
         &WanVaeEncoder::unexpected_keys(&weights),
@@ -210,7 +210,7 @@ pub fn decode(
             reason: format!("these are no latents of this model: {:?}", latents.size()),
         });
     }
-    let weights = place.open(&config.folder.join("vae"))?;
+    let weights = place.open(&config.files.vae)?;
     let decoder = WanVaeDecoder::new(&config.vae, &weights)?;
     warn_unexpected(
         &WanVaeDecoder::unexpected_keys(&weights),

@@ -154,7 +154,7 @@ fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
         (spec.limits.max_edge, spec.limits.max_frames),
         (64 * 32, 253)
     );
-    assert!(spec.takes_image && !spec.limits.fixed_size && spec.bytes > 1000);
+    assert!(spec.start_image.is_possible() && !spec.limits.fixed_size && spec.bytes > 1000);
     let defaults = &spec.defaults;
     assert_eq!(
         (defaults.width, defaults.height, defaults.num_frames),

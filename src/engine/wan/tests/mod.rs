@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::ModelFiles;
 use safelight_core::job::GenerateRequest;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -51,9 +52,10 @@ impl Run {
         let facts = fs::read(file.with_extension("json")).unwrap();
         let facts: Value = serde_json::from_slice(&facts).unwrap();
         let folder = fixtures().join("pipeline");
+        let files = ModelFiles::of_folder(&folder).unwrap();
         let sampler = facts["scheduler"].as_str().unwrap_or("unipc");
         let request = json!({
-            "model": "tiny", "family": "wan", "model_folder": folder, "out": "clip.mp4", "fps": 24.0,
+            "model": "tiny", "family": "wan", "files": files, "out": "clip.mp4", "fps": 24.0,
             "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
             "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
             "guidance_scale": facts["guidance"], "shift": facts["flow_shift"], "sampler": sampler,
@@ -62,7 +64,7 @@ impl Run {
         Self {
             tensors,
             request: serde_json::from_value(request).unwrap(),
-            config: WanConfig::read(&folder).unwrap(),
+            config: WanConfig::read(&files).unwrap(),
         }
     }
 
@@ -107,7 +109,7 @@ impl Run {
     }
 
     fn transformer(&self) -> WanTransformer {
-        let folder = self.config.folder.join("transformer");
+        let folder = &self.config.files.transformer;
         let weights = Weights::open(&folder, Kind::Float, Device::Cpu).unwrap();
         let weights = weights.translated(diffusers_from_original);
         let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();

@@ -115,13 +115,9 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
 #[test]
 fn a_transformer_in_bf16_gives_velocities_in_f32() {
     let run = Run::open("euler");
-    let weights = Weights::open(
-        &run.config.folder.join("transformer"),
-        Kind::BFloat16,
-        Device::Cpu,
-    )
-    .unwrap()
-    .translated(diffusers_from_original);
+    let weights = Weights::open(&run.config.files.transformer, Kind::BFloat16, Device::Cpu)
+        .unwrap()
+        .translated(diffusers_from_original);
     let transformer = WanTransformer::new(&run.config.transformer, &weights).unwrap();
     drop(weights);
     let size = run.shape().size();
@@ -198,7 +194,7 @@ fn config_with(file: &str, change: impl FnOnce(&mut Value)) -> Result<WanConfig,
     let mut value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut value);
     fs::write(&path, value.to_string()).unwrap();
-    WanConfig::read(dir.path())
+    WanConfig::read(&ModelFiles::of_folder(dir.path()).unwrap())
 }
 
 #[test]

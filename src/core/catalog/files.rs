@@ -1,0 +1,70 @@
+//! Where the components of one model lie: the parts of a diffusers folder, or files of their own.
+//!
+//! Only names places; what is in them is checked by the catalogue and read by the engine.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::CatalogError;
+use super::configs::ModelIndex;
+
+/// One place for each component. A component is a folder (a `config.json` and weights) or one file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelFiles {
+    /// The only transformer, or the expert for high noise.
+    pub transformer: PathBuf,
+    /// The expert for low noise.
+    pub transformer_2: Option<PathBuf>,
+    pub vae: PathBuf,
+    pub text_encoder: PathBuf,
+    /// A folder with `tokenizer.json` or `spiece.model`, or a weight file that carries `spiece_model`.
+    pub tokenizer: PathBuf,
+    /// The class that the pipeline reads the tokenizer with; what the tokenizer itself says when absent.
+    pub tokenizer_class: Option<String>,
+    pub image_encoder: Option<PathBuf>,
+    /// The folder of `preprocessor_config.json`; the published values when absent.
+    pub image_processor: Option<PathBuf>,
+    /// The folder of `scheduler_config.json`; the published values when absent.
+    pub scheduler: Option<PathBuf>,
+    /// The part of the schedule's timesteps at and above which the high-noise expert works.
+    pub boundary_ratio: Option<f64>,
+    /// Every token has a timestep of its own, and a given first frame has timestep 0 (Wan 2.2 TI2V).
+    pub expand_timesteps: bool,
+}
+
+impl ModelFiles {
+    /// The places that a diffusers folder's `model_index.json` names.
+    pub fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
+        Ok(Self::from_index(folder, &ModelIndex::read(folder)?))
+    }
+
+    pub(super) fn from_index(folder: &Path, index: &ModelIndex) -> Self {
+        let named = |name: &str| {
+            let is_named = index.components.contains_key(name);
+            is_named.then(|| folder.join(name))
+        };
+        Self {
+            transformer_2: named("transformer_2"),
+            tokenizer_class: index.components.get("tokenizer").cloned(),
+            image_encoder: named("image_encoder"),
+            image_processor: named("image_processor"),
+            boundary_ratio: index.boundary_ratio,
+            expand_timesteps: index.expand_timesteps,
+            ..Self::in_folder(folder)
+        }
+    }
+
+    /// The usual places in a diffusers folder with one transformer and no image encoder.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self {
+            transformer: folder.join("transformer"),
+            vae: folder.join("vae"),
+            text_encoder: folder.join("text_encoder"),
+            tokenizer: folder.join("tokenizer"),
+            scheduler: Some(folder.join("scheduler")),
+            ..Self::default()
+        }
+    }
+}
