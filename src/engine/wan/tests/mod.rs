@@ -123,19 +123,24 @@ impl Run {
         capture: &mut Capture,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let first = self.tensors.get("condition");
         let embeds = self.embeds();
+        let conditions = Conditions {
+            embeds: &embeds,
+            image_latents: self.tensors.get("condition"),
+            image_embeds: self.tensors.get("image_embeds"),
+        };
         denoise(
             &self.config,
             &self.request,
-            &embeds,
-            first,
+            Expert::Only,
+            &conditions,
             resume,
             CPU,
             capture,
             hooks,
         )
         .unwrap()
+        .map(|state| state.latents)
     }
 }
 
