@@ -447,7 +447,7 @@ impl ImageEmbedding {
         let kind = images.kind();
         let mut xs = images.reshape([1, -1, images.size()[2]]);
         if let Some(places) = &self.emb_pos {
-            xs += places;
+            xs = xs + places;
         }
         let xs = self.norms.0.forward(&xs).to_kind(kind);
         let xs = self.proj.1.forward(&self.proj.0.forward(&xs).gelu("none"));

@@ -173,8 +173,14 @@ fn an_expert_that_dies_goes_on_where_it_was() {
     run.request.num_steps = 20;
     let keeper = Keeper::default();
     let whole = denoise_all(run, &mut Capture::off(), &keeper);
-    for state in keeper.states.borrow_mut().drain(..) {
-        let is_high = state.step < 10;
+    let high = run
+        .denoise_part(Expert::HighNoise, None, &mut Capture::off(), &NoHooks)
+        .unwrap();
+    let states: Vec<_> = keeper.states.borrow_mut().drain(..).collect();
+    let is_of_high = |state: &DenoiseState| state.step < high.step;
+    assert!(states.iter().any(is_of_high) && !states.iter().all(is_of_high));
+    for state in states {
+        let is_high = is_of_high(&state);
         let expert = if is_high {
             Expert::HighNoise
         } else {
