@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use safelight_core::media::{self, Picture};
 use tempfile::TempDir;
 
 use super::*;
@@ -212,4 +213,41 @@ fn guidance_of_one_expert_alone_asks_twice_only_there() {
     let asked = |part: &str| found.iter().filter(|(key, _)| key.ends_with(part)).count();
     assert_eq!(asked("transformer.cond"), 5);
     assert!(asked("transformer.uncond") < 5 && asked("transformer.uncond") > 0);
+}
+
+#[test]
+fn given_pictures_become_the_latents_of_the_reference() {
+    for name in ["i2v21", "flf2v21", "i2v22", "i2v22_end"] {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let (width, height) = (run.request.width, run.request.height);
+        let resized = |name: &str| {
+            let source = run.tensors.get(name)?;
+            let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
+            let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
+            let picture = Picture::new(columns, rows, rgb).unwrap();
+            Some(media::resize_lanczos(&picture, width, height).unwrap().rgb)
+        };
+        let start = resized("image.source_u8").unwrap();
+        let end = resized("last_image.source_u8");
+        let off = &mut Capture::off();
+        let found = encode_image(&run.config, &run.request, &start, end.as_deref(), CPU, off, &NoHooks);
+        assert_close(name, &found.unwrap().unwrap(), run.get("condition"), 1e-5);
+    }
+}
+
+#[test]
+fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
+    for name in RUNS {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "decode").unwrap();
+        let latents = run.get("latents.final");
+        decode(&run.config, latents, CPU, &mut record, &NoHooks).unwrap().unwrap();
+        record.finish().unwrap();
+        let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
+        let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
+        assert_close(name, &pixels.1, run.get("pixels"), 3e-5);
+    }
 }
