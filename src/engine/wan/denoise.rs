@@ -14,7 +14,9 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::sampling::{Euler, Solver, UniPc, UniPcOptions, noise};
+use crate::sampling::{
+    Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise,
+};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
@@ -177,23 +179,33 @@ pub fn new_solver(
             reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
         });
     }
-    Ok(match request.sampler {
-        Sampler::UniPc => Solver::UniPc(UniPc::new(
-            num_steps,
-            shift,
-            UniPcOptions {
-                num_train_timesteps: scheduler.num_train_timesteps,
-                order: scheduler.solver_order,
-                is_bh1: scheduler.solver_type == "bh1",
-                lower_order_final: scheduler.lower_order_final,
-                ends_at_sigma_min: scheduler.final_sigmas_type == "sigma_min",
-                disable_corrector: scheduler.disable_corrector.clone(),
+    let train = scheduler.num_train_timesteps;
+    let unipc = |is_bh1| {
+        let options = UniPcOptions {
+            num_train_timesteps: train,
+            order: scheduler.solver_order,
+            is_bh1,
+            lower_order_final: scheduler.lower_order_final,
+            end: match scheduler.final_sigmas_type.as_str() {
+                "sigma_min" => End::SigmaMin,
+                _ => End::Zero,
             },
-        )),
-        Sampler::UniPcBh1 | Sampler::Heun | Sampler::DpmPp2m | Sampler::Lcm => todo!(),
-        Sampler::Euler => {
-            Solver::Euler(Euler::new(num_steps, shift, scheduler.num_train_timesteps))
-        }
+            disable_corrector: scheduler.disable_corrector.clone(),
+        };
+        Algorithm::UniPc(UniPc::new(num_steps, shift, options))
+    };
+    let algorithm = match request.sampler {
+        Sampler::UniPc => unipc(scheduler.solver_type == "bh1"),
+        Sampler::UniPcBh1 => unipc(true),
+        Sampler::Euler => Algorithm::Euler(Euler::new(num_steps, shift, train)),
+        Sampler::Heun => Algorithm::Heun(Heun::new(num_steps, shift, train)),
+        Sampler::DpmPp2m => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, train)),
+        Sampler::Lcm => Algorithm::Lcm(Lcm::new(num_steps, shift, train, request.seed)),
+    };
+    let start = request.start_step as usize;
+    let end = request.end_step.map_or(num_steps, |end| end as usize);
+    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
+        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
     })
 }
 
