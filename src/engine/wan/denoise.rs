@@ -17,7 +17,9 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::sampling::{Euler, Solver, UniPc, UniPcOptions, noise};
+use crate::sampling::{
+    Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise,
+};
 use crate::weights::ReadAhead;
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
@@ -73,9 +75,9 @@ pub fn denoise(
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
-        let steps = steps_of(config, request, expert, &solver)?;
+        let calls = calls_of(config, expert, &solver);
         let state = start(request, shape, resume, &mut solver, place, hooks)?;
-        if expert == Expert::LowNoise && state.step < steps.start {
+        if expert == Expert::LowNoise && state.step < calls.start {
             return Err(EngineError::Internal {
                 reason: "the high-noise expert has not made its steps".to_owned(),
             });
@@ -83,11 +85,10 @@ pub fn denoise(
         if expert != Expert::LowNoise {
             record_start(capture, config, conditions, shape, request, &solver)?;
         }
-        let behind = if state.step < steps.end {
+        let behind = if state.step < calls.end {
             let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
             let _read_ahead = read_ahead(config, expert, place.device);
-            let steps = state.step..steps.end;
-            match run.walk(request, state, steps, &mut solver, place, capture)? {
+            match run.walk(&state, calls.end, &mut solver, place, capture) {
                 Some(behind) => behind,
                 None => return Ok(None),
             }
@@ -119,31 +120,19 @@ fn read_ahead(config: &WanConfig, expert: Expert, device: Device) -> Option<Read
     (expert == Expert::HighNoise).then(|| ReadAhead::start(next, device))
 }
 
-/// The steps that an expert makes of those that the request wants.
-fn steps_of(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    expert: Expert,
-    solver: &Solver,
-) -> Result<Range<usize>, EngineError> {
-    let num_steps = request.num_steps as usize;
-    let start = request.start_step as usize;
-    let end = request.end_step.map_or(num_steps, |end| end as usize);
-    if start >= end || end > num_steps {
-        return Err(EngineError::Request {
-            reason: format!("cannot make the steps {start} to {end} of a schedule of {num_steps}"),
-        });
-    }
+/// The calls of the model that an expert answers, of those that the request wants.
+fn calls_of(config: &WanConfig, expert: Expert, solver: &Solver) -> Range<usize> {
+    let calls = solver.all_calls();
     let Some(boundary) = config.boundary() else {
-        return Ok(start..end);
+        return calls;
     };
-    let is_high = |&step: &usize| f64::from(solver.timestep(step)) >= boundary;
-    let switch = start + (start..end).take_while(is_high).count();
-    Ok(match expert {
-        Expert::Only => start..end,
-        Expert::HighNoise => start..switch,
-        Expert::LowNoise => switch..end,
-    })
+    let is_high = |&call: &usize| f64::from(solver.timestep(call)) >= boundary;
+    let switch = calls.start + calls.clone().take_while(is_high).count();
+    match expert {
+        Expert::Only => calls,
+        Expert::HighNoise => calls.start..switch,
+        Expert::LowNoise => switch..calls.end,
+    }
 }
 
 impl<'a> Loop<'a> {
@@ -186,51 +175,51 @@ impl<'a> Loop<'a> {
         })
     }
 
+    /// From `state` to the call before `end`.
     fn walk(
         &self,
-        request: &GenerateRequest,
-        state: DenoiseState,
-        steps: Range<usize>,
+        state: &DenoiseState,
+        end: usize,
         solver: &mut Solver,
         place: Placement,
         capture: &mut Capture,
-    ) -> Result<Option<DenoiseState>, EngineError> {
-        let first = request.start_step as usize;
-        let last = request.end_step.unwrap_or(request.num_steps) as usize;
+    ) -> Option<DenoiseState> {
+        let wanted = solver.steps();
         let mut latents = state.latents.to_device(place.device);
-        for step in steps.clone() {
+        for call in state.step..end {
             if self.hooks.cancelled() {
-                return Ok(None);
+                return None;
             }
-            let Some(velocity) = self.velocity(&latents, step, solver, capture) else {
-                return Ok(None);
-            };
-            let next = solver.step(step, &velocity, &latents);
+            let velocity = self.velocity(&latents, call, solver, capture)?;
+            let next = solver.step(call, &velocity, &latents);
             latents = next.latents;
-            capture.put(format!("step.{step:02}.noise_pred"), &velocity);
-            capture.put(format!("step.{step:02}.latents"), &latents);
-            let done = step + 1;
-            self.hooks.step(done - first, last - first);
+            capture.put(format!("step.{call:02}.noise_pred"), &velocity);
+            capture.put(format!("step.{call:02}.latents"), &latents);
+            if !solver.is_step_end(call) {
+                continue;
+            }
+            let done = solver.step_of(call + 1) - wanted.start;
+            self.hooks.step(done, wanted.len());
             self.hooks.preview(&self.with_given_frame(&next.x0));
-            if (done - first) % STEPS_PER_CHECKPOINT == 0 && done < steps.end {
-                self.checkpoint(done, &latents, solver, capture);
+            if done.is_multiple_of(STEPS_PER_CHECKPOINT) && call + 1 < end {
+                self.checkpoint(call + 1, &latents, solver, capture);
             }
         }
-        Ok(Some(DenoiseState {
-            step: steps.end,
+        Some(DenoiseState {
+            step: end,
             latents,
             history: solver.history(),
-        }))
+        })
     }
 
-    fn checkpoint(&self, step: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
+    fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
         // A run that goes on from here records only the steps behind it.
         if let Err(err) = capture.finish() {
             self.hooks
                 .warn(format!("the capture could not be written: {err}"));
         }
         self.hooks.checkpoint(DenoiseState {
-            step,
+            step: call,
             latents: latents.shallow_clone(),
             history: solver.history(),
         });
@@ -240,11 +229,11 @@ impl<'a> Loop<'a> {
     fn velocity(
         &self,
         latents: &Tensor,
-        step: usize,
+        call: usize,
         solver: &Solver,
         capture: &mut Capture,
     ) -> Option<Tensor> {
-        let timestep = solver.timestep(step);
+        let timestep = solver.timestep(call);
         let (per_frame, frames) = self.shape.tokens(self.patch_size);
         let timesteps = if self.first_frame.is_some() {
             TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
@@ -255,10 +244,10 @@ impl<'a> Loop<'a> {
         if let Some(condition) = &self.condition {
             input = Tensor::cat(&[&input, condition], 1);
         }
-        let name = |part: &str| format!("step.{step:02}.{part}");
+        let name = |part: &str| format!("step.{call:02}.{part}");
         if capture.is_on() {
             let all = solver.timesteps();
-            capture.put(name("timestep"), &all.get(step as i64));
+            capture.put(name("timestep"), &all.get(call as i64));
             capture.put(name("transformer.in.hidden_states"), &input);
             capture.put(name("transformer.in.timestep"), &timesteps.per_token());
         }
@@ -324,23 +313,33 @@ pub fn new_solver(
             reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
         });
     }
-    Ok(match request.sampler {
-        Sampler::UniPc => Solver::UniPc(UniPc::new(
-            num_steps,
-            shift,
-            UniPcOptions {
-                num_train_timesteps: scheduler.num_train_timesteps,
-                order: scheduler.solver_order,
-                is_bh1: scheduler.solver_type == "bh1",
-                lower_order_final: scheduler.lower_order_final,
-                ends_at_sigma_min: scheduler.final_sigmas_type == "sigma_min",
-                disable_corrector: scheduler.disable_corrector.clone(),
+    let train = scheduler.num_train_timesteps;
+    let unipc = |is_bh1| {
+        let options = UniPcOptions {
+            num_train_timesteps: train,
+            order: scheduler.solver_order,
+            is_bh1,
+            lower_order_final: scheduler.lower_order_final,
+            end: match scheduler.final_sigmas_type.as_str() {
+                "sigma_min" => End::SigmaMin,
+                _ => End::Zero,
             },
-        )),
-        Sampler::UniPcBh1 | Sampler::Heun | Sampler::DpmPp2m | Sampler::Lcm => todo!(),
-        Sampler::Euler => {
-            Solver::Euler(Euler::new(num_steps, shift, scheduler.num_train_timesteps))
-        }
+            disable_corrector: scheduler.disable_corrector.clone(),
+        };
+        Algorithm::UniPc(UniPc::new(num_steps, shift, options))
+    };
+    let algorithm = match request.sampler {
+        Sampler::UniPc => unipc(scheduler.solver_type == "bh1"),
+        Sampler::UniPcBh1 => unipc(true),
+        Sampler::Euler => Algorithm::Euler(Euler::new(num_steps, shift, train)),
+        Sampler::Heun => Algorithm::Heun(Heun::new(num_steps, shift, train)),
+        Sampler::DpmPp2m => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, train)),
+        Sampler::Lcm => Algorithm::Lcm(Lcm::new(num_steps, shift, train, request.seed)),
+    };
+    let start = request.start_step as usize;
+    let end = request.end_step.map_or(num_steps, |end| end as usize);
+    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
+        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
     })
 }
 
@@ -355,9 +354,7 @@ fn start(
 ) -> Result<DenoiseState, EngineError> {
     if let Some(state) = resume {
         let fits = |tensor: &Tensor| tensor.size() == shape.size() && tensor.kind() == Kind::Float;
-        let is_ours = state.step <= request.num_steps as usize
-            && fits(&state.latents)
-            && state.history.iter().all(fits);
+        let is_ours = fits(&state.latents) && state.history.iter().all(fits);
         let history = state
             .history
             .iter()
@@ -368,8 +365,8 @@ fn start(
         hooks.warn("the saved state is of another job; starting from the first step".to_owned());
     }
     Ok(DenoiseState {
-        step: request.start_step as usize,
-        latents: noise(&shape.size(), request.seed)?,
+        step: solver.all_calls().start,
+        latents: solver.initial(noise(&shape.size(), request.seed)?),
         history: Vec::new(),
     })
 }
@@ -444,7 +441,7 @@ fn record_start(
     }
     let drawn = noise(&shape.size(), request.seed)?;
     capture.put("noise.0", &drawn);
-    capture.put("latents.initial", &drawn);
+    capture.put("latents.initial", &solver.initial(drawn));
     capture.put("timesteps", &solver.timesteps());
     capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
     let embeds = conditions.embeds;

@@ -20,6 +20,7 @@ use crate::store;
 
 mod parity;
 mod promises;
+mod samplers;
 mod variants;
 
 const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
