@@ -116,9 +116,10 @@ impl ClipImageProcessor {
             return Ok(());
         }
         let [height, width] = expected;
-        let found = found.map_or("pictures of any size".to_owned(), |[height, width]| {
-            format!("{width}x{height}")
-        });
+        let found = match found {
+            Some([height, width]) => format!("{width}x{height}"),
+            None => "any size".to_owned(),
+        };
         Err(EngineError::Config {
             reason: format!(
                 "the image encoder reads pictures of {width}x{height}, but they are made {found}"
@@ -192,7 +193,7 @@ impl ClipImageProcessor {
             return Ok(picture);
         }
         Ok(match filter {
-            Filter::Nearest => picture.f_upsample_nearest2d(size, None, None)?,
+            Filter::Nearest => picture.f_internal_upsample_nearest_exact2d(size, None, None)?,
             Filter::Bilinear => {
                 picture.f_internal_upsample_bilinear2d_aa(size, false, None, None)?
             }

@@ -87,9 +87,10 @@ pub fn encode_text(
 
     let reader = Reader {
         tokenizer,
-        spiece: match capture.is_on() {
-            true => SpieceModel::find(&config.files.tokenizer)?,
-            false => None,
+        spiece: if capture.is_on() {
+            SpieceModel::find(&config.files.tokenizer)?
+        } else {
+            None
         },
         encoder,
     };

@@ -92,7 +92,9 @@ fn a_run_of_unknown_characters_is_one_token_without_byte_pieces() {
 #[test]
 fn unused_pieces_are_never_found_and_user_defined_ones_always() {
     assert_eq!(small_ids(&[piece("aa", 9.0, 5)], "aa"), [2, 3, 3, 1]);
-    assert_eq!(small_ids(&[piece("aa", -50.0, 4)], "aaa"), [2, 4, 3, 1]);
+    assert_eq!(small_ids(&[piece("aa", -50.0, 4)], "aaa"), [2, 3, 4, 1]);
+    let ids = small_ids(&[piece("xy", -50.0, 4)], " xy  xy a");
+    assert_eq!(ids, [2, 4, 2, 4, 2, 3, 1]);
 }
 
 #[test]
