@@ -69,9 +69,9 @@ pub fn encode_text(
     capture: &mut Capture,
     hooks: &dyn Hooks,
 ) -> Result<Option<PromptEmbeds>, EngineError> {
-    let tokenizer = TextTokenizer::read(
+    let tokenizer = TextTokenizer::open(
         &config.files.tokenizer,
-        config.files.tokenizer_class.as_deref().unwrap_or_default(),
+        config.files.tokenizer_class.as_deref(),
         TEXT_LENGTH,
     )?;
     let vocab_size = tokenizer.vocab_size();
@@ -88,12 +88,13 @@ pub fn encode_text(
     let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
     warn_unexpected(&weights.finish(), "text encoder", hooks);
 
-    let spiece = config.files.tokenizer.join("spiece.model");
     let reader = Reader {
         tokenizer,
-        spiece: (capture.is_on() && spiece.exists())
-            .then(|| SpieceModel::read(&spiece))
-            .transpose()?,
+        spiece: if capture.is_on() {
+            SpieceModel::find(&config.files.tokenizer)?
+        } else {
+            None
+        },
         encoder,
     };
     let texts = [
