@@ -38,7 +38,7 @@ fn limits() -> Limits {
     limits
 }
 
-pub(super) fn failure(err: ImageError) -> Failure {
+pub(in crate::media) fn failure(err: ImageError) -> Failure {
     match err {
         ImageError::Unsupported(err) => Failure::Unsupported(one_line(&err.to_string())),
         ImageError::Limits(_) => Failure::Unsupported("it needs too much memory".to_owned()),
