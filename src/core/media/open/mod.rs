@@ -191,7 +191,7 @@ pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
     }
 }
 
-fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
+pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
     if orientation == Orientation::NoTransforms {
         return Ok(picture);
     }

@@ -5,11 +5,13 @@
 //! clip of uneven frame times gets their average.
 
 mod animation;
+mod mp4;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use animation::{Animation, Format};
+use mp4::{Movie, Unread};
 
 use super::kind::{self, Kind};
 use super::{MediaError, Picture};
@@ -76,6 +78,7 @@ type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
 /// An opened clip.
 enum Source {
     Animation(Animation),
+    Movie(Box<Movie>),
 }
 
 impl Source {
@@ -84,6 +87,14 @@ impl Source {
         match opened.kind {
             Kind::Gif => Animation::open(path, opened.file, Format::Gif).map(Self::Animation),
             Kind::WebP => Animation::open(path, opened.file, Format::WebP).map(Self::Animation),
+            Kind::Mp4 => match Movie::open(path, opened.file, opened.len) {
+                Ok(movie) => Ok(Self::Movie(Box::new(movie))),
+                Err(Unread::Failed(err)) => Err(err),
+                Err(Unread::Codec(found)) => Err(MediaError::NeedsFfmpeg {
+                    found,
+                    path: path.to_path_buf(),
+                }),
+            },
             other => Err(MediaError::NotAClip {
                 found: other.described().to_owned(),
                 path: path.to_path_buf(),
@@ -94,14 +105,15 @@ impl Source {
     fn info(&self) -> ClipInfo {
         match self {
             Self::Animation(animation) => animation.info,
+            Self::Movie(movie) => movie.info,
         }
     }
 
     /// Gives the frames to `sink` in order; with `is_end_enough` it may leave out earlier ones.
     fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let _ = is_end_enough;
         match self {
             Self::Animation(animation) => animation.read(sink),
+            Self::Movie(movie) => movie.read(is_end_enough, sink),
         }
     }
 }
