@@ -85,8 +85,8 @@ fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
 }
 
 /// A decoded picture before it is turned upright.
-struct Decoded {
-    picture: Picture,
+pub(super) struct Decoded {
+    pub picture: Picture,
     orientation: Orientation,
 }
 

@@ -20,7 +20,7 @@ use fragments::Fragments;
 use sps::Sps;
 use track::{NoTrack, Sample, Track};
 
-use super::{ClipInfo, Sink};
+use super::{ClipInfo, Sink, Unread};
 use crate::media::MediaError;
 use crate::media::open::{Failure, check_size, upright};
 
@@ -43,13 +43,6 @@ pub(super) struct Movie {
     /// The times of all samples, in the order in which they are shown.
     times: Vec<i64>,
     pub info: ClipInfo,
-}
-
-/// Why a movie is not read here.
-pub(super) enum Unread {
-    /// It may be sound, but only ffmpeg could decode it; what it is, in words that fit behind "found".
-    Codec(String),
-    Failed(MediaError),
 }
 
 impl Movie {
