@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, StartPicture, random_seed,
+    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, StartPicture, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ impl FormState {
         }
     }
 
-    /// The request that the form stands for, or all that is wrong with it.
+    /// The request that the form stands for with what it changes, or all that is wrong with it.
     ///
     /// An empty prompt means the model's first example, which the prompt field shows as its hint.
     pub fn to_request(
@@ -130,7 +130,7 @@ impl FormState {
         spec: &ModelSpec,
         picture: Option<&StartPicture>,
         settings: &Settings,
-    ) -> Result<GenerateRequest, Vec<FieldError>> {
+    ) -> Result<Validated, Vec<FieldError>> {
         let size = self.size(spec);
         let seed = self.seed.trim().parse::<u64>();
         let form = GenerateForm {
@@ -140,6 +140,7 @@ impl FormState {
             last_image: None,
             extend: None,
             fit: self.fit,
+            preset: None,
             width: size.map(|(width, _)| width),
             height: size.map(|(_, height)| height),
             num_frames: Some(self.num_frames),

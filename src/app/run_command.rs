@@ -108,7 +108,7 @@ impl App {
             self.roll_seed();
         }
         let picture = self.session.picture.as_ref().map(|image| &image.picture);
-        let Ok(request) = self.state.form.to_request(&spec, picture, &self.settings) else {
+        let Ok(checked) = self.state.form.to_request(&spec, picture, &self.settings) else {
             // What is wrong stands beside the fields.
             return;
         };
@@ -118,6 +118,11 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
+        for notice in checked.notices {
+            let text = JobError::new(JobErrorKind::InvalidRequest, notice.message);
+            self.session.notify(Severity::Info, text);
+        }
+        let request = checked.request;
         let id = JobId::next();
         let wish = OutputWish {
             id,

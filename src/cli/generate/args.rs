@@ -138,6 +138,7 @@ impl GenerateArgs {
             last_image: None,
             extend: None,
             fit: self.fit.unwrap_or_default(),
+            preset: None,
             width: self.width,
             height: self.height,
             num_frames: self.frames,

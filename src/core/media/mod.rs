@@ -1,8 +1,7 @@
 //! Pictures and clips in and out: opening what people have, writing what the models make, and the
 //! settings that travel inside the files.
 //!
-//! Everything works on plain [`Picture`]s. Nothing here knows a tensor, a widget or a job, and no
-//! clip is read back: only pictures and settings are.
+//! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
 
 mod clip;
 mod error;
@@ -13,6 +12,7 @@ mod pixels;
 mod place;
 mod preview;
 mod resize;
+mod source;
 
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip, write_png,
@@ -23,3 +23,4 @@ pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
+pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};
