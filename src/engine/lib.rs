@@ -15,5 +15,6 @@ pub mod stages;
 pub mod store;
 pub mod text;
 pub mod vae;
+pub mod vision;
 pub mod wan;
 pub mod weights;

@@ -23,4 +23,4 @@ pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
-pub use source::{ClipInfo, clip_info, last_frame, open_clip};
+pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};

@@ -20,6 +20,26 @@ pub fn diffusers_from_original(key: &str) -> String {
             "condition_embedder.time_embedder.linear_2.",
         ),
         ("time_projection.1.", "condition_embedder.time_proj."),
+        (
+            "img_emb.emb_pos",
+            "condition_embedder.image_embedder.pos_embed",
+        ),
+        (
+            "img_emb.proj.0.",
+            "condition_embedder.image_embedder.norm1.",
+        ),
+        (
+            "img_emb.proj.1.",
+            "condition_embedder.image_embedder.ff.net.0.proj.",
+        ),
+        (
+            "img_emb.proj.3.",
+            "condition_embedder.image_embedder.ff.net.2.",
+        ),
+        (
+            "img_emb.proj.4.",
+            "condition_embedder.image_embedder.norm2.",
+        ),
         ("head.head.", "proj_out."),
         ("head.modulation", "scale_shift_table"),
     ];
@@ -48,6 +68,9 @@ pub fn diffusers_from_original(key: &str) -> String {
         ("k.", "to_k."),
         ("v.", "to_v."),
         ("o.", "to_out.0."),
+        ("k_img.", "add_k_proj."),
+        ("v_img.", "add_v_proj."),
+        ("norm_k_img.", "norm_added_k."),
     ];
     if let Some((attention, leaf)) = rest.split_once('.')
         && attention.starts_with("attn")

@@ -85,8 +85,8 @@ fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
 }
 
 /// A decoded picture before it is turned upright.
-struct Decoded {
-    picture: Picture,
+pub(super) struct Decoded {
+    pub picture: Picture,
     orientation: Orientation,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
     }
 }
 
-fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
+pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
     if orientation == Orientation::NoTransforms {
         return Ok(picture);
     }

@@ -5,11 +5,19 @@
 //! clip of uneven frame times gets their average.
 
 mod animation;
+mod ffmpeg;
+mod mp4;
+mod numbered;
+mod webm;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use animation::{Animation, Format};
+use ffmpeg::Ffmpeg;
+use mp4::Movie;
+use numbered::Numbered;
+use webm::WebM;
 
 use super::kind::{self, Kind};
 use super::{MediaError, Picture};
@@ -70,38 +78,89 @@ pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
     })
 }
 
+/// All files that the clip at `path` consists of, in order: more than one only for numbered pictures.
+pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
+    match Source::open(path)? {
+        Source::Numbered(numbered) => Ok(numbered.files().to_vec()),
+        _ => Ok(vec![path.to_path_buf()]),
+    }
+}
+
 /// Takes one decoded frame; its error ends the reading.
 type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
+
+/// Why a reader does not read a clip.
+enum Unread {
+    /// It may be sound, but only ffmpeg could decode it; what it is, in words that fit behind "found".
+    Codec(String),
+    Failed(MediaError),
+}
 
 /// An opened clip.
 enum Source {
     Animation(Animation),
+    Movie(Box<Movie>),
+    WebM(Box<WebM>),
+    Numbered(Numbered),
+    Ffmpeg(Ffmpeg),
 }
 
 impl Source {
     fn open(path: &Path) -> Result<Self, MediaError> {
         let opened = kind::open_file(path, "read the clip")?;
-        match opened.kind {
-            Kind::Gif => Animation::open(path, opened.file, Format::Gif).map(Self::Animation),
-            Kind::WebP => Animation::open(path, opened.file, Format::WebP).map(Self::Animation),
-            other => Err(MediaError::NotAClip {
-                found: other.described().to_owned(),
-                path: path.to_path_buf(),
-            }),
+        let not_a_clip = |found: &str| MediaError::NotAClip {
+            found: found.to_owned(),
+            path: path.to_path_buf(),
+        };
+        if opened.len == 0 {
+            return Err(not_a_clip("an empty file"));
+        }
+        let (read, container) = match opened.kind {
+            Kind::Gif => {
+                return Animation::open(path, opened.file, Format::Gif).map(Self::Animation);
+            }
+            Kind::WebP => {
+                return Animation::open(path, opened.file, Format::WebP).map(Self::Animation);
+            }
+            Kind::Png => {
+                let numbered = Numbered::open(path)?.map(Self::Numbered);
+                return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
+            }
+            Kind::Mp4 => {
+                let movie = Movie::open(path, opened.file, opened.len);
+                (movie.map(|movie| Self::Movie(Box::new(movie))), "mov")
+            }
+            Kind::WebM => {
+                let webm = WebM::open(path, opened.file, opened.len);
+                (webm.map(|webm| Self::WebM(Box::new(webm))), "matroska")
+            }
+            other => return Err(not_a_clip(other.described())),
+        };
+        match read {
+            Ok(source) => Ok(source),
+            Err(Unread::Failed(err)) => Err(err),
+            Err(Unread::Codec(found)) => Ffmpeg::open(path, container, found).map(Self::Ffmpeg),
         }
     }
 
     fn info(&self) -> ClipInfo {
         match self {
             Self::Animation(animation) => animation.info,
+            Self::Movie(movie) => movie.info,
+            Self::WebM(webm) => webm.info,
+            Self::Numbered(numbered) => numbered.info,
+            Self::Ffmpeg(ffmpeg) => ffmpeg.info,
         }
     }
 
     /// Gives the frames to `sink` in order; with `is_end_enough` it may leave out earlier ones.
     fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let _ = is_end_enough;
         match self {
             Self::Animation(animation) => animation.read(sink),
+            Self::Movie(movie) => movie.read(is_end_enough, sink),
+            Self::WebM(webm) => webm.read(is_end_enough, sink),
+            Self::Numbered(numbered) => numbered.read(is_end_enough, sink),
+            Self::Ffmpeg(ffmpeg) => ffmpeg.read(sink),
         }
     }
 }
@@ -160,3 +219,6 @@ fn fps_from_times(num_frames: u32, total: u64, units_a_second: f64) -> f64 {
         exact
     }
 }
+
+#[cfg(test)]
+mod tests;
