@@ -36,7 +36,12 @@ pub fn report(device: Device) -> Value {
             passes.extend(bench.passes());
         }
     }
-    for (pixels, channels) in [(4 * 832 * 480, 96), (4 * 416 * 240, 192), (104 * 60, 384), (704 * 1280, 256)] {
+    for (pixels, channels) in [
+        (4 * 832 * 480, 96),
+        (4 * 416 * 240, 192),
+        (104 * 60, 384),
+        (704 * 1280, 256),
+    ] {
         for kind in [Kind::BFloat16, Kind::Float] {
             let xs = wave(&[pixels, channels], 0.37, device).to_kind(kind);
             if kernels_for(&xs).is_some() {
@@ -93,7 +98,10 @@ impl Bench {
             shift: 0,
             scale: 1,
         };
-        let affine = Norm::Affine { weight, bias: weight };
+        let affine = Norm::Affine {
+            weight,
+            bias: weight,
+        };
         let mut sum = xs.copy();
         let mut other = xs.copy();
         let turns = Some(&self.turns);

@@ -119,7 +119,8 @@ impl Data {
         for weight in [&self.weight, &self.weight.to_kind(kernels.kind())] {
             for turns in [None, Some(&self.turns)] {
                 let wide = wide(&self.xs);
-                let expected = twins::rms_norm_rope(&wide, &weight.to_kind(Kind::Float), EPS, turns);
+                let expected =
+                    twins::rms_norm_rope(&wide, &weight.to_kind(Kind::Float), EPS, turns);
                 // As it comes, and as one of three parts of a wider product.
                 let apart = Tensor::cat(&[&self.ys, &self.xs, &self.ys], -1);
                 let channels = self.weight.size()[0];

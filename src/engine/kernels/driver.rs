@@ -237,8 +237,14 @@ impl Driver {
                 // SAFETY: each function fills one integer.
                 unsafe {
                     succeeded("cuDeviceGet", get(&raw mut device, index))?;
-                    succeeded("the device's generation", attribute(&raw mut major, MAJOR, device))?;
-                    succeeded("the device's generation", attribute(&raw mut minor, MINOR, device))?;
+                    succeeded(
+                        "the device's generation",
+                        attribute(&raw mut major, MAJOR, device),
+                    )?;
+                    succeeded(
+                        "the device's generation",
+                        attribute(&raw mut minor, MINOR, device),
+                    )?;
                 }
                 Ok(format!("sm_{major}{minor}"))
             }
@@ -369,7 +375,10 @@ impl Driver {
     }
 
     /// Queues a kernel on the stream that libtorch computes on.
-    #[expect(unsafe_code, reason = "a kernel reads and writes what its arguments point to")]
+    #[expect(
+        unsafe_code,
+        reason = "a kernel reads and writes what its arguments point to"
+    )]
     /// # Safety
     /// `args` is the struct that the kernel takes, and all that it points to lies on the module's device,
     /// is as long as the kernel believes, and was allocated on the stream that is current now.

@@ -52,8 +52,7 @@ pub fn gated_add_norm(
     norm: &Norm<'_>,
     eps: f64,
 ) -> Tensor {
-    let fused =
-        kernels_for(xs).and_then(|kernels| kernels.gated_add_norm(xs, ys, gate, norm, eps));
+    let fused = kernels_for(xs).and_then(|kernels| kernels.gated_add_norm(xs, ys, gate, norm, eps));
     fused.unwrap_or_else(|| {
         gated_add(xs, ys, gate);
         layer_norm(xs, norm, eps)
