@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod folder;
 mod mapping;
+mod read_ahead;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -20,6 +21,7 @@ use tch::{Device, Kind, Tensor};
 pub use self::error::WeightsError;
 use self::file::WeightFile;
 use self::mapping::Mapping;
+pub use self::read_ahead::ReadAhead;
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
 
