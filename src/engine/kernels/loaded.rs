@@ -60,8 +60,7 @@ pub(super) struct Kernels {
 
 type Slot = OnceLock<Result<Kernels, KernelError>>;
 
-static SLOTS: [[Slot; 3]; MAX_DEVICES] =
-    [const { [const { OnceLock::new() }; 3] }; MAX_DEVICES];
+static SLOTS: [[Slot; 3]; MAX_DEVICES] = [const { [const { OnceLock::new() }; 3] }; MAX_DEVICES];
 
 /// The kernels for numbers like those of `xs`; compiles and checks them on first use.
 pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static Kernels> {
@@ -174,9 +173,8 @@ impl Kernels {
             return Self::from_module(driver, module, kind, format!("{origin}, from the cache"));
         }
         let started = Instant::now();
-        let source = CString::new(SOURCE).map_err(|_err| KernelError::Nonsense {
-            call: "the source",
-        })?;
+        let source =
+            CString::new(SOURCE).map_err(|_err| KernelError::Nonsense { call: "the source" })?;
         let binary = driver.compile(&source, options)?;
         let secs = started.elapsed().as_secs_f64();
         let module = driver.load(index, &binary)?;
@@ -250,7 +248,10 @@ impl Kernels {
     }
 
     /// Queues a kernel; `None`, and the kernels are done with, where the driver refuses.
-    #[expect(unsafe_code, reason = "a kernel reads and writes what its arguments point to")]
+    #[expect(
+        unsafe_code,
+        reason = "a kernel reads and writes what its arguments point to"
+    )]
     /// # Safety
     /// As for [`Driver::launch`].
     pub(super) unsafe fn launch<T>(&self, kernel: Handle, grid: Grid, args: &mut T) -> Option<()> {

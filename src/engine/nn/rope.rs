@@ -25,6 +25,11 @@ impl Rope {
         Self { turns }
     }
 
+    /// `(L, 1, D / 2)`, complex
+    pub(super) fn turns(&self) -> &Tensor {
+        &self.turns
+    }
+
     /// `xs`: `(B, L, H, D)` -> the same; turned in f32, given back in the kind that came in
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         let (b, l, h, d) = xs.size4().expect("queries and keys have four dimensions");
