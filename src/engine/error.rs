@@ -23,9 +23,9 @@ pub enum EngineError {
     /// A model's configuration or tokenizer: unreadable, unsound, or of a model that is not supported.
     #[error("{reason}: {}", path.display())]
     Config { reason: String, path: PathBuf },
-    /// The catalogue's own words about a component.
+    /// What the catalogue found wrong with a component.
     #[error(transparent)]
-    Catalog(#[from] CatalogError),
+    Catalog(CatalogError),
     /// What the request asks for cannot be made with this model.
     #[error("{reason}")]
     Request { reason: String },
@@ -120,6 +120,16 @@ impl From<WeightsError> for EngineError {
                 Self::from_message(&source.to_string())
             }
             _ => Self::Weights(err),
+        }
+    }
+}
+
+impl From<CatalogError> for EngineError {
+    fn from(err: CatalogError) -> Self {
+        match err {
+            CatalogError::Io { source, path } => Self::Io { source, path },
+            CatalogError::Config { reason, path } => Self::Config { reason, path },
+            err => Self::Catalog(err),
         }
     }
 }

@@ -116,7 +116,7 @@ impl IdentityCard {
                     problems.push(text);
                 }
                 let what = if index.class.starts_with("Wan") {
-                    format!("a {} TI2V model that is not whole", Family::Wan.label())
+                    format!("a {} model that is not whole", Family::Wan.label())
                 } else {
                     identify::pipeline_name(&index.class)
                 };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::line_and_column;
-use super::wan::TransformerShape;
+use super::wan::{TransformerShape, WanFacts};
 use super::{CatalogError, Defaults, Family, LatentRgb, Limits};
 use crate::job::Sampler;
 
@@ -235,6 +235,11 @@ impl Entry {
             .chain(&self.folders)
             .chain([&self.id])
             .any(|known| last(known) == wanted)
+    }
+
+    /// Whether a model of this variant and shape makes clips as this one does.
+    pub(super) fn is_like(&self, facts: &WanFacts) -> bool {
+        self.variant == facts.variant.name() && self.shape == Some(facts.shape)
     }
 
     /// The entry as it is listed while the model is not on the disk.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::configs::{ModelIndex, WanTransformerConfig, read_json, sorted_entries};
 use super::wan::{self, WanFacts};
 use super::weights::{WeightSet, is_pickle, pickle};
-use super::{CatalogError, kind};
+use super::{CatalogError, ModelFiles, kind};
 
 /// The diffusers folder that a path names: the folder itself or its `model_index.json`.
 pub(super) fn folder_of(path: &Path) -> Result<PathBuf, CatalogError> {
@@ -38,7 +38,7 @@ pub(super) fn folder_of(path: &Path) -> Result<PathBuf, CatalogError> {
 }
 
 /// Checks a diffusers folder of a supported family whole; others are named and refused.
-pub(super) fn check_folder(folder: &Path) -> Result<WanFacts, CatalogError> {
+pub(super) fn check_folder(folder: &Path) -> Result<(ModelFiles, WanFacts), CatalogError> {
     if !folder.join("model_index.json").exists() {
         return Err(without_index(folder));
     }
@@ -51,13 +51,77 @@ pub(super) fn check_folder(folder: &Path) -> Result<WanFacts, CatalogError> {
     }
     // Before anything is said about its parts: another variant has other parts.
     let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
-    if let Some(what) = wan::other_variant(&index, transformer.as_ref()) {
-        return Err(CatalogError::Unsupported {
-            what,
-            path: folder.to_owned(),
+    let variant = match wan::of_index(&index, transformer.as_ref()) {
+        Ok(variant) => variant,
+        Err(what) => {
+            return Err(CatalogError::Unsupported {
+                what,
+                path: folder.to_owned(),
+            });
+        }
+    };
+    let mut components = vec![
+        ("scheduler", None),
+        ("text_encoder", Some("UMT5EncoderModel")),
+        ("tokenizer", None),
+        ("transformer", Some("WanTransformer3DModel")),
+        ("vae", Some("AutoencoderKLWan")),
+    ];
+    if variant.has_two_experts() {
+        components.push(("transformer_2", Some("WanTransformer3DModel")));
+    }
+    if transformer.is_some_and(|cfg| cfg.image_dim.is_some()) {
+        components.push(("image_encoder", Some("CLIPVisionModel")));
+    }
+    if index.components.contains_key("image_processor") {
+        components.push(("image_processor", None));
+    }
+    for (component, class) in components {
+        check_component(folder, &index, component, class)?;
+    }
+    let files = ModelFiles::from_index(folder, &index);
+    let facts = wan::check(&files, variant)?;
+    Ok((files, facts))
+}
+
+fn check_component(
+    folder: &Path,
+    index: &ModelIndex,
+    component: &str,
+    expected: Option<&str>,
+) -> Result<(), CatalogError> {
+    let index_path = || folder.join("model_index.json");
+    let Some(class) = index.components.get(component) else {
+        return Err(CatalogError::Config {
+            reason: format!("expected a {component} in model_index.json, found none"),
+            path: index_path(),
+        });
+    };
+    if let Some(expected) = expected
+        // A class with a projection on top has the same layers below.
+        && class.strip_suffix("WithProjection").unwrap_or(class) != expected
+    {
+        return Err(CatalogError::Config {
+            reason: format!("expected a {component} of class {expected}, found {class}"),
+            path: index_path(),
         });
     }
-    wan::check(folder, &index)
+    let path = folder.join(component);
+    if !path.is_dir() {
+        return Err(CatalogError::Missing {
+            what: format!("the folder {component}"),
+            path,
+        });
+    }
+    // Without it a header would have to be believed, and the download is not whole anyway.
+    let config = path.join("config.json");
+    if expected.is_some() && !config.exists() {
+        return Err(CatalogError::Missing {
+            what: "the file config.json".to_owned(),
+            path: config,
+        });
+    }
+    Ok(())
 }
 
 /// What a pipeline's class is called among people.

@@ -32,12 +32,13 @@ pub use error::{CatalogError, size_text};
 pub use files::ModelFiles;
 pub use kind::TensorKind;
 pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset};
+pub use wan::keys::{TextEncoderKeys, TransformerKeys};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]
 pub(crate) use spec::test_spec;
 
-use crate::job::{GenerateForm, Sampler};
+use crate::job::{GenerateForm, Sampler, StartPicture};
 use crate::settings::{Paths, Settings};
 use entry::{Details, Entry};
 use scan::{Candidate, Found};
@@ -155,11 +156,11 @@ impl Catalog {
     }
 
     fn take(&mut self, candidate: &Candidate) {
-        let spec = identify::check_folder(&candidate.folder).and_then(|facts| {
+        let spec = identify::check_folder(&candidate.folder).and_then(|(files, facts)| {
             let taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
             let claim =
                 claiming(&self.entries, candidate, &facts).filter(|entry| !taken(&entry.id));
-            build(candidate, &facts, claim, &self.entries)
+            build(candidate, files, &facts, claim, &self.entries)
         });
         match spec {
             Ok(spec) => self.available.push(spec),
@@ -186,9 +187,9 @@ impl ModelSpec {
 
 fn open(path: &Path, entries: &[Entry]) -> Result<ModelSpec, CatalogError> {
     let folder = identify::folder_of(path)?;
-    let facts = identify::check_folder(&folder)?;
+    let (files, facts) = identify::check_folder(&folder)?;
     let name = scan::model_name(&folder);
-    build(&Candidate { folder, name }, &facts, None, entries)
+    build(&Candidate { folder, name }, files, &facts, None, entries)
 }
 
 /// The entry that a folder is: by the place that the user gave, else by its name where its shape fits.
@@ -217,13 +218,12 @@ fn claiming<'a>(
 /// and the user's entry. A folder that no entry claims takes the defaults of one with its very shape.
 fn build(
     candidate: &Candidate,
+    files: ModelFiles,
     facts: &WanFacts,
     claim: Option<&Entry>,
     entries: &[Entry],
 ) -> Result<ModelSpec, CatalogError> {
-    let like = entries
-        .iter()
-        .find(|entry| entry.shape == Some(facts.shape));
+    let like = entries.iter().find(|entry| entry.is_like(facts));
     let known = match (claim, like) {
         (Some(entry), _) => entry.built_in.clone(),
         (None, Some(entry)) => Details {
@@ -249,15 +249,15 @@ fn build(
         name: details.name.unwrap_or_else(|| candidate.name.clone()),
         description: details
             .description
-            .unwrap_or_else(|| format!("A {} {} model", Family::Wan.label(), facts.variant)),
+            .unwrap_or_else(|| format!("A {} {} model", Family::Wan.label(), facts.variant.name())),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
         family: Family::Wan,
-        variant: facts.variant.to_owned(),
+        variant: facts.variant.name().to_owned(),
         folder: candidate.folder.clone(),
         bytes: facts.bytes,
-        files: ModelFiles::of_folder(&candidate.folder)?,
-        start_image: InputUse::Optional,
-        end_image: InputUse::No,
+        files,
+        start_image: facts.variant.start_image(),
+        end_image: facts.variant.end_image(facts.has_image_encoder),
         presets: Vec::new(),
         defaults: details
             .defaults
@@ -302,20 +302,34 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
             spec.folder.clone()
         },
     };
+    let (width, height) = (spec.defaults.width, spec.defaults.height);
+    let picture = || StartPicture {
+        path: PathBuf::new(),
+        width,
+        height,
+    };
     let form = GenerateForm {
+        image: (spec.start_image == InputUse::Required).then(picture),
+        last_image: (spec.end_image == InputUse::Required).then(picture),
+        width: Some(width),
+        height: Some(height),
         out: PathBuf::from("clip.mp4"),
         ..GenerateForm::default()
     };
-    if let Err(errors) = form.validate(spec) {
-        let reasons: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+    // Defaults that have to be changed before they can be used are wrong too.
+    let reasons: Vec<String> = match form.validate(spec) {
+        Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),
+        Err(errors) => errors.into_iter().map(|err| err.message).collect(),
+    };
+    if !reasons.is_empty() {
         return Err(wrong(format!("wrong defaults: {}", reasons.join("; "))));
     }
     if let Some(preview) = &spec.latent_rgb
-        && preview.factors.len() as u64 != facts.shape.channels
+        && preview.factors.len() as u64 != facts.latent_channels
     {
         return Err(wrong(format!(
             "expected {} rows in latent_rgb.factors, one a channel, found {}",
-            facts.shape.channels,
+            facts.latent_channels,
             preview.factors.len()
         )));
     }

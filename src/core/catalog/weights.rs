@@ -43,10 +43,21 @@ struct Index {
 }
 
 impl WeightSet {
+    /// Reads the headers of what lies at a place: a component's folder, an index of shards, or one file.
+    pub fn at(place: &Path) -> Result<Self, CatalogError> {
+        if place.is_dir() {
+            Self::open(place)
+        } else if is_index(place) {
+            Self::from_index(place)
+        } else {
+            Self::from_file(place)
+        }
+    }
+
     /// Reads the headers of all weight files in a component's folder.
     pub fn open(folder: &Path) -> Result<Self, CatalogError> {
         let path = weight_file_in(folder)?;
-        if path.to_string_lossy().ends_with(".index.json") {
+        if is_index(&path) {
             Self::from_index(&path)
         } else {
             Self::from_file(&path)
@@ -236,6 +247,15 @@ fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
         what: "a weight file (.safetensors, or .safetensors.index.json with its shards)".to_owned(),
         path: folder.to_owned(),
     })
+}
+
+/// Whether `file` is what its folder is read from: its only weight file, its index, or one of its shards.
+pub(super) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
+    weight_file_in(folder).is_ok_and(|own| own == file)
+}
+
+fn is_index(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".index.json")
 }
 
 pub(super) fn is_pickle(path: &Path) -> bool {

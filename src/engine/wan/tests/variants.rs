@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use safelight_core::media::{self, Picture};
 use tempfile::TempDir;
 
 use super::*;
@@ -36,6 +37,16 @@ impl VariantRun {
             run: Run::of(&home, name, folder.path()),
             _folder: folder,
         }
+    }
+}
+
+impl Run {
+    /// A picture as the reference opened it.
+    fn picture_of(&self, name: &str) -> Option<Picture> {
+        let source = self.tensors.get(name)?;
+        let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
+        let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
+        Some(Picture::new(columns, rows, rgb).unwrap())
     }
 }
 
@@ -173,8 +184,14 @@ fn an_expert_that_dies_goes_on_where_it_was() {
     run.request.num_steps = 20;
     let keeper = Keeper::default();
     let whole = denoise_all(run, &mut Capture::off(), &keeper);
-    for state in keeper.states.borrow_mut().drain(..) {
-        let is_high = state.step < 10;
+    let high = run
+        .denoise_part(Expert::HighNoise, None, &mut Capture::off(), &NoHooks)
+        .unwrap();
+    let states: Vec<_> = keeper.states.borrow_mut().drain(..).collect();
+    let is_of_high = |state: &DenoiseState| state.step < high.step;
+    assert!(states.iter().any(is_of_high) && !states.iter().all(is_of_high));
+    for state in states {
+        let is_high = is_of_high(&state);
         let expert = if is_high {
             Expert::HighNoise
         } else {
@@ -206,4 +223,70 @@ fn guidance_of_one_expert_alone_asks_twice_only_there() {
     let asked = |part: &str| found.iter().filter(|(key, _)| key.ends_with(part)).count();
     assert_eq!(asked("transformer.cond"), 5);
     assert!(asked("transformer.uncond") < 5 && asked("transformer.uncond") > 0);
+}
+
+#[test]
+fn given_pictures_become_the_latents_of_the_reference() {
+    for name in ["i2v21", "flf2v21", "i2v22", "i2v22_end"] {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let (width, height) = (run.request.width, run.request.height);
+        let resized = |name: &str| {
+            let picture = run.picture_of(name)?;
+            Some(media::resize_lanczos(&picture, width, height).unwrap().rgb)
+        };
+        let start = resized("image.source_u8").unwrap();
+        let end = resized("last_image.source_u8");
+        let off = &mut Capture::off();
+        let found = encode_image(
+            &run.config,
+            &run.request,
+            &start,
+            end.as_deref(),
+            CPU,
+            off,
+            &NoHooks,
+        );
+        assert_close(name, &found.unwrap().unwrap(), run.get("condition"), 1e-5);
+    }
+}
+
+#[test]
+fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
+    for name in RUNS {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "decode").unwrap();
+        let latents = run.get("latents.final");
+        decode(&run.config, latents, CPU, &mut record, &NoHooks)
+            .unwrap()
+            .unwrap();
+        record.finish().unwrap();
+        let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
+        let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
+        assert_close(name, &pixels.1, run.get("pixels"), 3e-5);
+    }
+}
+
+#[test]
+fn given_pictures_become_the_embeddings_of_the_reference() {
+    for name in ["i2v21", "flf2v21"] {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let pictures: Vec<Picture> = ["image.source_u8", "last_image.source_u8"]
+            .into_iter()
+            .filter_map(|name| run.picture_of(name))
+            .collect();
+        let off = &mut Capture::off();
+        let found = encode_vision(&run.config, &pictures, CPU, off, &NoHooks);
+        assert_close(
+            name,
+            &found.unwrap().unwrap(),
+            run.get("image_embeds"),
+            1e-5,
+        );
+        let wrong = encode_vision(&run.config, &[], CPU, off, &NoHooks);
+        assert!(wrong.unwrap_err().to_string().contains("pictures"));
+    }
 }
