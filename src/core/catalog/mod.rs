@@ -44,7 +44,7 @@ pub use weights::{TensorEntry, WeightSet};
 #[cfg(test)]
 pub(crate) use spec::test_spec;
 
-use crate::job::{GenerateForm, Sampler};
+use crate::job::{GenerateForm, Sampler, StartPicture};
 use crate::settings::{Paths, Settings};
 use entry::{Details, Entry};
 use identify::Target;
@@ -426,12 +426,26 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
             spec.folder.clone()
         },
     };
+    let (width, height) = (spec.defaults.width, spec.defaults.height);
+    let picture = || StartPicture {
+        path: PathBuf::new(),
+        width,
+        height,
+    };
     let form = GenerateForm {
+        image: (spec.start_image == InputUse::Required).then(picture),
+        last_image: (spec.end_image == InputUse::Required).then(picture),
+        width: Some(width),
+        height: Some(height),
         out: PathBuf::from("clip.mp4"),
         ..GenerateForm::default()
     };
-    if let Err(errors) = form.validate(spec) {
-        let reasons: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+    // Defaults that have to be changed before they can be used are wrong too.
+    let reasons: Vec<String> = match form.validate(spec) {
+        Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),
+        Err(errors) => errors.into_iter().map(|err| err.message).collect(),
+    };
+    if !reasons.is_empty() {
         return Err(wrong(format!("wrong defaults: {}", reasons.join("; "))));
     }
     if let Some(preview) = &spec.latent_rgb
