@@ -440,6 +440,14 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
         out: PathBuf::from("clip.mp4"),
         ..GenerateForm::default()
     };
+    let limits = &spec.limits;
+    let smallest = u64::from(limits.size_multiple) * u64::from(limits.size_multiple);
+    if limits.max_frames == 0 || limits.max_pixels < smallest {
+        return Err(wrong(format!(
+            "wrong defaults: expected limits of at least 1 frame and {smallest} pixels, found {} and {}",
+            limits.max_frames, limits.max_pixels
+        )));
+    }
     // Defaults that have to be changed before they can be used are wrong too.
     let reasons: Vec<String> = match form.validate(spec) {
         Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),

@@ -11,7 +11,7 @@ use super::made_up::{
 };
 use super::tiny::{user, write_json};
 use crate::catalog::{
-    Catalog, Component, IdentityCard, InputUse, ModelSpec, TransformerKeys, component_config,
+    Catalog, Component, IdentityCard, ModelSpec, TransformerKeys, component_config,
 };
 use crate::job::Sampler;
 use crate::settings::Settings;
@@ -56,168 +56,105 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
     assert_eq!(catalog.available.len(), 8);
-    use InputUse::{No, Optional, Required};
-    for (id, variant, start, end, size, frames, fps, steps, guidance, shift) in [
+    for (id, expected) in [
         (
             "wan2.1-t2v-1.3b",
-            "T2V",
-            No,
-            No,
-            (832, 480),
-            81,
-            16.0,
-            50,
-            (5.0, None),
-            5.0,
+            "T2V No No 832x480 81 at 16, 50 steps 5 None 5 []",
         ),
         (
             "wan2.1-t2v-14b",
-            "T2V",
-            No,
-            No,
-            (1280, 720),
-            81,
-            16.0,
-            50,
-            (5.0, None),
-            5.0,
+            "T2V No No 1280x720 81 at 16, 50 steps 5 None 5 [fast-4]",
         ),
         (
             "wan2.1-i2v-14b-480p",
-            "I2V",
-            Required,
-            No,
-            (832, 480),
-            81,
-            16.0,
-            40,
-            (5.0, None),
-            3.0,
+            "I2V Required No 832x480 81 at 16, 40 steps 5 None 3 [fast-4]",
         ),
         (
             "wan2.1-i2v-14b-720p",
-            "I2V",
-            Required,
-            No,
-            (1280, 720),
-            81,
-            16.0,
-            40,
-            (5.0, None),
-            5.0,
+            "I2V Required No 1280x720 81 at 16, 40 steps 5 None 5 [fast-4]",
         ),
         (
             "wan2.1-flf2v-14b-720p",
-            "FLF2V",
-            Required,
-            Required,
-            (1280, 720),
-            81,
-            16.0,
-            50,
-            (5.0, None),
-            16.0,
+            "FLF2V Required Required 1280x720 81 at 16, 50 steps 5 None 16 [fast-4]",
         ),
         (
             "wan2.2-t2v-a14b",
-            "T2V-A14B",
-            No,
-            No,
-            (1280, 720),
-            81,
-            16.0,
-            40,
-            (4.0, Some(3.0)),
-            12.0,
+            "T2V-A14B No No 1280x720 81 at 16, 40 steps 4 Some(3.0) 12 [fast-4]",
         ),
         (
             "wan2.2-i2v-a14b",
-            "I2V-A14B",
-            Required,
-            Optional,
-            (1280, 720),
-            81,
-            16.0,
-            40,
-            (3.5, Some(3.5)),
-            5.0,
+            "I2V-A14B Required Optional 1280x720 81 at 16, 40 steps 3.5 Some(3.5) 5 [fast-4]",
         ),
         (
             "wan2.2-ti2v-5b",
-            "TI2V",
-            Optional,
-            No,
-            (1280, 704),
-            121,
-            24.0,
-            50,
-            (5.0, None),
-            5.0,
+            "TI2V Optional No 1280x704 121 at 24, 50 steps 5 None 5 [fast-3]",
         ),
     ] {
-        let spec = catalog.find(id).unwrap();
-        let defaults = &spec.defaults;
-        assert_eq!(
-            (spec.variant.as_str(), spec.start_image, spec.end_image),
-            (variant, start, end)
-        );
-        assert_eq!((defaults.width, defaults.height), size, "{id}");
-        assert_eq!(
-            (defaults.num_frames, defaults.fps, defaults.num_steps),
-            (frames, fps, steps)
-        );
-        assert_eq!(
-            (defaults.guidance_scale, defaults.guidance_scale_2),
-            guidance,
-            "{id}"
-        );
-        assert_eq!(
-            (defaults.shift, defaults.sampler),
-            (Some(shift), Sampler::UniPc),
-            "{id}"
-        );
-        let scene = defaults.negative_prompt.starts_with("镜头切换，色调");
-        assert_eq!(scene, variant == "FLF2V");
-        assert!(defaults.negative_prompt.ends_with("倒着走"));
+        assert_eq!(summary(&catalog.find(id).unwrap()), expected, "{id}");
+    }
+    let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
+    assert_eq!((fast.num_steps, fast.guidance_scale), (4, 1.0));
+    assert_eq!((fast.shift, fast.sampler), (Some(5.0), Sampler::Euler));
+}
+
+/// Inputs, size, frames, steps, guidance of both experts, shift and presets.
+fn summary(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let presets: Vec<&str> = spec
+        .presets
+        .iter()
+        .map(|preset| preset.id.as_str())
+        .collect();
+    format!(
+        "{} {:?} {:?} {}x{} {} at {}, {} steps {} {:?} {} [{}]",
+        spec.variant,
+        spec.start_image,
+        spec.end_image,
+        defaults.width,
+        defaults.height,
+        defaults.num_frames,
+        defaults.fps,
+        defaults.num_steps,
+        defaults.guidance_scale,
+        defaults.guidance_scale_2,
+        defaults.shift.unwrap(),
+        presets.join(", "),
+    )
+}
+
+#[test]
+fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    write_all(&models);
+    for spec in catalog_of(&models).available {
+        let (files, variant) = (&spec.files, spec.variant.as_str());
         let channels = if variant == "TI2V" { 48 } else { 16 };
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), channels);
-        let vae = if channels == 48 {
-            "wan2.2_vae.safetensors"
-        } else {
-            "wan_2.1_vae.safetensors"
-        };
-        assert_eq!(spec.files.vae, models.join("vae").join(vae), "{id}");
-        assert_eq!(spec.files.text_encoder, spec.files.tokenizer);
+        let vae = ["wan_2.1_vae.safetensors", "wan2.2_vae.safetensors"];
+        let vae = vae[usize::from(channels == 48)];
+        assert_eq!(files.vae, models.join("vae").join(vae), "{variant}");
+        assert_eq!(files.text_encoder, files.tokenizer);
         assert_eq!(
-            spec.files.image_encoder.is_some(),
+            files.image_encoder.is_some(),
             matches!(variant, "I2V" | "FLF2V")
         );
-        assert_eq!(spec.files.expand_timesteps, variant == "TI2V");
-        assert!(
-            spec.name.starts_with("Wan 2.")
-                && spec.licence == "Apache-2.0"
-                && !spec.example_prompts.is_empty()
+        assert_eq!(files.expand_timesteps, variant == "TI2V");
+        let boundary = match variant {
+            "T2V-A14B" => Some(0.875),
+            "I2V-A14B" => Some(0.9),
+            _ => None,
+        };
+        assert_eq!(
+            (files.boundary_ratio, files.transformer_2.is_some()),
+            (boundary, boundary.is_some())
         );
-        let preset: Vec<&str> = spec
-            .presets
-            .iter()
-            .map(|preset| preset.id.as_str())
-            .collect();
-        match id {
-            "wan2.1-t2v-1.3b" => assert!(preset.is_empty()),
-            "wan2.2-ti2v-5b" => assert_eq!(preset, ["fast-3"]),
-            _ => assert_eq!(preset, ["fast-4"]),
-        }
+        let negative = &spec.defaults.negative_prompt;
+        assert_eq!(negative.starts_with("镜头切换，色调"), variant == "FLF2V");
+        assert!(negative.ends_with("倒着走") && spec.defaults.sampler == Sampler::UniPc);
+        assert!(spec.name.starts_with("Wan 2.") && !spec.example_prompts.is_empty());
+        assert_eq!(spec.licence, "Apache-2.0");
     }
-    let boundaries = ["wan2.2-t2v-a14b", "wan2.2-i2v-a14b"]
-        .map(|id| catalog.find(id).unwrap().files.boundary_ratio);
-    assert_eq!(boundaries, [Some(0.875), Some(0.9)]);
-    let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
-    assert_eq!(
-        (fast.num_steps, fast.guidance_scale, fast.shift),
-        (4, 1.0, Some(5.0))
-    );
-    assert_eq!(fast.sampler, Sampler::Euler);
 }
 
 #[test]
