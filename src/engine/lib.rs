@@ -1,10 +1,12 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod bench;
 pub mod capture;
 pub mod error;
 pub mod fault;
 pub mod hooks;
 mod json;
+pub mod kernels;
 pub mod memory;
 pub mod nn;
 pub mod preview;
@@ -15,5 +17,6 @@ pub mod stages;
 pub mod store;
 pub mod text;
 pub mod vae;
+pub mod vision;
 pub mod wan;
 pub mod weights;
