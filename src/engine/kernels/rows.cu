@@ -2,14 +2,27 @@
 // HIPRTC, compiled once for each kind of number: KIND is 0 for f32, 1 for f16, 2 for bf16.
 //
 // A row is one token or pixel: `channels` numbers side by side. `blockDim.x` threads share a row, each with V
-// pieces of 16 bytes; `blockDim.y` rows share a block. All arithmetic is in f32. What a row must meet (pieces
-// that are whole and aligned, sizes) is checked by the caller.
-// Uses no shuffles and no headers: so lanes may be 32 or 64, and both compilers take it.
-// The structs of arguments are mirrored in `ops.rs`.
+// pieces of 16 bytes: 2, 4, 8, 16 or 32 of them, with `blockDim.y` rows to a block, or a multiple of 32 and one
+// row. All arithmetic is in f32. What a row must meet (pieces that are whole and aligned, sizes) is checked by the
+// caller. Needs no headers. The structs of arguments are mirrored in `ops.rs`.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
 typedef long long i64;
+
+// Lanes are exchanged within 32, whatever the device's own width is.
+#if defined(__HIP__) || defined(__HIPCC__)
+#define EXCHANGE(x, mask) __shfl_xor(x, mask, 32)
+#else
+#define EXCHANGE(x, mask) __shfl_xor_sync(0xffffffffu, x, mask, 32)
+#endif
+
+// Two numbers are narrowed by one instruction.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define NARROWS_PAIRS 1
+#else
+#define NARROWS_PAIRS 0
+#endif
 
 #if KIND == 0
 
@@ -89,6 +102,20 @@ __device__ inline u16 narrowed(float x) {
 
 __device__ inline float rounded(float x) { return widened(narrowed(x)); }
 
+__device__ inline u32 narrowed_pair(float low, float high) {
+#if !NARROWS_PAIRS
+  return (u32)narrowed(low) | (u32)narrowed(high) << 16;
+#else
+  u32 pair;
+#if KIND == 1
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+  return pair;
+#endif
+}
+
 __device__ inline void load(float *x, const elem *from) {
   const uint4 piece = *(const uint4 *)from;
   const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
@@ -99,12 +126,9 @@ __device__ inline void load(float *x, const elem *from) {
 }
 
 __device__ inline void store(elem *to, const float *x) {
-  u32 words[4];
-  for (int i = 0; i < 4; i++) {
-    words[i] = (u32)narrowed(x[2 * i]) | (u32)narrowed(x[2 * i + 1]) << 16;
-  }
   uint4 piece;
-  piece.x = words[0], piece.y = words[1], piece.z = words[2], piece.w = words[3];
+  piece.x = narrowed_pair(x[0], x[1]), piece.y = narrowed_pair(x[2], x[3]);
+  piece.z = narrowed_pair(x[4], x[5]), piece.w = narrowed_pair(x[6], x[7]);
   *(uint4 *)to = piece;
 }
 
@@ -135,36 +159,27 @@ __device__ inline float gelu_tanh(float x) {
 
 #define MAX_THREADS 512
 
-// The sum of `x` over the threads of a row. All threads of the block come here together. More than 32 threads a
-// row are a block of one row.
-__device__ inline float row_sum(float x) {
-  __shared__ float partial[MAX_THREADS];
+// The sum of `x` over the threads of a row; all threads of the block come here together. Calls that follow each
+// other give different `slot`s, so that none overwrites what a slower thread still reads.
+__device__ inline float row_sum(float x, int slot) {
   const int threads = blockDim.x;
-  const int lane = threadIdx.x;
-  float *mine = partial + threadIdx.y * threads;
-  __syncthreads(); // The sum before this one has been read.
-  mine[lane] = x;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    if (mask < threads) {
+      x += EXCHANGE(x, mask);
+    }
+  }
+  if (threads <= 32) {
+    return x;
+  }
+  __shared__ float partial[2][MAX_THREADS / 32];
+  if (threadIdx.x % 32 == 0) {
+    partial[slot][threadIdx.x / 32] = x;
+  }
   __syncthreads();
   float sum = 0.0f;
-  if (threads <= 32) {
-    for (int i = 0; i < threads; i++) {
-      sum += mine[i];
-    }
-    return sum;
-  }
-  if (lane < 32) {
-    for (int i = lane; i < threads; i += 32) {
-      sum += mine[i];
-    }
-  }
-  __syncthreads();
-  if (lane < 32) {
-    mine[lane] = sum;
-  }
-  __syncthreads();
-  sum = 0.0f;
-  for (int i = 0; i < 32; i++) {
-    sum += mine[i];
+  for (int i = 0; i < threads / 32; i++) {
+    sum += partial[slot][i];
   }
   return sum;
 }
@@ -187,6 +202,7 @@ struct NormArgs {
   u32 rows;
   u32 tokens;
   u32 channels;
+  float per_channel; // 1 / channels
   float eps;
   float offset;
 };
@@ -236,7 +252,7 @@ __device__ inline void add_and_norm(const NormArgs &args) {
   if (!NORM) {
     return;
   }
-  const float mean = row_sum(sum) / channels;
+  const float mean = row_sum(sum, 0) * args.per_channel;
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -247,7 +263,7 @@ __device__ inline void add_and_norm(const NormArgs &args) {
       }
     }
   }
-  const float inverse = rsqrtf(row_sum(squares) / channels + args.eps);
+  const float inverse = rsqrtf(row_sum(squares, 1) * args.per_channel + args.eps);
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
@@ -282,10 +298,11 @@ struct RmsArgs {
   u32 tokens;
   u32 channels;
   u32 head_dim;
+  // What multiplies the sum of squares, what is added, and what it is at the least.
+  float factor;
   float eps;
+  float least;
   int is_wide;
-  // Divide by the length instead of the root mean square.
-  int by_length;
   int with_silu;
 };
 
@@ -321,8 +338,7 @@ __device__ inline void rms(const RmsArgs &args) {
       }
     }
   }
-  const float sum = row_sum(squares);
-  const float inverse = args.by_length ? 1.0f / fmaxf(sqrtf(sum), args.eps) : rsqrtf(sum / channels + args.eps);
+  const float inverse = rsqrtf(fmaxf(row_sum(squares, 0) * args.factor + args.eps, args.least));
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
