@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
 use safelight_core::catalog::{Catalog, ModelSpec};
-use safelight_core::job::{JobError, JobErrorKind, JobId, StartPicture};
-use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::job::{JobError, JobErrorKind, JobId};
+use safelight_core::media::Picture;
 use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
+use super::inputs::{Placing, Slot};
+use super::opening::{OpenedInputs, continue_clip, keep_pasted, open_inputs, opened_one};
 use crate::worker::engine_executable;
 
 /// Requests that may wait for the file thread.
@@ -30,8 +32,11 @@ const TASK_ROOM: usize = 64;
 const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 /// How long quitting waits for the last settings to be written.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
-/// The longer side of a start picture's thumbnail, sharp on a screen of double density.
-const THUMB_PX: u32 = 200;
+
+/// What file dialogs offer as pictures.
+const PICTURES: &[&str] = &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+/// What they offer as clips beside those pictures that move.
+const CLIPS: &[&str] = &["mp4", "m4v", "mov", "webm", "mkv"];
 
 /// Looks for models; runs on the file thread.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
@@ -98,9 +103,21 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
 pub enum Task {
     LoadModels(LoadModels, Box<Settings>),
     CheckEngine(CheckEngine, Box<Settings>),
-    OpenPicture(PathBuf),
-    /// Keep a picture from the clipboard as a file in this folder, then open it.
+    /// Open files in order until there are as many pictures and clips as there is room for.
+    OpenInputs {
+        paths: Vec<PathBuf>,
+        placing: Placing,
+        room: usize,
+    },
+    /// Keep a picture from the clipboard as a file in this folder.
     KeepPasted(Arc<ColorImage>, PathBuf),
+    /// Go on from a finished clip; where its file cannot be read back, from its last frame, which is
+    /// kept in this folder.
+    ContinueClip {
+        path: PathBuf,
+        last_frame: Arc<Picture>,
+        folder: PathBuf,
+    },
     SaveSettings(Box<Settings>, PathBuf),
     FindOutput(OutputWish),
 }
@@ -115,20 +132,14 @@ pub struct OutputWish {
     pub extension: String,
 }
 
-/// A dropped or chosen picture.
-pub struct OpenedPicture {
-    pub picture: StartPicture,
-    pub thumb: Picture,
-}
-
 /// What came of it.
 pub enum Answer {
     Models(FoundModels),
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
-    Picture(Result<OpenedPicture, JobError>),
+    Inputs(OpenedInputs),
     Output(JobId, Result<PathBuf, JobError>),
-    PickedPicture(Option<PathBuf>),
+    PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
     Problem(JobError),
 }
@@ -210,17 +221,18 @@ impl Background {
         self.answers.try_iter()
     }
 
-    /// Asks for a picture.
-    pub fn pick_picture(&self) {
-        self.dialog("pick-picture", || {
-            let dialog = rfd::FileDialog::new()
-                .set_title("Choose a start picture")
-                .add_filter(
-                    "Pictures",
-                    &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"],
-                )
-                .add_filter("All files", &["*"]);
-            Answer::PickedPicture(dialog.pick_file())
+    /// Asks for a picture, or at the start for a clip as well.
+    pub fn pick_input(&self, slot: Slot) {
+        self.dialog("pick-input", move || {
+            let dialog = match slot {
+                Slot::Start => rfd::FileDialog::new()
+                    .set_title("Choose a start picture, or a clip to go on from")
+                    .add_filter("Pictures and clips", &[PICTURES, CLIPS].concat()),
+                Slot::End => rfd::FileDialog::new()
+                    .set_title("Choose an end picture")
+                    .add_filter("Pictures", PICTURES),
+            };
+            Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
         });
     }
 
@@ -260,7 +272,7 @@ impl Background {
             let begin = Instant::now();
             let answer = ask();
             let is_empty =
-                matches!(answer, Answer::PickedPicture(None) | Answer::PickedFolder(_, None));
+                matches!(answer, Answer::PickedInput(_, None) | Answer::PickedFolder(_, None));
             postbox.post(answer);
             if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
                 let err = JobError::new(JobErrorKind::Internal, "this desktop offers no file chooser")
@@ -309,10 +321,27 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
     match task {
         Task::LoadModels(load, settings) => Some(Answer::Models(load(&settings))),
         Task::CheckEngine(check, settings) => Some(Answer::Engine(check(&settings))),
-        Task::OpenPicture(path) => Some(Answer::Picture(open_picture(path))),
-        Task::KeepPasted(image, folder) => Some(Answer::Picture(
-            keep_pasted(&image, &folder).and_then(open_picture),
-        )),
+        Task::OpenInputs {
+            paths,
+            placing,
+            room,
+        } => Some(Answer::Inputs(open_inputs(&paths, placing, room))),
+        Task::KeepPasted(image, folder) => {
+            let opened = keep_pasted(&image, &folder);
+            Some(Answer::Inputs(opened_one(opened, Placing::default())))
+        }
+        Task::ContinueClip {
+            path,
+            last_frame,
+            folder,
+        } => {
+            let opened = continue_clip(&path, &last_frame, &folder);
+            let placing = Placing {
+                slot: Some(Slot::Start),
+                keeps_size: false,
+            };
+            Some(Answer::Inputs(opened_one(opened, placing)))
+        }
         Task::SaveSettings(settings, path) => {
             save_settings(&settings, &path).err().map(Answer::Problem)
         }
@@ -321,43 +350,6 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             Some(Answer::Output(id, find_output(&wish, taken)))
         }
     }
-}
-
-fn open_picture(path: PathBuf) -> Result<OpenedPicture, JobError> {
-    let picture = media::open_picture(&path).map_err(|err| picture_error(&err))?;
-    let thumb =
-        media::thumbnail(&picture, THUMB_PX, THUMB_PX).map_err(|err| picture_error(&err))?;
-    Ok(OpenedPicture {
-        picture: StartPicture {
-            path,
-            width: picture.width,
-            height: picture.height,
-        },
-        thumb,
-    })
-}
-
-fn picture_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose a PNG, JPEG, WebP, GIF, BMP or TIFF picture")
-}
-
-fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<PathBuf, JobError> {
-    let rgb = image
-        .pixels
-        .iter()
-        .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
-        .collect();
-    let [width, height] = image.size;
-    let path = folder.join(format!("pasted-{}.png", JobId::next()));
-    let failed = |err: &dyn std::error::Error| {
-        JobError::from_error(JobErrorKind::Disk, err)
-            .advise("Save the picture as a file and drop that")
-    };
-    let picture = Picture::new(width as u32, height as u32, rgb).map_err(|err| failed(&err))?;
-    fs::create_dir_all(folder).map_err(|err| failed(&err))?;
-    media::write_png(&path, &picture).map_err(|err| failed(&err))?;
-    Ok(path)
 }
 
 fn save_settings(settings: &Settings, path: &Path) -> Result<(), JobError> {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use safelight_core::job::JobId;
 use safelight_core::settings::Settings;
 
+use super::inputs::{Placing, Slot};
+
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
@@ -28,10 +30,19 @@ pub enum AppCommand {
     ResetForm,
     UseExample(String),
     RollSeed,
-    /// Ask for a picture in a file dialog.
-    PickPicture,
-    OpenPicture(PathBuf),
-    RemovePicture,
+    /// Take over a preset's values, by its id.
+    ApplyPreset(String),
+    /// The values that stood before the preset.
+    UndoPreset,
+    /// Ask for a picture or clip in a file dialog.
+    PickInput(Slot),
+    /// Open files and put them where they belong.
+    OpenInputs(Vec<PathBuf>, Placing),
+    RemoveInput(Slot),
+    /// Let start and end picture change places.
+    SwapInputs,
+    /// Go on from the last frame of a finished clip.
+    ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
     ShowSettings(bool),

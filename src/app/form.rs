@@ -4,12 +4,14 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::{ModelSpec, Preset};
 use safelight_core::job::{
-    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, StartPicture, random_seed,
+    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
+
+use super::inputs::Sources;
 
 /// How the clip's size was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +22,51 @@ pub enum SizeChoice {
     /// About the model's area in this aspect.
     Aspect(u32, u32),
     Custom,
+}
+
+/// How noise becomes a clip: what a preset sets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    num_steps: u32,
+    start_step: u32,
+    end_step: Option<u32>,
+    guidance_scale: f64,
+    guidance_scale_2: f64,
+    shift: Option<f64>,
+    sampler: Sampler,
+}
+
+impl Sampling {
+    /// The model's own values.
+    fn of_model(spec: &ModelSpec) -> Self {
+        let defaults = &spec.defaults;
+        Self {
+            num_steps: defaults.num_steps,
+            start_step: 0,
+            end_step: None,
+            guidance_scale: defaults.guidance_scale,
+            guidance_scale_2: defaults.guidance_scale_2.unwrap_or(defaults.guidance_scale),
+            shift: defaults.shift,
+            sampler: defaults.sampler,
+        }
+    }
+
+    fn of_preset(preset: &Preset, spec: &ModelSpec) -> Self {
+        Self {
+            num_steps: preset.num_steps,
+            start_step: 0,
+            end_step: None,
+            guidance_scale: preset.guidance_scale,
+            guidance_scale_2: preset.guidance_scale,
+            shift: preset.shift.or(spec.defaults.shift),
+            sampler: preset.sampler,
+        }
+    }
+}
+
+/// Whether one transformer works on high noise and another on low noise.
+pub fn has_two_experts(spec: &ModelSpec) -> bool {
+    spec.files.transformer_2.is_some()
 }
 
 /// The widgets' values. They belong to one model; another's are set by [`FormState::reset_to`].
@@ -37,9 +84,19 @@ pub struct FormState {
     pub num_frames: u32,
     pub fps: f64,
     pub num_steps: u32,
+    /// The first step that is made, from 0.
+    pub start_step: u32,
+    /// The step before which the schedule is left; the end when absent.
+    pub end_step: Option<u32>,
     pub guidance_scale: f64,
+    /// The low-noise expert's, where there is one.
+    pub guidance_scale_2: f64,
     pub shift: Option<f64>,
     pub sampler: Sampler,
+    /// What stood before a preset was taken over.
+    pub before_preset: Option<Sampling>,
+    /// Edge of the VAE's tiles in pixels; whole frames when absent.
+    pub vae_tile: Option<u32>,
     /// As typed.
     pub seed: String,
     pub is_seed_locked: bool,
@@ -58,9 +115,14 @@ impl Default for FormState {
             num_frames: 1,
             fps: 8.0,
             num_steps: 1,
+            start_step: 0,
+            end_step: None,
             guidance_scale: 1.0,
+            guidance_scale_2: 1.0,
             shift: None,
             sampler: Sampler::default(),
+            before_preset: None,
+            vae_tile: None,
             seed: random_seed().to_string(),
             is_seed_locked: false,
         }
@@ -81,13 +143,11 @@ impl FormState {
             height: defaults.height,
             num_frames: defaults.num_frames,
             fps: defaults.fps,
-            num_steps: defaults.num_steps,
-            guidance_scale: defaults.guidance_scale,
-            shift: defaults.shift,
-            sampler: defaults.sampler,
             seed: std::mem::take(&mut self.seed),
             is_seed_locked: self.is_seed_locked,
+            ..Self::default()
         };
+        self.set_sampling(Sampling::of_model(spec));
     }
 
     /// Everything as it was for an earlier clip, its seed included and locked.
@@ -103,9 +163,14 @@ impl FormState {
             num_frames: request.num_frames,
             fps: request.fps,
             num_steps: request.num_steps,
+            start_step: request.start_step,
+            end_step: request.end_step,
             guidance_scale: request.guidance_scale,
+            guidance_scale_2: request.low_guidance_scale(),
             shift: request.shift,
             sampler: request.sampler,
+            before_preset: None,
+            vae_tile: request.vae_tile,
             seed: request.seed.to_string(),
             is_seed_locked: true,
         };
@@ -122,34 +187,113 @@ impl FormState {
         }
     }
 
-    /// The request that the form stands for, or all that is wrong with it.
+    /// The size that a clip would have, for what is shown of it.
+    pub fn shown_size(&self, spec: &ModelSpec, sources: Sources<'_>) -> (u32, u32) {
+        self.size(spec).unwrap_or_else(|| match sources.size() {
+            Some((width, height)) => {
+                spec.size_for_aspect(f64::from(width) / f64::from(height.max(1)))
+            }
+            None => (spec.defaults.width, spec.defaults.height),
+        })
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            num_steps: self.num_steps,
+            start_step: self.start_step,
+            end_step: self.end_step,
+            guidance_scale: self.guidance_scale,
+            guidance_scale_2: self.guidance_scale_2,
+            shift: self.shift,
+            sampler: self.sampler,
+        }
+    }
+
+    fn set_sampling(&mut self, sampling: Sampling) {
+        // Written out: a new field has to be thought of here too.
+        Sampling {
+            num_steps: self.num_steps,
+            start_step: self.start_step,
+            end_step: self.end_step,
+            guidance_scale: self.guidance_scale,
+            guidance_scale_2: self.guidance_scale_2,
+            shift: self.shift,
+            sampler: self.sampler,
+        } = sampling;
+    }
+
+    /// The preset whose values the form has.
+    pub fn preset<'a>(&self, spec: &'a ModelSpec) -> Option<&'a Preset> {
+        let sampling = self.sampling();
+        spec.presets
+            .iter()
+            .find(|preset| Sampling::of_preset(preset, spec) == sampling)
+    }
+
+    /// Takes a preset's values, and keeps those that stood before for [`Self::undo_preset`].
+    pub fn apply_preset(&mut self, preset: &Preset, spec: &ModelSpec) {
+        if self.preset(spec).is_none() {
+            self.before_preset = Some(self.sampling());
+        }
+        self.set_sampling(Sampling::of_preset(preset, spec));
+    }
+
+    /// The values that stood before the preset, or the model's own when it came with the form.
+    pub fn undo_preset(&mut self, spec: &ModelSpec) {
+        let before = self.before_preset.take();
+        self.set_sampling(before.unwrap_or_else(|| Sampling::of_model(spec)));
+    }
+
+    /// Whether a negative prompt counts in any step.
+    pub fn is_guided(&self, spec: &ModelSpec) -> bool {
+        self.guidance_scale > 1.0 || (has_two_experts(spec) && self.guidance_scale_2 > 1.0)
+    }
+
+    /// Keeps the part of the schedule that is made within it, when there are fewer steps now.
+    pub fn settle_part(&mut self) {
+        self.end_step = self.end_step.filter(|end| *end < self.num_steps);
+        let end = self.end_step.unwrap_or(self.num_steps);
+        self.start_step = self.start_step.min(end.saturating_sub(1));
+    }
+
+    /// Takes over what a checked form was changed to.
+    pub fn settle(&mut self, request: &GenerateRequest) {
+        self.num_frames = request.num_frames;
+        if self.size == SizeChoice::Custom {
+            (self.width, self.height) = (request.width, request.height);
+        }
+    }
+
+    /// The request that the form stands for with what it changes, or all that is wrong with it.
     ///
-    /// An empty prompt means the model's first example, which the prompt field shows as its hint.
+    /// An empty prompt means the model's first example, which the prompt field shows as its hint. A
+    /// clip that is gone on from keeps its rate.
     pub fn to_request(
         &self,
         spec: &ModelSpec,
-        picture: Option<&StartPicture>,
+        sources: Sources<'_>,
         settings: &Settings,
-    ) -> Result<GenerateRequest, Vec<FieldError>> {
+    ) -> Result<Validated, Vec<FieldError>> {
         let size = self.size(spec);
         let seed = self.seed.trim().parse::<u64>();
         let form = GenerateForm {
             prompt: self.effective_prompt(spec).to_owned(),
             negative_prompt: Some(self.negative_prompt.clone()),
-            image: picture.cloned(),
-            last_image: None,
-            extend: None,
+            image: sources.image.cloned(),
+            last_image: sources.last_image.cloned(),
+            extend: sources.extend.cloned(),
             fit: self.fit,
+            preset: None,
             width: size.map(|(width, _)| width),
             height: size.map(|(_, height)| height),
             num_frames: Some(self.num_frames),
-            fps: Some(self.fps),
+            fps: sources.extend.is_none().then_some(self.fps),
             num_steps: Some(self.num_steps),
             guidance_scale: Some(self.guidance_scale),
-            guidance_scale_2: None,
-            start_step: None,
-            end_step: None,
-            vae_tile: None,
+            guidance_scale_2: has_two_experts(spec).then_some(self.guidance_scale_2),
+            start_step: Some(self.start_step),
+            end_step: self.end_step,
+            vae_tile: self.vae_tile,
             shift: self.shift,
             sampler: Some(self.sampler),
             seed: seed.clone().unwrap_or_default(),

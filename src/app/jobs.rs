@@ -125,7 +125,10 @@ impl RunningJob {
             JobUpdate::Stage { stage, resumed } => {
                 self.stage = Some(stage);
                 self.has_resumed |= resumed;
-                self.step = None;
+                if stage != Stage::DenoiseLow {
+                    // The second expert counts on where the first one stopped.
+                    self.step = None;
+                }
                 self.memory.begin(stage);
             }
             JobUpdate::StageEnded(_) => self.memory.end(),
@@ -136,7 +139,7 @@ impl RunningJob {
                 secs_left,
             } => {
                 if self.stage == Some(stage) {
-                    self.step = Some((step, num_steps));
+                    self.step = Some(self.whole_step(stage, step, num_steps));
                 }
                 self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
             }
@@ -147,6 +150,18 @@ impl RunningJob {
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
             JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    /// A step as one of all that both experts make, whether the engine counts over both or in each.
+    fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
+        let request = &self.request;
+        let end = request.end_step.unwrap_or(request.num_steps);
+        let all = end.saturating_sub(request.start_step);
+        match stage {
+            Stage::DenoiseHigh if num_steps < all => (step, all),
+            Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),
+            _ => (step, num_steps),
         }
     }
 
@@ -181,8 +196,22 @@ impl RunningJob {
                 done += weight(stage);
             }
         }
+        if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
+            // One count over both experts, of whom each makes an unknown part.
+            let stages = recipe.stages.iter().copied();
+            let before: f32 = stages
+                .take_while(|stage| *stage != Stage::DenoiseHigh)
+                .map(weight)
+                .sum();
+            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
+            done = before + both * step as f32 / num_steps.max(1) as f32;
+        }
         let total: f32 = recipe.stages.iter().copied().map(weight).sum();
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+    }
+
+    fn is_with_expert(&self) -> bool {
+        matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
     }
 
     fn stage_progress(&self) -> f32 {

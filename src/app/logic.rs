@@ -5,19 +5,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use egui::{Context, Event, Key, Modifiers};
+use egui::{Context, Key, Modifiers};
 use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
 use safelight_core::media::{Picture, thumbnail};
 
 use super::App;
-use super::background::{Answer, FoundModels, OpenedPicture, Task};
+use super::background::{Answer, FoundModels, Task};
 use super::commands::{AppCommand, FolderSetting};
+use super::inputs::Placing;
 use super::jobs::{ResultItem, RunningJob};
 use super::player::Player;
-use super::state::{Models, Severity, StartImage, Viewing, color_image};
-use super::wayland_drop::FileDrag;
+use super::state::{Models, Severity, Viewing, color_image};
 use crate::worker::{WorkerCommand, WorkerEvent};
 
 /// Pictures a second of an animated latent preview.
@@ -47,23 +47,7 @@ impl App {
     }
 
     fn take_input(&mut self, ctx: &Context) {
-        let (dropped, pasted) = ctx.input(|input| {
-            let pasted = input.events.iter().find_map(|event| match event {
-                Event::PasteImage(image) => Some(Arc::clone(image)),
-                _ => None,
-            });
-            (input.raw.dropped_files.first().cloned(), pasted)
-        });
-        if let Some(file) = dropped {
-            self.commands
-                .push(AppCommand::OpenPicture(file.path().to_path_buf()));
-        }
-        self.take_drags(ctx);
-        if let (Some(image), Some(paths)) = (pasted, &self.paths) {
-            self.session.is_opening_picture = self
-                .background
-                .run(Task::KeepPasted(image, paths.data.join("pasted")));
-        }
+        self.take_files(ctx);
         // Taken away before the prompt field sees it, carried out after the field has taken what was
         // typed just before.
         self.session.is_submit_wanted |=
@@ -81,22 +65,6 @@ impl App {
                 }
             }
         }
-    }
-
-    fn take_drags(&mut self, ctx: &Context) {
-        let mut are_held = self.session.are_files_held;
-        if let Some(drags) = &self.drags {
-            for drag in drags.try_iter() {
-                are_held = drag == FileDrag::Held;
-                if let FileDrag::Dropped(paths) = drag {
-                    self.commands
-                        .extend(paths.into_iter().next().map(AppCommand::OpenPicture));
-                }
-            }
-        } else {
-            are_held = ctx.input(|input| !input.raw.hovered_files.is_empty());
-        }
-        self.session.are_files_held = are_held;
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {
@@ -178,24 +146,16 @@ impl App {
             Answer::Models(found) => self.take_models(found),
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
-            Answer::Picture(opened) => {
-                self.session.is_opening_picture = false;
-                match opened {
-                    Ok(OpenedPicture { picture, thumb }) => {
-                        let thumb = ctx.load_texture(
-                            "start picture",
-                            color_image(&thumb),
-                            Default::default(),
-                        );
-                        self.session.picture = Some(StartImage { picture, thumb });
-                    }
-                    Err(err) => self.session.notify(Severity::Error, err),
-                }
-            }
+            Answer::Inputs(found) => self.take_inputs(ctx, found),
             Answer::Output(id, found) => self.take_output(id, found),
-            Answer::PickedPicture(path) => {
+            Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
-                self.commands.extend(path.map(AppCommand::OpenPicture));
+                let placing = Placing {
+                    slot: Some(slot),
+                    keeps_size: false,
+                };
+                let open = path.map(|path| AppCommand::OpenInputs(vec![path], placing));
+                self.commands.extend(open);
             }
             Answer::PickedFolder(purpose, path) => {
                 self.session.is_picking = false;
@@ -211,16 +171,14 @@ impl App {
         }
     }
 
-    fn take_models(&mut self, found: FoundModels) {
-        for problem in found.problems {
-            self.session.notify(Severity::Warning, problem);
-        }
+    pub(super) fn take_models(&mut self, found: FoundModels) {
+        self.session.model_problems = found.problems;
         self.session.models = Models::Ready(found.specs);
         self.settle_model();
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.
-    pub(super) fn settle_model(&mut self) {
+    fn settle_model(&mut self) {
         if self.session.model(&self.state.form).is_none()
             && let Some(first) = self.session.models.all().first()
         {
@@ -279,16 +237,17 @@ impl App {
         self.session.screen.clear();
     }
 
+    /// What the form's fields will be told beside them.
     fn check_form(&mut self) {
-        let errors = self.session.model(&self.state.form).map(|spec| {
-            let picture = self.session.picture.as_ref().map(|image| &image.picture);
-            self.state
-                .form
-                .to_request(spec, picture, &self.settings)
-                .err()
-                .unwrap_or_default()
+        let checked = self.session.model(&self.state.form).map(|spec| {
+            let sources = self.session.inputs.sources();
+            self.state.form.to_request(spec, sources, &self.settings)
         });
-        self.session.field_errors = errors.unwrap_or_default();
+        (self.session.field_errors, self.session.field_notices) = match checked {
+            None => (Vec::new(), Vec::new()),
+            Some(Ok(checked)) => (Vec::new(), checked.notices),
+            Some(Err(errors)) => (errors, Vec::new()),
+        };
     }
 
     fn save_if_dirty(&mut self) {

@@ -6,10 +6,13 @@
 
 pub mod background;
 pub mod commands;
+mod drops;
 pub mod form;
+pub mod inputs;
 pub mod jobs;
 mod logic;
 pub mod memory;
+mod opening;
 pub mod player;
 mod run_command;
 pub mod state;
@@ -28,6 +31,7 @@ use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
+use inputs::Placing;
 use jobs::JobQueue;
 use state::{Models, Session, Severity, State};
 use wayland_drop::FileDrag;
@@ -137,15 +141,13 @@ impl App {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }
-        app.commands.extend(picture.map(AppCommand::OpenPicture));
+        app.commands
+            .extend(picture.map(|path| AppCommand::OpenInputs(vec![path], Placing::default())));
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
         }
         match models {
-            Some(found) => {
-                app.session.models = Models::Ready(found.specs);
-                app.settle_model();
-            }
+            Some(found) => app.take_models(found),
             None => app.load_models(),
         }
         app.check_engine();

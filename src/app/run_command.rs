@@ -1,12 +1,13 @@
 //! The one place where commands are carried out.
 
 use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind, JobId, random_seed};
+use safelight_core::job::{JobError, JobErrorKind, JobId, Notice, Validated, random_seed};
 use safelight_core::settings::Settings;
 
 use super::App;
 use super::background::{OutputWish, Task};
 use super::commands::AppCommand;
+use super::inputs::{Placing, Slot};
 use super::jobs::WaitingJob;
 use super::state::{Severity, Viewing};
 use crate::ui::theme;
@@ -33,14 +34,25 @@ impl App {
             }
             AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
             AppCommand::RollSeed => self.roll_seed(),
-            AppCommand::PickPicture => {
+            AppCommand::ApplyPreset(id) => {
+                if let Some(spec) = self.session.model(&self.state.form).cloned()
+                    && let Some(preset) = spec.presets.iter().find(|preset| preset.id == id)
+                {
+                    self.state.form.apply_preset(preset, &spec);
+                }
+            }
+            AppCommand::UndoPreset => {
+                if let Some(spec) = self.session.model(&self.state.form).cloned() {
+                    self.state.form.undo_preset(&spec);
+                }
+            }
+            AppCommand::PickInput(slot) => {
                 self.session.is_picking = true;
-                self.background.pick_picture();
+                self.background.pick_input(slot);
             }
-            AppCommand::OpenPicture(path) => {
-                self.session.is_opening_picture = self.background.run(Task::OpenPicture(path));
-            }
-            AppCommand::RemovePicture => self.session.picture = None,
+            AppCommand::OpenInputs(paths, placing) => self.open_inputs(paths, placing),
+            AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
+            AppCommand::SwapInputs => self.session.inputs.swap(),
             AppCommand::PickFolder(purpose) => {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
@@ -62,6 +74,7 @@ impl App {
             AppCommand::ShowResult(id) => self.show_result(id),
             AppCommand::ShowLive => self.session.viewing = Viewing::Live,
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
+            AppCommand::ContinueFrom(id) => self.continue_from(id),
             AppCommand::OpenFolderOf(id) => {
                 let folder = self
                     .queue
@@ -107,8 +120,9 @@ impl App {
         if self.session.is_seed_used && !self.state.form.is_seed_locked {
             self.roll_seed();
         }
-        let picture = self.session.picture.as_ref().map(|image| &image.picture);
-        let Ok(request) = self.state.form.to_request(&spec, picture, &self.settings) else {
+        let sources = self.session.inputs.sources();
+        let checked = self.state.form.to_request(&spec, sources, &self.settings);
+        let Ok(Validated { request, notices }) = checked else {
             // What is wrong stands beside the fields.
             return;
         };
@@ -128,6 +142,7 @@ impl App {
         };
         let device = self.settings.runtime.device;
         if self.background.run(Task::FindOutput(wish)) {
+            self.state.form.settle(&request);
             self.queue.waiting.push_back(WaitingJob {
                 id,
                 request,
@@ -136,7 +151,26 @@ impl App {
             });
             self.session.is_seed_used = true;
             self.session.last_word.clear();
+            self.say_changes(&spec.name, &notices);
         }
+    }
+
+    /// One card with all that is made differently than the form said.
+    fn say_changes(&mut self, model: &str, notices: &[Notice]) {
+        let messages: Vec<&str> = notices.iter().map(|it| it.message.as_str()).collect();
+        let (summary, advice) = match messages.as_slice() {
+            [] => return,
+            [one] => ((*one).to_owned(), String::new()),
+            several => (
+                format!(
+                    "{} values were changed to what {model} can make",
+                    several.len()
+                ),
+                several.join("\n"),
+            ),
+        };
+        let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+        self.session.notify(Severity::Info, err);
     }
 
     fn output_folder(&self) -> Option<std::path::PathBuf> {
@@ -160,18 +194,41 @@ impl App {
         let request = item.request.clone();
         self.state.form.take_over(&request);
         self.session.is_seed_used = false;
-        let shown = self
-            .session
-            .picture
-            .as_ref()
-            .map(|image| &image.picture.path);
-        match request.image {
-            None => self.session.picture = None,
-            Some(path) if shown == Some(&path) => {}
-            Some(path) => {
-                self.session.is_opening_picture = self.background.run(Task::OpenPicture(path));
+        let start = request.extend.or(request.image);
+        for (slot, wanted) in [(Slot::Start, start), (Slot::End, request.last_image)] {
+            let shown = self
+                .session
+                .inputs
+                .get(slot)
+                .map(|input| input.source.path());
+            match wanted {
+                None => self.session.inputs.remove(slot),
+                Some(path) if shown == Some(path.as_path()) => {}
+                Some(path) => {
+                    let placing = Placing {
+                        slot: Some(slot),
+                        keeps_size: true,
+                    };
+                    self.open_inputs(vec![path], placing);
+                }
             }
         }
+    }
+
+    /// The finished clip becomes the one to go on from.
+    fn continue_from(&mut self, id: JobId) {
+        let Some(item) = self.queue.result(id) else {
+            return;
+        };
+        let (Some(last_frame), Some(paths)) = (item.output.clip.frames.last(), &self.paths) else {
+            return;
+        };
+        let task = Task::ContinueClip {
+            path: item.output.path.clone(),
+            last_frame: std::sync::Arc::clone(last_frame),
+            folder: paths.data.join("pasted"),
+        };
+        self.open(task);
     }
 
     fn change_settings(&mut self, ctx: &Context, settings: Settings) {

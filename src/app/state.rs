@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::{FieldError, JobError, JobId, StartPicture};
+use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
 use super::form::FormState;
+use super::inputs::Inputs;
 use super::player::Player;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -20,6 +21,8 @@ pub struct State {
     pub form: FormState,
     pub is_advanced_open: bool,
     pub is_graph_open: bool,
+    /// What is wrong with models is unfolded.
+    pub are_problems_open: bool,
 }
 
 impl Default for State {
@@ -28,6 +31,7 @@ impl Default for State {
             form: FormState::default(),
             is_advanced_open: false,
             is_graph_open: true,
+            are_problems_open: true,
         }
     }
 }
@@ -49,11 +53,20 @@ impl Models {
     }
 }
 
-/// The chosen start picture.
-#[derive(Clone)]
-pub struct StartImage {
-    pub picture: StartPicture,
-    pub thumb: TextureHandle,
+/// What is known of files that are held over the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub num_files: usize,
+    /// The first has the name of a clip.
+    pub is_clip: bool,
+}
+
+impl Held {
+    /// Where the window system says only that there are some.
+    pub const UNKNOWN: Self = Self {
+        num_files: 1,
+        is_clip: false,
+    };
 }
 
 /// How serious a notice is; decides its colour and icon.
@@ -122,9 +135,9 @@ impl Screen {
 #[derive(Default)]
 pub struct Session {
     pub models: Models,
-    pub picture: Option<StartImage>,
-    /// A picture is being opened.
-    pub is_opening_picture: bool,
+    /// What the catalogue says of models that cannot be used.
+    pub model_problems: Vec<JobError>,
+    pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,
     pub notices: Vec<Notice>,
@@ -133,6 +146,8 @@ pub struct Session {
     pub screen: Screen,
     /// What is wrong with the form at this moment.
     pub field_errors: Vec<FieldError>,
+    /// What will be done differently than the form says.
+    pub field_notices: Vec<FieldNotice>,
     /// The settings window's own copy while it is open.
     pub settings_draft: Option<safelight_core::settings::Settings>,
     /// The seed in the form has made a clip already.
@@ -143,7 +158,7 @@ pub struct Session {
     pub device_line: String,
     pub are_settings_dirty: bool,
     /// Files are held over the window.
-    pub are_files_held: bool,
+    pub held: Option<Held>,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,

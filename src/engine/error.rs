@@ -6,6 +6,7 @@ use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 
+use safelight_core::catalog::CatalogError;
 use safelight_core::job::{JobError, JobErrorKind};
 use thiserror::Error;
 
@@ -22,6 +23,9 @@ pub enum EngineError {
     /// A model's configuration or tokenizer: unreadable, unsound, or of a model that is not supported.
     #[error("{reason}: {}", path.display())]
     Config { reason: String, path: PathBuf },
+    /// What the catalogue found wrong with a component.
+    #[error(transparent)]
+    Catalog(CatalogError),
     /// What the request asks for cannot be made with this model.
     #[error("{reason}")]
     Request { reason: String },
@@ -55,7 +59,7 @@ impl EngineError {
                 JobErrorKind::OutOfMemory,
                 "Try a smaller size or fewer frames, or close other programs that use this device",
             ),
-            Self::Weights(_) | Self::Config { .. } => (
+            Self::Weights(_) | Self::Config { .. } | Self::Catalog(_) => (
                 JobErrorKind::BadModel,
                 "Fetch the named file again, or check the folder with `safelight inspect`",
             ),
@@ -116,6 +120,16 @@ impl From<WeightsError> for EngineError {
                 Self::from_message(&source.to_string())
             }
             _ => Self::Weights(err),
+        }
+    }
+}
+
+impl From<CatalogError> for EngineError {
+    fn from(err: CatalogError) -> Self {
+        match err {
+            CatalogError::Io { source, path } => Self::Io { source, path },
+            CatalogError::Config { reason, path } => Self::Config { reason, path },
+            err => Self::Catalog(err),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Reads a JSON configuration file into a type, with the path in every error.
+//! Reads a JSON configuration into a type, with the path in every error.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::{Component, component_config};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::EngineError;
 
@@ -16,4 +18,31 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, EngineError> {
         reason: format!("not the JSON it should be: {err}"),
         path: path.to_owned(),
     })
+}
+
+/// The numbers of a component: its folder's `config.json`, or what the header of its file says. `part` is where
+/// they stand when the configuration is that of a larger model.
+pub fn read_component<T: DeserializeOwned>(
+    component: Component,
+    part: Option<&str>,
+    place: &Path,
+) -> Result<T, EngineError> {
+    let mut value = component_config(component, place)?;
+    let inner = part.and_then(|part| value.get_mut(part));
+    if let Some(inner @ Value::Object(_)) = inner {
+        value = inner.take();
+    }
+    serde_json::from_value(value).map_err(|err| EngineError::Config {
+        reason: format!("its configuration is not sound: {err}"),
+        path: config_path(place),
+    })
+}
+
+/// The file that is to blame for the numbers of a component.
+pub fn config_path(place: &Path) -> PathBuf {
+    if place.is_dir() {
+        place.join("config.json")
+    } else {
+        place.to_owned()
+    }
 }

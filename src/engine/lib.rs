@@ -1,5 +1,6 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod bench;
 pub mod capture;
 pub mod error;
 pub mod fault;
@@ -16,5 +17,6 @@ pub mod stages;
 pub mod store;
 pub mod text;
 pub mod vae;
+pub mod vision;
 pub mod wan;
 pub mod weights;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use egui::{Context, FontData, FontDefinitions, FontFamily};
 
 pub const APERTURE: char = '\u{e00a}';
+pub const ARROW_RIGHT: char = '\u{e06c}';
 pub const CARET_DOWN: char = '\u{e136}';
 pub const CARET_LEFT: char = '\u{e138}';
 pub const CARET_RIGHT: char = '\u{e13a}';
@@ -25,6 +26,7 @@ pub const PLAY: char = '\u{e3d0}';
 pub const RESET: char = '\u{e038}';
 pub const SPARKLE: char = '\u{e6a2}';
 pub const STOP: char = '\u{e46c}';
+pub const SWAP: char = '\u{e0a0}';
 pub const SUN: char = '\u{e472}';
 pub const TRASH: char = '\u{e4a6}';
 pub const UPLOAD: char = '\u{e4c0}';

@@ -3,17 +3,20 @@
 //! Panels read the app's state, edit the form in place, and push [`AppCommand`]s; they know no
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
+mod advanced;
 mod gallery;
 mod icons;
+mod inputs;
 mod memory;
 mod model;
 mod notices;
 mod parameters;
-mod picture;
+mod presets;
 mod preview;
 mod prompt;
 mod queue;
 mod settings;
+mod slot;
 mod status;
 pub mod theme;
 pub mod widgets;
@@ -48,6 +51,15 @@ impl View<'_> {
             .find(|err| err.field == field)
             .map(|err| err.message.clone())
     }
+
+    /// The sentence about what will be done differently than a field says.
+    fn notice_of(&self, field: &str) -> Option<String> {
+        self.session
+            .field_notices
+            .iter()
+            .find(|notice| notice.field == field)
+            .map(|notice| notice.message.clone())
+    }
 }
 
 /// Draws the whole window.
@@ -61,11 +73,10 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         .resizable(false)
         .show(ui, |ui| status::status_ui(ui, view));
     Panel::left("form")
-        .frame(
-            Frame::new()
-                .fill(palette.panel)
-                .inner_margin(Margin::symmetric(14, 10)),
-        )
+        .frame(Frame::new().fill(palette.panel).inner_margin(Margin {
+            left: theme::FORM_MARGIN,
+            ..Margin::symmetric(0, 10)
+        }))
         .resizable(false)
         .exact_size(theme::FORM_WIDTH)
         .show(ui, |ui| form_ui(ui, view));
@@ -87,31 +98,35 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         });
     notices::notices_ui(ui.ctx(), view);
     settings::settings_ui(ui.ctx(), view);
-    picture::drop_overlay(ui, view);
+    inputs::drop_overlay(ui, view);
 }
 
 fn form_ui(ui: &mut Ui, view: &mut View<'_>) {
-    header_ui(ui, view);
+    let margin = Margin {
+        right: theme::FORM_MARGIN,
+        ..Margin::ZERO
+    };
+    Frame::new()
+        .inner_margin(margin)
+        .show(ui, |ui| header_ui(ui, view));
     ui.add_space(theme::SMALL_GAP);
     Panel::bottom("go")
-        .frame(Frame::new().inner_margin(Margin {
-            top: 10,
-            ..Default::default()
-        }))
+        .frame(Frame::new().inner_margin(Margin { top: 10, ..margin }))
         .resizable(false)
         .show_separator_line(false)
         .show(ui, |ui| queue::go_ui(ui, view));
     ScrollArea::vertical()
         .auto_shrink([false, false])
         .show(ui, |ui| {
-            model::model_ui(ui, view);
-            ui.add_space(theme::GAP);
-            prompt::prompt_ui(ui, view);
-            ui.add_space(theme::GAP);
-            picture::picture_ui(ui, view);
-            ui.add_space(theme::GAP);
-            parameters::parameters_ui(ui, view);
-            ui.add_space(theme::SMALL_GAP);
+            Frame::new().inner_margin(margin).show(ui, |ui| {
+                model::model_ui(ui, view);
+                ui.add_space(theme::GAP);
+                prompt::prompt_ui(ui, view);
+                ui.add_space(theme::GAP);
+                inputs::inputs_ui(ui, view);
+                parameters::parameters_ui(ui, view);
+                ui.add_space(theme::SMALL_GAP);
+            });
         });
 }
 

@@ -1,9 +1,11 @@
 //! The model picker: which model, what it is, and what to do when there is none.
 
-use egui::{ComboBox, RichText, Ui};
+use egui::text::LayoutJob;
+use egui::{CollapsingHeader, ComboBox, Label, RichText, ScrollArea, TextFormat, TextStyle, Ui};
+use safelight_core::catalog::{InputUse, ModelSpec};
 
-use super::widgets::{bytes_text, group_label, icon_button, palette};
-use super::{View, icons};
+use super::widgets::{bytes_text, group_label, icon_button, palette, wide_note};
+use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::state::Models;
 
@@ -27,10 +29,11 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .show_ui(ui, |ui| {
                     for spec in specs {
                         let is_chosen = chosen.is_some_and(|chosen| chosen.id == spec.id);
-                        let hover = format!("{}\n{}", spec.description, spec.folder.display());
+                        let entry = entry_text(ui, spec);
                         if ui
-                            .selectable_label(is_chosen, &spec.name)
-                            .on_hover_text(hover)
+                            .selectable_label(is_chosen, entry)
+                            .on_hover_text(hover_text(spec))
+                            .accessible_name(&spec.name)
                             .clicked()
                             && !is_chosen
                         {
@@ -42,20 +45,108 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .labelled_by(label.id)
                 .on_hover_text(explanation);
             if let Some(spec) = chosen {
-                let facts = format!(
-                    "{} {} · {} · {}",
-                    spec.family.label(),
-                    spec.variant,
-                    bytes_text(spec.bytes),
-                    spec.licence
-                );
                 let weak = palette(ui).weak;
-                ui.label(RichText::new(facts).small().color(weak))
-                    .on_hover_text(&spec.description);
+                let text = format!("{}  ·  {}", facts_text(spec), spec.licence);
+                ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
+                    .on_hover_text(hover_text(spec));
             }
             view.commands.extend(wish);
         }
     }
+    problems_ui(ui, view);
+}
+
+/// A model's name, and below it what it is.
+fn entry_text(ui: &Ui, spec: &ModelSpec) -> LayoutJob {
+    let palette = palette(ui);
+    let format = |style: TextStyle, color| TextFormat {
+        font_id: style.resolve(ui.style()),
+        color,
+        ..Default::default()
+    };
+    let mut job = LayoutJob::default();
+    job.append(&spec.name, 0.0, format(TextStyle::Button, palette.text));
+    job.append(
+        &format!("\n{}", facts_text(spec)),
+        0.0,
+        format(TextStyle::Small, palette.weak),
+    );
+    job
+}
+
+fn facts_text(spec: &ModelSpec) -> String {
+    format!(
+        "{} {}  ·  {}  ·  {}",
+        spec.family.label(),
+        spec.variant,
+        needs_text(spec),
+        bytes_text(spec.bytes)
+    )
+}
+
+/// What the model makes a clip from.
+fn needs_text(spec: &ModelSpec) -> &'static str {
+    use InputUse::{No, Optional, Required};
+    match (spec.start_image, spec.end_image) {
+        (No, No) => "text",
+        (Optional, No) => "text or picture",
+        (Required, No) => "picture",
+        (Required, Optional) => "picture, or first and last",
+        (Optional, Optional) => "text, picture, or first and last",
+        (Optional | Required, Required) => "first and last picture",
+        (No, Optional) => "text or last picture",
+        (No, Required) => "last picture",
+    }
+}
+
+fn hover_text(spec: &ModelSpec) -> String {
+    format!(
+        "{}\nMakes clips from {}\n{} on disk: {}",
+        spec.description,
+        needs_text(spec),
+        bytes_text(spec.bytes),
+        spec.folder.display()
+    )
+}
+
+/// Models that are on the disk and cannot be used, each with what is missing or wrong.
+fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let problems = &view.session.model_problems;
+    if problems.is_empty() {
+        return;
+    }
+    let palette = palette(ui);
+    let title = match problems.len() {
+        1 => "1 model cannot be used".to_owned(),
+        count => format!("{count} models cannot be used"),
+    };
+    let mut copied = None;
+    let header = CollapsingHeader::new(RichText::new(title).small().color(palette.amber))
+        .id_salt("model problems")
+        .default_open(view.state.are_problems_open)
+        .show_unindented(ui, |ui| {
+            ScrollArea::vertical()
+                .id_salt("model problems")
+                .max_height(theme::PROBLEMS_HEIGHT)
+                .show(ui, |ui| {
+                    for problem in problems {
+                        wide_note(ui, &problem.summary, palette.text);
+                        if !problem.advice.is_empty() {
+                            wide_note(ui, &problem.advice, palette.weak);
+                        }
+                        ui.add_space(theme::SMALL_GAP);
+                    }
+                });
+            let copy = ui.small_button("Copy details");
+            if copy.on_hover_text("For a bug report").clicked() {
+                let whole = problems
+                    .iter()
+                    .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
+                copied = Some(whole.collect::<Vec<_>>().join("\n\n"));
+            }
+        });
+    view.state.are_problems_open = header.fully_open();
+    view.commands.extend(copied.map(AppCommand::CopyText));
 }
 
 fn none_ui(ui: &mut Ui, view: &mut View<'_>) {

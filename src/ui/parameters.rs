@@ -1,10 +1,11 @@
-//! Size, length, seed, and under "Advanced" everything else that a model can be told.
+//! Size, length, presets and seed; everything else is folded away under "Advanced".
 
-use egui::{CollapsingHeader, ComboBox, DragValue, RichText, Slider, TextEdit, Ui};
+use egui::{CollapsingHeader, ComboBox, DragValue, Slider, TextEdit, Ui};
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::Sampler;
 
-use super::widgets::{duration_text, field_error, icon_button, icon_toggle, palette, row};
+use super::advanced::{advanced_ui, said_ui};
+use super::presets::presets_ui;
+use super::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text};
 use super::{View, icons};
 use crate::app::commands::AppCommand;
 use crate::app::form::{FormState, SizeChoice};
@@ -23,6 +24,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     };
     size_ui(ui, view, &spec);
     length_ui(ui, view, &spec);
+    presets_ui(ui, view, &spec);
     seed_ui(ui, view);
     let header = CollapsingHeader::new("Advanced")
         .id_salt("advanced")
@@ -36,17 +38,17 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation =
         "Width and height of the clip in pixels. Larger takes longer and needs more memory";
     row(ui, "Size", explanation, |ui, label| {
-        let has_picture = view.session.picture.is_some();
+        let auto = auto_text(spec, view);
+        let before = view
+            .state
+            .form
+            .shown_size(spec, view.session.inputs.sources());
         let form = &mut view.state.form;
-        let auto = auto_text(spec, has_picture);
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
             SizeChoice::Custom => "Custom".to_owned(),
             SizeChoice::Aspect(across, down) => aspect_text(spec, across, down),
         };
-        let before = form
-            .size(spec)
-            .unwrap_or((spec.defaults.width, spec.defaults.height));
         let response = ComboBox::from_id_salt("size")
             .selected_text(selected)
             .width(ui.available_width())
@@ -74,11 +76,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     if view.state.form.size == SizeChoice::Custom {
         custom_size_ui(ui, &mut view.state.form, spec);
     }
-    for field in ["width", "height"] {
-        if let Some(message) = view.error_of(field) {
-            field_error(ui, &message);
-        }
-    }
+    said_ui(ui, view, &["width", "height"]);
 }
 
 fn custom_size_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
@@ -101,11 +99,18 @@ fn custom_size_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     });
 }
 
-fn auto_text(spec: &ModelSpec, has_picture: bool) -> String {
-    if has_picture && !spec.limits.fixed_size {
-        "Like the picture".to_owned()
+/// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
+fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
+    let sources = view.session.inputs.sources();
+    let auto = FormState::default();
+    let (width, height) = auto.shown_size(spec, sources);
+    let size = format!("{width} × {height}");
+    if sources.size().is_none() || spec.limits.fixed_size {
+        size
+    } else if sources.extend.is_some() {
+        format!("Like the clip  {size}")
     } else {
-        format!("{} × {}", spec.defaults.width, spec.defaults.height)
+        format!("Like the picture  {size}")
     }
 }
 
@@ -144,31 +149,33 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         .on_hover_text(format!("A multiple of {stride}, plus one"))
         .accessible_name("Frames");
     });
+    field_hint(ui, &length_text(view));
+    said_ui(ui, view, &["frames"]);
+}
+
+/// The clip's length in seconds.
+fn length_text(view: &View<'_>) -> String {
     let form = &view.state.form;
-    let text = if form.num_frames == 1 {
+    let secs = |num_frames: u32, fps: f64| seconds_text(f64::from(num_frames) / fps);
+    if let Some(clip) = view.session.inputs.clip() {
+        let info = &clip.info;
+        // The new part begins with the old one's last frame.
+        let num_new = form.num_frames.saturating_sub(1);
+        return format!(
+            "{} more, {} in all at {} frames a second",
+            secs(num_new, info.fps),
+            secs(num_new.saturating_add(info.num_frames), info.fps),
+            (info.fps * 100.0).round() / 100.0
+        );
+    }
+    if form.num_frames == 1 {
         "A single picture".to_owned()
     } else {
         format!(
             "{} at {} frames a second",
-            seconds_text(f64::from(form.num_frames) / form.fps),
+            secs(form.num_frames, form.fps),
             form.fps
         )
-    };
-    let weak = palette(ui).weak;
-    row(ui, "", explanation, |ui, _| {
-        ui.label(RichText::new(text).small().color(weak))
-    });
-    if let Some(message) = view.error_of("frames") {
-        field_error(ui, &message);
-    }
-}
-
-/// Short times with a decimal.
-fn seconds_text(secs: f64) -> String {
-    if secs < 60.0 {
-        format!("{secs:.1} s")
-    } else {
-        duration_text(secs)
     }
 }
 
@@ -206,109 +213,5 @@ fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(AppCommand::RollSeed);
         }
     });
-    if let Some(message) = view.error_of("seed") {
-        field_error(ui, &message);
-    }
-}
-
-fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let form = &mut view.state.form;
-    let explanation = "How many times the picture is refined. More is slower and cleaner";
-    row(ui, "Steps", explanation, |ui, label| {
-        ui.spacing_mut().slider_width = (ui.available_width() - 70.0).max(40.0);
-        let slider =
-            Slider::new(&mut form.num_steps, 1..=100).clamping(egui::SliderClamping::Never);
-        ui.add(slider).on_hover_text(explanation).labelled_by(label);
-    });
-    error_ui(ui, view, "steps");
-    let form = &mut view.state.form;
-    let explanation = "How strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
-    row(ui, "Guidance", explanation, |ui, label| {
-        ui.spacing_mut().slider_width = (ui.available_width() - 70.0).max(40.0);
-        let slider = Slider::new(&mut form.guidance_scale, 0.0..=15.0)
-            .step_by(0.1)
-            .max_decimals(2)
-            .clamping(egui::SliderClamping::Never);
-        ui.add(slider).on_hover_text(explanation).labelled_by(label);
-    });
-    error_ui(ui, view, "guidance");
-    sampler_ui(ui, &mut view.state.form);
-    shift_ui(ui, &mut view.state.form, spec);
-    error_ui(ui, view, "shift");
-    let form = &mut view.state.form;
-    let explanation =
-        "Frames a second of the written clip. It changes how fast it plays, not what is made";
-    row(ui, "Frame rate", explanation, |ui, label| {
-        ui.add(
-            DragValue::new(&mut form.fps)
-                .range(0.0..=240.0)
-                .speed(0.1)
-                .max_decimals(3)
-                .suffix(" fps"),
-        )
-        .on_hover_text(explanation)
-        .labelled_by(label);
-    });
-    error_ui(ui, view, "fps");
-    if ui
-        .button("Reset to the model's defaults")
-        .on_hover_text("Everything but the prompt and the seed")
-        .clicked()
-    {
-        view.push(AppCommand::ResetForm);
-    }
-}
-
-fn error_ui(ui: &mut Ui, view: &View<'_>, field: &str) {
-    if let Some(message) = view.error_of(field) {
-        field_error(ui, &message);
-    }
-}
-
-fn sampler_ui(ui: &mut Ui, form: &mut FormState) {
-    let explanation =
-        "How noise becomes a picture. UniPC needs fewer steps; Euler is the plain way";
-    row(ui, "Sampler", explanation, |ui, label| {
-        ComboBox::from_id_salt("sampler")
-            .selected_text(form.sampler.label())
-            .width(ui.available_width())
-            .show_ui(ui, |ui| {
-                for sampler in Sampler::ALL {
-                    ui.selectable_value(&mut form.sampler, sampler, sampler.label());
-                }
-            })
-            .response
-            .labelled_by(label)
-            .on_hover_text(explanation);
-    });
-}
-
-fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
-    let explanation =
-        "Where the steps are spent: higher on composition and motion, lower on detail";
-    row(ui, "Shift", explanation, |ui, label| {
-        let mut is_own = form.shift.is_some();
-        let toggle = ui
-            .checkbox(&mut is_own, "")
-            .on_hover_text("Off: the model's own schedule")
-            .accessible_name("Set the shift");
-        if toggle.changed() {
-            form.shift = is_own.then(|| spec.defaults.shift.unwrap_or(3.0));
-        }
-        match &mut form.shift {
-            Some(shift) => {
-                ui.add(
-                    DragValue::new(shift)
-                        .range(0.0..=100.0)
-                        .speed(0.05)
-                        .max_decimals(2),
-                )
-                .on_hover_text(explanation)
-                .labelled_by(label);
-            }
-            None => {
-                ui.label("the model's own");
-            }
-        }
-    });
+    said_ui(ui, view, &["seed"]);
 }

@@ -251,6 +251,7 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                 view.push(command);
             }
         }
+        continue_button(ui, view, item);
         live_button(ui, view);
         let file = item
             .output
@@ -267,6 +268,34 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                 item.output.path.display()
             ));
     });
+}
+
+/// The clip's last frame begins the next part; a single picture begins a clip.
+fn continue_button(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
+    let (name, explanation) = if item.output.clip.frames.len() > 1 {
+        (
+            "Continue from last frame",
+            "Go on from this clip: its last frame begins the next part, and both are written as one",
+        )
+    } else {
+        (
+            "Start from this picture",
+            "Make a clip that begins with this picture",
+        )
+    };
+    let can_start = view
+        .session
+        .model(&view.state.form)
+        .is_some_and(|spec| spec.start_image.is_possible());
+    let button = Button::new(super::widgets::with_icon(icons::ARROW_RIGHT, name));
+    let response = ui
+        .add_enabled(can_start, button)
+        .on_hover_text(explanation)
+        .on_disabled_hover_text("The chosen model cannot start from a picture")
+        .accessible_name(name);
+    if response.clicked() {
+        view.push(AppCommand::ContinueFrom(item.id));
+    }
 }
 
 /// Back to the running job, while an older clip is looked at.

@@ -40,7 +40,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .id_salt("prompt")
         .hint_text(hint)
         .font(TextStyle::Body)
-        .desired_rows(4)
+        .desired_rows(3)
         .desired_width(f32::INFINITY)
         .margin(egui::Margin::same(9))
         .show(ui)
@@ -57,12 +57,19 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         });
     }
-    let label = group_label(
-        ui,
-        "Negative prompt",
-        "What the clip should not show. It counts when the guidance is above 1",
-    );
-    let is_guided = view.state.form.guidance_scale > 1.0;
+    let is_guided = view
+        .session
+        .model(&view.state.form)
+        .is_none_or(|spec| view.state.form.is_guided(spec));
+    if is_guided {
+        negative_ui(ui, view);
+    }
+}
+
+/// Shown where it acts: without guidance nothing is steered away from.
+fn negative_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = "What the clip should not show. It counts because the guidance is above 1";
+    let label = group_label(ui, "Negative prompt", explanation);
     let edit = TextEdit::multiline(&mut view.state.form.negative_prompt)
         .id_salt("negative prompt")
         .hint_text(RichText::new("Nothing in particular"))
@@ -73,11 +80,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     ScrollArea::vertical()
         .id_salt("negative prompt area")
         .max_height(theme::NEGATIVE_HEIGHT)
-        .show(ui, |ui| {
-            ui.add_enabled(is_guided, edit)
-                .labelled_by(label.id)
-                .on_disabled_hover_text("Without guidance above 1 a negative prompt has no effect");
-        });
+        .show(ui, |ui| ui.add(edit).labelled_by(label.id));
 }
 
 /// Another example than the one in the field.

@@ -16,12 +16,30 @@ pub const FORM_WIDTH: f32 = 348.0;
 pub const GRAPH_HEIGHT: f32 = 124.0;
 /// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
-/// The square in which a start picture is shown.
+/// The square in which a start picture is shown, and the height of one in a pair.
 pub const PICTURE_SIDE: f32 = 84.0;
+/// The place for a picture, while it is empty.
+pub const DROP_HEIGHT: f32 = 46.0;
+/// One place of a pair beside a filled one.
+pub const TILE_HEIGHT: f32 = 146.0;
+/// One of two empty ones.
+pub const EMPTY_TILE_HEIGHT: f32 = 72.0;
+/// A heading with an icon button in its line.
+pub const HEADING_HEIGHT: f32 = 28.0;
+/// Inside such a place.
+pub const TILE_MARGIN: i8 = 8;
+/// The words in an empty place.
+pub const DROP_TEXT: f32 = 13.0;
+/// The film strip on a clip's last frame.
+pub const BADGE_SIZE: f32 = 20.0;
+/// The list of models with problems scrolls beyond this height.
+pub const PROBLEMS_HEIGHT: f32 = 132.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.
 pub const WINDOW_MIN_SIZE: Vec2 = vec2(900.0, 600.0);
+/// Beside the form; its scroll bar stands in it.
+pub const FORM_MARGIN: i8 = 14;
 /// Between two groups of controls.
 pub const GAP: f32 = 12.0;
 /// Between things that belong together.
@@ -36,6 +54,8 @@ pub const SETTINGS_WIDTH: f32 = 520.0;
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls.
 pub const LABEL_WIDTH: f32 = 76.0;
+/// Width of the number behind a slider.
+pub const VALUE_WIDTH: f32 = 70.0;
 /// Corners of controls.
 pub const RADIUS: u8 = 6;
 /// Corners of cards and windows.

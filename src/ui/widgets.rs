@@ -4,8 +4,8 @@
 //! knows a job.
 
 use egui::{
-    Align, Button, Color32, CornerRadius, Frame, Layout, Margin, Response, RichText, Stroke, Ui,
-    vec2,
+    Align, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText, Slider,
+    Stroke, Ui, vec2,
 };
 
 use super::theme::{self, Palette};
@@ -115,11 +115,49 @@ pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
 
 /// What is wrong with a field, below it.
 pub fn field_error(ui: &mut Ui, message: &str) {
-    let colour = palette(ui).error;
-    ui.horizontal_wrapped(|ui| {
-        ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
-        ui.label(RichText::new(sentence(message)).small().color(colour));
+    below_field(ui, message, palette(ui).error);
+}
+
+/// What will be done differently than a field says, or what it still needs.
+pub fn field_note(ui: &mut Ui, message: &str) {
+    below_field(ui, message, palette(ui).amber);
+}
+
+/// Quiet words on a field's value.
+pub fn field_hint(ui: &mut Ui, message: &str) {
+    below_field(ui, message, palette(ui).weak);
+}
+
+fn below_field(ui: &mut Ui, message: &str, colour: Color32) {
+    ui.scope(|ui| {
+        // As low as its words.
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal(|ui| {
+            ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
+            let text = RichText::new(sentence(message)).small().color(colour);
+            ui.add(Label::new(text).wrap());
+        });
     });
+}
+
+/// As [`field_error`] and [`field_note`], over the whole width.
+pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
+    let text = RichText::new(sentence(message)).small().color(colour);
+    ui.add(Label::new(text).wrap());
+}
+
+/// A button of a group of which one may be chosen.
+pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
+    ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))
+        .on_hover_text(explanation)
+        .accessible_name(text)
+}
+
+/// A slider that takes the rest of the row, with its value behind it.
+pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
+    ui.spacing_mut().slider_width =
+        (ui.available_width() - theme::VALUE_WIDTH).max(theme::LABEL_WIDTH);
+    ui.add(slider).on_hover_text(explanation)
 }
 
 /// The message with a capital letter in front.
@@ -157,6 +195,15 @@ pub fn duration_text(secs: f64) -> String {
         60..600 => format!("{} min {} s", secs / 60, secs % 60),
         600..3600 => format!("{} min", secs / 60),
         _ => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
+    }
+}
+
+/// A clip's length: short ones with a decimal.
+pub fn seconds_text(secs: f64) -> String {
+    if secs < 60.0 {
+        format!("{secs:.1} s")
+    } else {
+        duration_text(secs)
     }
 }
 

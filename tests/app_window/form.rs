@@ -4,6 +4,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::form::SizeChoice;
+use safelight::app::inputs::Slot;
 use safelight_core::catalog::InputUse;
 use safelight_core::job::{JobOutcome, JobUpdate};
 
@@ -51,7 +52,7 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     bench.drop_file(&path);
     bench.until("it is refused", |bench| bench.has("found a text file"));
     bench.assert_shows("Choose a PNG");
-    assert!(bench.app().session.picture.is_none());
+    assert!(bench.app().session.inputs.is_empty());
     bench.press("Dismiss");
     assert!(!bench.has("found a text file"));
 }
@@ -65,15 +66,8 @@ fn a_pasted_picture_becomes_the_start_picture() {
         .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
     bench.harness.step();
     bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
-    let path = bench
-        .app()
-        .session
-        .picture
-        .as_ref()
-        .unwrap()
-        .picture
-        .path
-        .clone();
+    let start = bench.app().session.inputs.get(Slot::Start).unwrap();
+    let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
 }
 
@@ -103,9 +97,9 @@ fn a_model_without_pictures_says_so() {
 fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     let mut bench = Bench::new();
     let form = &mut bench.app().state.form;
-    (form.size, form.width, form.height) = (SizeChoice::Custom, 250, 256);
+    (form.size, form.width, form.height) = (SizeChoice::Custom, 0, 256);
     bench.settle();
-    bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 250");
+    bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 0");
     let button = bench
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
@@ -121,12 +115,46 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
 }
 
 #[test]
-fn a_length_that_the_model_cannot_make_is_explained() {
+fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
+    let mut bench = Bench::new();
+    let form = &mut bench.app().state.form;
+    (form.size, form.width, form.height) = (SizeChoice::Custom, 250, 256);
+    bench.settle();
+    let notice = "The width was changed from 250 to 256";
+    bench.assert_shows(notice);
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!((request.width, request.height), (256, 256));
+    // The field has the new value now, and a card says why.
+    assert_eq!(bench.app().state.form.width, 256);
+    assert!(bench.app().session.field_notices.is_empty());
+    bench.assert_shows(notice);
+    bench.press("Dismiss");
+    assert!(!bench.has(notice));
+}
+
+#[test]
+fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
     bench.app().state.form.num_frames = 16;
     bench.settle();
-    bench.assert_shows("Expected a number of frames of the form 4n+1");
+    bench.assert_shows("2.0 s at 8 frames a second");
+    bench.assert_shows("The number of frames was changed from 16 to 17");
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.num_frames, 17);
+    assert_eq!(bench.app().state.form.num_frames, 17);
+    bench.assert_shows("2.1 s at 8 frames a second");
+}
+
+#[test]
+fn a_length_far_beyond_the_model_is_refused() {
+    let mut bench = Bench::new();
+    bench.app().state.form.num_frames = 500;
+    bench.settle();
+    bench.assert_shows("Expected a number of frames of the form 4n+1 up to 81");
+    bench.press("Generate");
+    bench.assert_no_job();
 }
 
 #[test]

@@ -11,12 +11,12 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-use safelight_core::catalog::{Defaults, Family, InputUse, Limits, ModelFiles, ModelSpec};
+use safelight_core::catalog::{Defaults, Family, InputUse, Limits, ModelFiles, ModelSpec, Preset};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, StageTime,
 };
-use safelight_core::media::Picture;
+use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::{LoadedSettings, Paths};
 use tempfile::TempDir;
 
@@ -63,6 +63,29 @@ pub fn spec() -> ModelSpec {
     }
 }
 
+/// A model of any size between a start and an end picture, of two experts, with a preset.
+pub fn pair_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.id = "pair".into();
+    spec.name = "Pair".into();
+    spec.variant = "I2V".into();
+    spec.start_image = InputUse::Required;
+    spec.end_image = InputUse::Optional;
+    spec.files.transformer_2 = Some("transformer_2".into());
+    spec.limits.fixed_size = false;
+    spec.defaults.guidance_scale_2 = Some(3.0);
+    spec.presets = vec![Preset {
+        id: "fast-4".into(),
+        name: "Fast 4 steps".into(),
+        note: "Needs the lightx2v LoRAs".into(),
+        num_steps: 4,
+        guidance_scale: 1.0,
+        shift: Some(5.0),
+        sampler: Sampler::Euler,
+    }];
+    spec
+}
+
 /// The window, the worker's end of its channels, and a folder that is this user's whole home.
 pub struct Bench {
     pub harness: Harness<'static, App>,
@@ -80,6 +103,16 @@ pub struct Sent {
 impl Bench {
     pub fn new() -> Self {
         Self::with(|_| {})
+    }
+
+    /// With one other model.
+    pub fn of(spec: ModelSpec) -> Self {
+        Self::with(|startup| {
+            startup.models = Some(FoundModels {
+                specs: vec![spec],
+                problems: Vec::new(),
+            });
+        })
     }
 
     /// With something changed before the window opens.
@@ -128,6 +161,12 @@ impl Bench {
         self.harness
             .get_by_role_and_label(Role::Button, name)
             .click();
+        self.settle();
+    }
+
+    /// Scrolls until the control of this name can be clicked.
+    pub fn scroll_to(&mut self, name: &str) {
+        self.harness.get_by_label(name).scroll_to_me();
         self.settle();
     }
 
@@ -233,11 +272,30 @@ impl Bench {
 
     /// Drops a file onto the window.
     pub fn drop_file(&mut self, path: &Path) {
-        self.harness
-            .input_mut()
-            .dropped_files
-            .push(Arc::new(Dropped(path.to_path_buf())));
+        self.drop_files(&[path]);
+    }
+
+    /// Drops files onto the window, all at once.
+    pub fn drop_files(&mut self, paths: &[&Path]) {
+        for path in paths {
+            let file = Arc::new(Dropped(path.to_path_buf()));
+            self.harness.input_mut().dropped_files.push(file);
+        }
         self.harness.step();
+    }
+
+    /// A clip file of this size and length, whose frames get brighter.
+    pub fn clip_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
+        let path = self.home.path().join(name);
+        let frame = |index: u8| Picture::from_fn(width, height, |_, _| [index * 9, 40, 90]);
+        let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
+        let frames: Vec<Picture> = frames.collect();
+        let options = ClipOptions {
+            fps: 10.0,
+            ..Default::default()
+        };
+        write_clip(&path, &frames, options).expect("a clip is written");
+        path
     }
 
     /// A picture file of this size.

@@ -2,7 +2,10 @@
 
 mod form;
 mod harness;
+mod inputs;
 mod jobs;
 mod look;
+mod models;
 mod playback;
 mod problems;
+mod variants;

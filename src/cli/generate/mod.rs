@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    CancelToken, FieldError, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate,
+    CancelToken, FieldError, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate, Validated,
 };
 
 pub use args::GenerateArgs;
@@ -54,11 +54,11 @@ pub(super) fn report_misunderstood(err: &clap::Error) {
 
 /// The exit code of a job that began; the error of one that could not.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
-    let args = args.with_carried()?;
+    let (args, warnings) = args.with_carried()?;
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let request = request_of(&args, surroundings)?;
+    let Validated { request, notices } = request_of(&args, surroundings)?;
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
 
@@ -86,7 +86,10 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     } else {
         Box::new(HumanReport::new())
     };
-    for text in surroundings.oddities() {
+    for notice in &notices {
+        report.notice(notice);
+    }
+    for text in surroundings.oddities().into_iter().chain(warnings) {
         report.update(&JobUpdate::Warning(text));
     }
     let outcome = loop {
@@ -111,10 +114,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     })
 }
 
-fn request_of(
-    args: &GenerateArgs,
-    surroundings: &Surroundings,
-) -> Result<GenerateRequest, JobError> {
+fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Validated, JobError> {
     let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog
@@ -122,11 +122,14 @@ fn request_of(
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let seed = args.seed.unwrap_or_else(super::random_seed);
     let form = args.form(seed, surroundings.settings())?;
-    let mut request = form.validate(&spec).map_err(|errors| invalid(&errors))?;
+    let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
+    let request = &mut checked.request;
     // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
     for path in [
         Some(&mut request.out),
         request.image.as_mut(),
+        request.last_image.as_mut(),
+        request.extend.as_mut(),
         request.capture.as_mut(),
     ]
     .into_iter()
@@ -141,7 +144,7 @@ fn request_of(
             return Err(JobError::new(JobErrorKind::InvalidRequest, what));
         }
     }
-    Ok(request)
+    Ok(checked)
 }
 
 /// All that is wrong, in one sentence each.

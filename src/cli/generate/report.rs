@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safelight_core::job::{
-    JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe, Stage,
+    JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe, Stage,
 };
 use serde_json::{Value, json};
 
 /// Hears a job's updates.
 pub trait Report {
+    /// What is done differently than the arguments say; comes before everything else.
+    fn notice(&mut self, notice: &Notice);
     fn update(&mut self, update: &JobUpdate);
     fn end(&mut self, outcome: &JobOutcome);
 }
@@ -46,6 +48,11 @@ fn failed_event(err: &JobError) -> Value {
 }
 
 impl Report for JsonReport {
+    fn notice(&mut self, notice: &Notice) {
+        let (field, message) = (notice.field, &notice.message);
+        Self::print(&json!({"event": "notice", "field": field, "message": message}));
+    }
+
     fn update(&mut self, update: &JobUpdate) {
         let event = match update {
             JobUpdate::Device(line) => {
@@ -172,6 +179,10 @@ impl HumanReport {
 }
 
 impl Report for HumanReport {
+    fn notice(&mut self, notice: &Notice) {
+        self.bar.suspend(|| say(&notice.message));
+    }
+
     fn update(&mut self, update: &JobUpdate) {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::CatalogError;
 use super::configs::read_json;
+use super::weights::{WeightSet, is_weight_file_of};
+use super::{CatalogError, wan};
 
 /// What a place is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Component {
     Transformer,
     Vae,
@@ -18,7 +19,48 @@ pub enum Component {
     ImageEncoder,
 }
 
+impl Component {
+    /// Whether a `config.json` speaks of this component; one that does not say what it is may.
+    fn is_described_by(self, config: &Value) -> bool {
+        let says = |key: &str| config.get(key).and_then(Value::as_str);
+        match self {
+            Self::Transformer => says("_class_name") == Some("WanTransformer3DModel"),
+            Self::Vae => says("_class_name") == Some("AutoencoderKLWan"),
+            Self::TextEncoder => says("model_type") == Some("umt5"),
+            Self::ImageEncoder => says("model_type").is_some_and(|name| name.starts_with("clip")),
+        }
+    }
+}
+
 /// The component's `config.json`: of its folder, or made from the header of its file.
-pub fn component_config(_component: Component, place: &Path) -> Result<Value, CatalogError> {
-    read_json(&place.join("config.json"))
+///
+/// A place is a folder, a weight file or a weight index. The config beside a file counts where the file is the
+/// folder's own; the authors' config (`WanModel`) is said again in diffusers' terms.
+pub fn component_config(component: Component, place: &Path) -> Result<Value, CatalogError> {
+    let (folder, is_own) = if place.is_dir() {
+        (place, true)
+    } else {
+        let folder = place.parent().unwrap_or_else(|| Path::new(""));
+        (folder, is_weight_file_of(place, folder))
+    };
+    let file = folder.join("config.json");
+    let mut num_heads = None;
+    if is_own && file.exists() {
+        let config: Value = read_json(&file)?;
+        if is_authors(&config) && component == Component::Transformer {
+            num_heads = config.get("num_heads").and_then(Value::as_u64);
+        } else if place.is_dir() || component.is_described_by(&config) {
+            return Ok(config);
+        }
+    }
+    let weights = WeightSet::at(place)?;
+    wan::config_of_header(component, &weights, num_heads).map_err(|reason| CatalogError::Config {
+        reason,
+        path: place.to_owned(),
+    })
+}
+
+/// Whether a config is of the authors' own layout.
+pub(super) fn is_authors(config: &Value) -> bool {
+    config.get("_class_name").and_then(Value::as_str) == Some("WanModel")
 }

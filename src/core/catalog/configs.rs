@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::CatalogError;
+use super::{CatalogError, Component, component_config};
 
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// Larger than any published width, small enough that no product of three of these overflows.
@@ -70,6 +70,7 @@ pub struct WanTransformerConfig {
     pub qk_norm: Option<String>,
     pub rope_max_seq_len: u64,
     pub image_dim: Option<u64>,
+    pub added_kv_proj_dim: Option<u64>,
     pub pos_embed_seq_len: Option<u64>,
     pub quantization_config: Option<Value>,
 }
@@ -90,6 +91,7 @@ impl Default for WanTransformerConfig {
             qk_norm: Some("rms_norm_across_heads".to_owned()),
             rope_max_seq_len: 1024,
             image_dim: None,
+            added_kv_proj_dim: None,
             pos_embed_seq_len: None,
             quantization_config: None,
         }
@@ -97,9 +99,9 @@ impl Default for WanTransformerConfig {
 }
 
 impl WanTransformerConfig {
-    pub fn read(folder: &Path) -> Result<Self, CatalogError> {
-        let path = folder.join("config.json");
-        let cfg: Self = read_json(&path)?;
+    /// The config of a component's folder or file.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let (cfg, path): (Self, _) = read_component(Component::Transformer, place)?;
         check_numbers(
             &[
                 ("num_attention_heads", cfg.num_attention_heads),
@@ -111,6 +113,9 @@ impl WanTransformerConfig {
                 ("ffn_dim", cfg.ffn_dim),
                 ("num_layers", cfg.num_layers),
                 ("rope_max_seq_len", cfg.rope_max_seq_len),
+                ("image_dim", cfg.image_dim.unwrap_or(1)),
+                ("added_kv_proj_dim", cfg.added_kv_proj_dim.unwrap_or(1)),
+                ("pos_embed_seq_len", cfg.pos_embed_seq_len.unwrap_or(1)),
             ],
             &path,
         )?;
@@ -126,6 +131,22 @@ impl WanTransformerConfig {
 
     pub fn dim(&self) -> u64 {
         self.num_attention_heads * self.attention_head_dim
+    }
+
+    /// Whether the tensors of two transformers have the same names and shapes.
+    pub fn is_same_shape(&self, other: &Self) -> bool {
+        let sizes = |cfg: &Self| {
+            [
+                cfg.dim(),
+                cfg.in_channels,
+                cfg.out_channels,
+                cfg.text_dim,
+                cfg.ffn_dim,
+                cfg.num_layers,
+                cfg.image_dim.unwrap_or(0),
+            ]
+        };
+        sizes(self) == sizes(other) && self.patch_size == other.patch_size
     }
 }
 
@@ -161,9 +182,9 @@ impl Default for WanVaeConfig {
 }
 
 impl WanVaeConfig {
-    pub fn read(folder: &Path) -> Result<Self, CatalogError> {
-        let path = folder.join("config.json");
-        let cfg: Self = read_json(&path)?;
+    /// The config of a component's folder or file.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let (cfg, path): (Self, _) = read_component(Component::Vae, place)?;
         check_numbers(
             &[
                 ("base_dim", cfg.base_dim),
@@ -239,9 +260,9 @@ fn default_buckets() -> u64 {
 }
 
 impl Umt5Config {
-    pub fn read(folder: &Path) -> Result<Self, CatalogError> {
-        let path = folder.join("config.json");
-        let cfg: Self = read_json(&path)?;
+    /// The config of a component's folder or file.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let (cfg, path): (Self, _) = read_component(Component::TextEncoder, place)?;
         let buckets = cfg.relative_attention_num_buckets;
         check_numbers(
             &[
@@ -259,6 +280,73 @@ impl Umt5Config {
     }
 }
 
+/// `image_encoder/config.json` of a CLIP vision tower, with the defaults of `transformers`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct ClipVisionConfig {
+    pub model_type: String,
+    pub hidden_size: u64,
+    pub intermediate_size: u64,
+    pub num_hidden_layers: u64,
+    pub num_attention_heads: u64,
+    pub num_channels: u64,
+    pub image_size: u64,
+    pub patch_size: u64,
+}
+
+impl Default for ClipVisionConfig {
+    fn default() -> Self {
+        Self {
+            model_type: String::new(),
+            hidden_size: 768,
+            intermediate_size: 3072,
+            num_hidden_layers: 12,
+            num_attention_heads: 12,
+            num_channels: 3,
+            image_size: 224,
+            patch_size: 32,
+        }
+    }
+}
+
+impl ClipVisionConfig {
+    /// The config of a component's folder or file.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let (cfg, path): (Self, _) = read_component(Component::ImageEncoder, place)?;
+        check_numbers(
+            &[
+                ("hidden_size", cfg.hidden_size),
+                ("intermediate_size", cfg.intermediate_size),
+                ("num_hidden_layers", cfg.num_hidden_layers),
+                ("num_attention_heads", cfg.num_attention_heads),
+                ("num_channels", cfg.num_channels),
+                ("image_size", cfg.image_size),
+                ("patch_size", cfg.patch_size),
+            ],
+            &path,
+        )?;
+        let reason = if cfg.hidden_size % cfg.num_attention_heads != 0 {
+            "expected heads of one width, found a hidden_size that num_attention_heads does not divide"
+        } else if cfg.num_hidden_layers < 2 {
+            "expected at least 2 num_hidden_layers, as the last but one is read, found 1"
+        } else if cfg.patch_size > cfg.image_size {
+            "expected a patch_size within the image_size, found a larger one"
+        } else {
+            return Ok(cfg);
+        };
+        Err(CatalogError::Config {
+            reason: reason.to_owned(),
+            path,
+        })
+    }
+
+    /// Tokens of one picture: its patches and the class token.
+    pub fn num_tokens(&self) -> u64 {
+        let grid = self.image_size / self.patch_size;
+        grid * grid + 1
+    }
+}
+
 /// `scheduler/scheduler_config.json`: what decides the default sampler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -271,6 +359,26 @@ pub struct SchedulerConfig {
 impl SchedulerConfig {
     pub fn read(folder: &Path) -> Result<Self, CatalogError> {
         read_json(&folder.join("scheduler_config.json"))
+    }
+}
+
+/// A component's config, and the path by which errors name it.
+fn read_component<T: DeserializeOwned>(
+    component: Component,
+    place: &Path,
+) -> Result<(T, PathBuf), CatalogError> {
+    let config = component_config(component, place)?;
+    let path = if place.is_dir() {
+        place.join("config.json")
+    } else {
+        place.to_owned()
+    };
+    match serde_json::from_value(config) {
+        Ok(config) => Ok((config, path)),
+        Err(err) => Err(CatalogError::Config {
+            reason: format!("not a sound config: {err}"),
+            path,
+        }),
     }
 }
 

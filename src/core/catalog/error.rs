@@ -14,10 +14,11 @@ pub enum CatalogError {
     #[error("there is no model with the id or path '{name}'; known here: {known}")]
     Unknown { name: String, known: String },
     /// Known, but not on the disk.
-    #[error("{name} is not on this disk; get {what}, {}", size_text(*bytes))]
+    #[error("{name} is not on this disk; get {what}{}", and_size(*bytes))]
     NotHere {
         name: String,
         what: String,
+        /// 0 where it is not known.
         bytes: u64,
     },
     #[error("there is no file or folder here: {}", path.display())]
@@ -26,6 +27,25 @@ pub enum CatalogError {
     NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },
+    /// A component that a single file does not hold is in no place where one would lie.
+    #[error("expected {what} beside it, such as {example}; looked in {looked}: {}", path.display())]
+    MissingCompanion {
+        what: String,
+        example: &'static str,
+        looked: String,
+        path: PathBuf,
+    },
+    /// A component that is of another model.
+    #[error("expected {what}, such as {example}, found {found}: {}", path.display())]
+    WrongCompanion {
+        what: String,
+        example: &'static str,
+        found: String,
+        path: PathBuf,
+    },
+    /// One of two experts is not there, or is of another kind.
+    #[error("{reason}: {}", path.display())]
+    Expert { reason: String, path: PathBuf },
     #[error("cannot read: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
     /// A file that says something about a model, not its weights.
@@ -83,11 +103,17 @@ impl CatalogError {
             Self::MissingTensor { .. } | Self::WrongShape { .. } => {
                 "The weights and their config.json do not belong together: fetch both again from the same place"
             }
+            Self::MissingCompanion { .. } => {
+                "Put that file beside the model or into ComfyUI's folder for it, or name the one that you have"
+            }
+            Self::WrongCompanion { .. } => {
+                "Name the right file, or leave it out where the right one lies beside the model"
+            }
             Self::Unsupported { .. } | Self::NoModel { .. } => {
-                "Choose a Wan 2.2 TI2V model in a diffusers folder"
+                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors file"
             }
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
-            Self::Io { .. } | Self::Config { .. } | Self::Pickle { .. } => "",
+            Self::Io { .. } | Self::Config { .. } | Self::Pickle { .. } | Self::Expert { .. } => "",
         }
     }
 }
@@ -108,6 +134,14 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
         .map_or(0, |rest| rest.chars().count())
         + 1;
     (line, column)
+}
+
+fn and_size(bytes: u64) -> String {
+    if bytes == 0 {
+        String::new()
+    } else {
+        format!(", {}", size_text(bytes))
+    }
 }
 
 /// Bytes as a person reads them, such as `34.2 GB`.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use safetensors::Dtype;
 use serde::Serialize;
 
 use super::weights::WeightSet;
@@ -222,6 +223,42 @@ fn is_scaled_fp8(weights: &WeightSet) -> bool {
             || key.ends_with(".weight_scale")
             || key.ends_with(".comfy_quant")
     })
+}
+
+/// How the weights are stored, where that is not one plain number for each: a noun phrase for people.
+pub(super) fn storage(weights: &WeightSet) -> Option<String> {
+    let has_end = |ends: &[&str]| {
+        let mut keys = weights.tensors.keys();
+        keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
+    };
+    let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
+    let fp8 = [
+        (Dtype::F8_E4M3, "float8_e4m3fn"),
+        (Dtype::F8_E5M2, "float8_e5m2"),
+    ]
+    .into_iter()
+    .find(|(dtype, _)| has_dtype(*dtype));
+    if has_end(&["bitsandbytes__nf4", "bitsandbytes__fp4", ".absmax"]) {
+        return Some("bitsandbytes 4-bit numbers (nf4)".to_owned());
+    }
+    if has_end(&["._data", ".qweight", ".qzeros"]) {
+        return Some("quantised whole numbers".to_owned());
+    }
+    match fp8 {
+        Some((_, name)) if is_scaled_fp8(weights) => {
+            return Some(format!("fp8 with scales ({name})"));
+        }
+        Some((_, name)) => return Some(format!("plain fp8 ({name})")),
+        None if is_scaled_fp8(weights) => return Some("scaled numbers".to_owned()),
+        None => {}
+    }
+    let is_plain =
+        |dtype: Dtype| matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
+    weights
+        .tensors
+        .iter()
+        .find(|(key, entry)| key.ends_with(".weight") && !is_plain(entry.dtype))
+        .map(|(_, entry)| entry.dtype.to_string())
 }
 
 /// Whether a file begins as GGUF does.

@@ -43,10 +43,21 @@ struct Index {
 }
 
 impl WeightSet {
+    /// Reads the headers of what lies at a place: a component's folder, an index of shards, or one file.
+    pub fn at(place: &Path) -> Result<Self, CatalogError> {
+        if place.is_dir() {
+            Self::open(place)
+        } else if is_index(place) {
+            Self::from_index(place)
+        } else {
+            Self::from_file(place)
+        }
+    }
+
     /// Reads the headers of all weight files in a component's folder.
     pub fn open(folder: &Path) -> Result<Self, CatalogError> {
         let path = weight_file_in(folder)?;
-        if path.to_string_lossy().ends_with(".index.json") {
+        if is_index(&path) {
             Self::from_index(&path)
         } else {
             Self::from_file(&path)
@@ -238,6 +249,15 @@ fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     })
 }
 
+/// Whether `file`, a weight file or an index, is what its folder is read from.
+pub(super) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
+    weight_file_in(folder).is_ok_and(|own| own == file)
+}
+
+pub(super) fn is_index(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".index.json")
+}
+
 pub(super) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|end| {
         PICKLES
@@ -247,8 +267,12 @@ pub(super) fn is_pickle(path: &Path) -> bool {
 }
 
 pub(super) fn pickle(path: &Path) -> CatalogError {
+    pickle_instead(path, "the .safetensors version of the same weights")
+}
+
+pub(super) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
     CatalogError::Pickle {
-        instead: "the .safetensors version of the same weights".to_owned(),
+        instead: instead.to_owned(),
         path: path.to_owned(),
     }
 }

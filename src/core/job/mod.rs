@@ -15,7 +15,9 @@ mod update;
 pub use cancel::CancelToken;
 pub use error::{JobError, JobErrorKind};
 pub use folder::JobFolder;
-pub use form::{FieldError, GenerateForm, StartPicture, random_seed};
+pub use form::{
+    FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
+};
 pub use recipe::{Recipe, Stage};
 pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Sampler};
 pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};

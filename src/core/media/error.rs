@@ -64,6 +64,28 @@ pub enum MediaError {
         path: PathBuf,
     },
 
+    #[error(
+        "expected an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures, found {found}: {path}",
+        path = path.display()
+    )]
+    NotAClip { found: String, path: PathBuf },
+    #[error(
+        "expected a clip of at most {max_megapixels} megapixels in all its frames, found {num_frames} frames of {width} × {height}: {path}",
+        path = path.display()
+    )]
+    ClipTooLarge {
+        max_megapixels: u64,
+        num_frames: u32,
+        width: u32,
+        height: u32,
+        path: PathBuf,
+    },
+    #[error(
+        "expected an MP4 or MOV clip with H.264 of 8 bits and 4:2:0, or one that Safelight made, found {found}, which takes an installed ffmpeg to read: {path}",
+        path = path.display()
+    )]
+    NeedsFfmpeg { found: String, path: PathBuf },
+
     #[error("expected {expected} bytes of pixels for {width} × {height}, found {found}")]
     PixelCount {
         expected: u64,

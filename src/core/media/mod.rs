@@ -1,11 +1,11 @@
 //! Pictures and clips in and out: opening what people have, writing what the models make, and the
 //! settings that travel inside the files.
 //!
-//! Everything works on plain [`Picture`]s. Nothing here knows a tensor, a widget or a job, and no
-//! clip is read back: only pictures and settings are.
+//! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
 
 mod clip;
 mod error;
+mod fingerprint;
 mod kind;
 mod metadata;
 mod open;
@@ -13,13 +13,17 @@ mod pixels;
 mod place;
 mod preview;
 mod resize;
+mod source;
 
 pub use clip::{
-    ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip, write_png,
+    ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
+    write_clip, write_png,
 };
 pub use error::MediaError;
+pub use fingerprint::{clip_fingerprint, picture_fingerprint};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
+pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};

@@ -53,19 +53,13 @@ impl LayerNorm {
 /// Root mean square, as `torch.nn.RMSNorm` has it.
 pub struct RmsNorm {
     weight: Tensor,
-    dim: i64,
     eps: f64,
 }
 
 impl RmsNorm {
     pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[dim])?;
-        Ok(Self { weight, dim, eps })
-    }
-
-    /// `xs`: `(.., dim)` -> the same
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.rms_norm([self.dim], Some(&self.weight), self.eps)
+        Ok(Self { weight, eps })
     }
 
     /// The norm, then positions: `xs`: `(B, L, dim)`, its rows at any one distance -> the same.

@@ -1,98 +1,178 @@
 //! Samplers and their sigma schedules, one file per algorithm: pure arithmetic on latents.
 //!
 //! Models, guidance and what noise is for are the family's business.
+//!
+//! A *call* is one evaluation of the model, a *step* what the user counts. Everything here goes by calls, as
+//! diffusers' timesteps do; only Heun's steps have two, [`Solver::calls`] and [`Solver::is_step_end`] tell.
 
+mod dpmpp;
 mod euler;
+mod heun;
+mod lcm;
 mod noise;
+mod schedule;
 mod unipc;
+
+use std::ops::Range;
 
 use tch::Tensor;
 
+pub use dpmpp::DpmPp2m;
 pub use euler::Euler;
-pub use noise::noise;
+pub use heun::Heun;
+pub use lcm::Lcm;
+pub use noise::{Generator, noise};
+pub use schedule::{End, Schedule, Timesteps};
 pub use unipc::{UniPc, UniPcOptions};
 
-/// What one step gives.
+/// What one call gives.
 pub struct Stepped {
-    /// The latents at the next sigma.
+    /// The latents of the next call.
     pub latents: Tensor,
     /// Where the velocity points: the latents without any noise.
     pub x0: Tensor,
 }
 
-/// A sampler in the middle of its schedule.
-pub enum Solver {
+/// The arithmetic of a step, with its schedule.
+pub enum Algorithm {
     UniPc(UniPc),
     Euler(Euler),
+    Heun(Heun),
+    DpmPp2m(DpmPp2m),
+    Lcm(Lcm),
+}
+
+/// A sampler in the middle of its schedule.
+pub struct Solver {
+    algorithm: Algorithm,
+    /// The steps to make.
+    steps: Range<usize>,
 }
 
 impl Solver {
-    /// `num_steps + 1` values from noise to nothing.
+    /// Makes only `steps` of the whole schedule, counted from 0. `None` when there are none such.
+    pub fn new(algorithm: Algorithm, steps: Range<usize>) -> Option<Self> {
+        let solver = Self { algorithm, steps };
+        let is_sound = !solver.steps.is_empty() && solver.steps.end <= solver.num_steps();
+        is_sound.then_some(solver)
+    }
+
+    /// How many steps the whole schedule has.
+    pub fn num_steps(&self) -> usize {
+        self.schedule()
+            .timesteps
+            .count()
+            .div_ceil(self.calls_per_step())
+    }
+
+    /// The steps to make, of those of the whole schedule.
+    pub fn steps(&self) -> Range<usize> {
+        self.steps.clone()
+    }
+
+    /// The calls of all steps to make.
+    pub fn all_calls(&self) -> Range<usize> {
+        self.calls(self.steps.start).start..self.calls(self.steps.end - 1).end
+    }
+
+    /// The calls of `step`: two for Heun but in its last, one for all others.
+    pub fn calls(&self, step: usize) -> Range<usize> {
+        let each = self.calls_per_step();
+        let all = self.schedule().timesteps.count();
+        step * each..((step + 1) * each).min(all)
+    }
+
+    /// The step that `call` belongs to. For the call behind the last: how many steps there are.
+    pub fn step_of(&self, call: usize) -> usize {
+        if call >= self.schedule().timesteps.count() {
+            return self.num_steps();
+        }
+        call / self.calls_per_step()
+    }
+
+    /// Whether a step is whole with `call`.
+    pub fn is_step_end(&self, call: usize) -> bool {
+        self.step_of(call + 1) > self.step_of(call)
+    }
+
+    /// One value more than there are calls in the whole schedule, as diffusers gives them.
     pub fn sigmas(&self) -> &[f32] {
-        match self {
-            Self::UniPc(solver) => solver.sigmas(),
-            Self::Euler(solver) => solver.sigmas(),
-        }
+        &self.schedule().sigmas
     }
 
-    /// One value a step, of the type that diffusers gives them: `(num_steps)`.
+    /// One value a call of the whole schedule, of the type that diffusers gives them.
     pub fn timesteps(&self) -> Tensor {
-        match self {
-            Self::UniPc(solver) => Tensor::from_slice(solver.timesteps()),
-            Self::Euler(solver) => Tensor::from_slice(solver.timesteps()),
+        self.schedule().timesteps.to_tensor()
+    }
+
+    /// What the model is told in `call`, counted from 0 in the whole schedule.
+    pub fn timestep(&self, call: usize) -> f32 {
+        self.schedule().timesteps.get(call)
+    }
+
+    /// What the first call begins with. Noise alone is what a flow is at its very beginning; a later beginning
+    /// takes it for an empty picture with that sigma's noise, as diffusers' `scale_noise` of zeros gives.
+    pub fn initial(&self, noise: Tensor) -> Tensor {
+        match self.all_calls().start {
+            0 => noise,
+            call => noise * f64::from(self.sigmas()[call]),
         }
     }
 
-    /// What the model is told in `step`, counted from 0.
-    pub fn timestep(&self, step: usize) -> f32 {
-        match self {
-            Self::UniPc(solver) => solver.timesteps()[step] as f32,
-            Self::Euler(solver) => solver.timesteps()[step],
+    /// Does `call`, which must follow the one before.
+    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let done = call - self.all_calls().start;
+        match &mut self.algorithm {
+            Algorithm::UniPc(solver) => solver.step(call, velocity, latents),
+            Algorithm::Euler(solver) => solver.step(call, velocity, latents),
+            Algorithm::Heun(solver) => solver.step(call, velocity, latents),
+            Algorithm::DpmPp2m(solver) => solver.step(call, velocity, latents),
+            Algorithm::Lcm(solver) => solver.step(call, done, velocity, latents),
         }
     }
 
-    /// Does `step`, counted from 0, which must follow the one before.
-    pub fn step(&mut self, step: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        match self {
-            Self::UniPc(solver) => solver.step(step, velocity, latents),
-            Self::Euler(solver) => solver.step(step, velocity, latents),
-        }
-    }
-
-    /// What has to survive between two steps, oldest first.
+    /// What has to survive between two calls, oldest first. Between two steps Heun needs nothing.
     pub fn history(&self) -> Vec<Tensor> {
-        match self {
-            Self::UniPc(solver) => solver.history(),
-            Self::Euler(_) => Vec::new(),
+        match &self.algorithm {
+            Algorithm::UniPc(solver) => solver.history(),
+            Algorithm::Heun(solver) => solver.history(),
+            Algorithm::DpmPp2m(solver) => solver.history(),
+            Algorithm::Euler(_) | Algorithm::Lcm(_) => Vec::new(),
         }
     }
 
-    /// Takes back what [`Solver::history`] gave after `step` steps; `false` when it cannot be that.
+    /// Takes back what [`Solver::history`] gave before `call`; `false` when it cannot be that.
     #[must_use]
-    pub fn restore(&mut self, step: usize, history: Vec<Tensor>) -> bool {
-        match self {
-            Self::UniPc(solver) => solver.restore(step, history),
-            Self::Euler(_) => history.is_empty(),
+    pub fn restore(&mut self, call: usize, history: Vec<Tensor>) -> bool {
+        let calls = self.all_calls();
+        if call < calls.start || call > calls.end {
+            return false;
+        }
+        let done = call - calls.start;
+        match &mut self.algorithm {
+            Algorithm::UniPc(solver) => solver.restore(done, history),
+            Algorithm::Heun(solver) => solver.restore(call, history),
+            Algorithm::DpmPp2m(solver) => solver.restore(done, history),
+            Algorithm::Euler(_) | Algorithm::Lcm(_) => history.is_empty(),
         }
     }
-}
 
-/// `numpy.linspace` in its own rounding.
-fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
-    if count == 1 {
-        return vec![start];
+    fn schedule(&self) -> &Schedule {
+        match &self.algorithm {
+            Algorithm::UniPc(solver) => &solver.schedule,
+            Algorithm::Euler(solver) => &solver.schedule,
+            Algorithm::Heun(solver) => &solver.schedule,
+            Algorithm::DpmPp2m(solver) => &solver.schedule,
+            Algorithm::Lcm(solver) => &solver.schedule,
+        }
     }
-    let last = count - 1;
-    let step = (stop - start) / last as f64;
-    (0..count)
-        .map(|i| {
-            if i == last {
-                stop
-            } else {
-                i as f64 * step + start
-            }
-        })
-        .collect()
+
+    fn calls_per_step(&self) -> usize {
+        match self.algorithm {
+            Algorithm::Heun(_) => 2,
+            _ => 1,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,25 +3,73 @@
 //! Always drawn on the CPU, so that a seed means the same on every device.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 
 use tch::{Device, Kind, TchError, Tensor};
 
 // See `noise.cpp`.
 #[expect(unsafe_code, reason = "tch has no generators")]
 unsafe extern "C" {
-    fn safelight_noise(sizes: *const i64, rank: usize, seed: u64) -> *mut c_void;
+    fn safelight_generator(seed: u64) -> *mut c_void;
+    fn safelight_generator_normal(
+        generator: *mut c_void,
+        sizes: *const i64,
+        rank: usize,
+    ) -> *mut c_void;
+    fn safelight_generator_free(generator: *mut c_void);
 }
 
 /// `size` in f32. One draw: in parts, or in another shape, the numbers would be others.
 pub fn noise(size: &[i64], seed: u64) -> Result<Tensor, TchError> {
-    #[expect(unsafe_code, reason = "tch has no generators")]
-    // SAFETY: the pointer and the length are those of a slice, and nothing is kept.
-    let drawn = unsafe { safelight_noise(size.as_ptr(), size.len(), seed) };
-    if drawn.is_null() {
-        // The ways to get here are no memory and a size that makes no sense: this one tells which.
-        return Tensor::f_empty(size, (Kind::Float, Device::Cpu));
+    Generator::new(seed).normal(size)
+}
+
+/// A `torch.Generator("cpu")` of its own, which nobody else draws from.
+pub struct Generator {
+    /// Absent when there was no memory for it.
+    handle: Option<NonNull<c_void>>,
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Self {
+        #[expect(unsafe_code, reason = "tch has no generators")]
+        // SAFETY: no requirements.
+        let handle = unsafe { safelight_generator(seed) };
+        Self {
+            handle: NonNull::new(handle),
+        }
     }
-    #[expect(unsafe_code, reason = "tch takes over a tensor made outside of it")]
-    // SAFETY: the pointer is a fresh `at::Tensor *`, which is what tch wraps, and nobody else has it.
-    Ok(unsafe { Tensor::from_ptr(drawn.cast()) })
+
+    /// `size` in f32, and the generator goes on behind it.
+    pub fn normal(&mut self, size: &[i64]) -> Result<Tensor, TchError> {
+        let drawn = self.handle.as_mut().and_then(|handle| {
+            #[expect(unsafe_code, reason = "tch has no generators")]
+            // SAFETY: the handle is `safelight_generator`'s and still ours; the pointer and the length are those
+            // of a slice, and nothing is kept.
+            NonNull::new(unsafe {
+                safelight_generator_normal(handle.as_ptr(), size.as_ptr(), size.len())
+            })
+        });
+        let Some(drawn) = drawn else {
+            // The ways to get here are no memory and a size that makes no sense: this one tells which.
+            return Err(Tensor::f_empty(size, (Kind::Float, Device::Cpu))
+                .err()
+                .unwrap_or_else(|| TchError::Kind(format!("no memory for noise of {size:?}"))));
+        };
+        #[expect(unsafe_code, reason = "tch takes over a tensor made outside of it")]
+        // SAFETY: the pointer is a fresh `at::Tensor *`, which is what tch wraps, and nobody else has it.
+        Ok(unsafe { Tensor::from_ptr(drawn.as_ptr().cast()) })
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle {
+            #[expect(unsafe_code, reason = "tch has no generators")]
+            // SAFETY: the handle is `safelight_generator`'s, and this is its only end.
+            unsafe {
+                safelight_generator_free(handle.as_ptr());
+            }
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! UniPC, the predictor-corrector of <https://arxiv.org/abs/2302.04867>, on flow sigmas and predicted x0.
 //!
-//! In the arithmetic of diffusers' `UniPCMultistepScheduler`: coefficients in f32, timesteps cut to integers while
-//! the update uses the exact sigmas. Knows no other prediction than velocity and no other schedule.
+//! In the arithmetic of diffusers' `UniPCMultistepScheduler`, coefficients in f32, and finite where that is not: the
+//! step to a sigma of 0 is first order, whose remaining term vanishes. Knows no other prediction than velocity.
 
 use tch::Tensor;
 
-use super::{Stepped, linspace};
+use super::schedule::lambda;
+use super::{End, Schedule, Stepped};
 
 #[derive(Clone, Debug)]
 pub struct UniPcOptions {
@@ -16,8 +17,7 @@ pub struct UniPcOptions {
     pub is_bh1: bool,
     /// Fall back to lower orders at the end.
     pub lower_order_final: bool,
-    /// Ends at the last sigma again instead of at 0.
-    pub ends_at_sigma_min: bool,
+    pub end: End,
     /// Steps after which the corrector is not used.
     pub disable_corrector: Vec<usize>,
 }
@@ -29,7 +29,7 @@ impl Default for UniPcOptions {
             order: 2,
             is_bh1: false,
             lower_order_final: true,
-            ends_at_sigma_min: false,
+            end: End::Zero,
             disable_corrector: Vec::new(),
         }
     }
@@ -37,8 +37,7 @@ impl Default for UniPcOptions {
 
 pub struct UniPc {
     options: UniPcOptions,
-    sigmas: Vec<f32>,
-    timesteps: Vec<i64>,
+    pub(super) schedule: Schedule,
     /// The predictions of x0 so far, newest last, no more than the order.
     predictions: Vec<Tensor>,
     /// The latents that the last predictor started from.
@@ -47,48 +46,20 @@ pub struct UniPc {
 
 impl UniPc {
     pub fn new(num_steps: usize, shift: f64, options: UniPcOptions) -> Self {
-        let train = f64::from(options.num_train_timesteps);
-        let mut exact = linspace(1.0, 1.0 / train, num_steps + 1);
-        exact.pop();
-        for sigma in &mut exact {
-            *sigma = shift * *sigma / (1.0 + (shift - 1.0) * *sigma);
-        }
-        // The logarithm of 1 - sigma is needed.
-        const TINY: f64 = 1e-6;
-        if let Some(first) = exact.first_mut()
-            && (*first - 1.0).abs() < TINY
-        {
-            *first -= TINY;
-        }
-        let timesteps = exact.iter().map(|sigma| (sigma * train) as i64).collect();
-        let mut sigmas: Vec<f32> = exact.into_iter().map(|sigma| sigma as f32).collect();
-        let end = match sigmas.last() {
-            Some(&last) if options.ends_at_sigma_min => last,
-            _ => 0.0,
-        };
-        sigmas.push(end);
+        let schedule = Schedule::unipc(num_steps, shift, options.num_train_timesteps, options.end);
         Self {
             options,
-            sigmas,
-            timesteps,
+            schedule,
             predictions: Vec::new(),
             last_latents: None,
         }
     }
 
-    pub fn sigmas(&self) -> &[f32] {
-        &self.sigmas
-    }
-
-    pub fn timesteps(&self) -> &[i64] {
-        &self.timesteps
-    }
-
-    pub fn step(&mut self, step: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let x0 = latents - velocity * f64::from(self.sigmas[step]);
+    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let x0 = latents - velocity * f64::from(self.schedule.sigmas[call]);
         let latents = match &self.last_latents {
-            Some(last) if step > 0 && !self.options.disable_corrector.contains(&(step - 1)) => {
-                self.correct(step, last, &x0)
+            Some(last) if !self.options.disable_corrector.contains(&(call - 1)) => {
+                self.correct(call, last, &x0)
             }
             _ => latents.shallow_clone(),
         };
@@ -96,7 +67,7 @@ impl UniPc {
             drop(self.predictions.remove(0));
         }
         self.predictions.push(x0.shallow_clone());
-        let next = self.predict(step, &latents);
+        let next = self.predict(call, &latents);
         self.last_latents = Some(latents);
         Stepped { latents: next, x0 }
     }
@@ -107,8 +78,9 @@ impl UniPc {
         tensors.map(Tensor::shallow_clone).collect()
     }
 
-    pub fn restore(&mut self, step: usize, mut history: Vec<Tensor>) -> bool {
-        let expected = match step.min(self.options.order) {
+    /// `done`: how many calls made the history.
+    pub fn restore(&mut self, done: usize, mut history: Vec<Tensor>) -> bool {
+        let expected = match done.min(self.options.order) {
             0 => 0,
             predictions => predictions + 1,
         };
@@ -120,22 +92,23 @@ impl UniPc {
         true
     }
 
-    /// The order that `step` can have: as many predictions as there are, fewer near the end.
-    fn order_of(&self, step: usize) -> usize {
-        let order = self.options.order;
-        let left = self.timesteps.len() - step;
-        let order = if self.options.lower_order_final {
+    /// The order that a call's step had or will have, with the predictions up to its own: fewer near the end.
+    fn order_of(&self, call: usize) -> usize {
+        let left = self.schedule.timesteps.count() - call;
+        let order = self.options.order.min(self.predictions.len());
+        if self.schedule.sigmas[call + 1] == 0.0 {
+            1
+        } else if self.options.lower_order_final {
             order.min(left)
         } else {
             order
-        };
-        order.min(step.min(self.options.order) + 1)
+        }
     }
 
-    /// UniC: the latents of `step` again, now that the model has seen them.
-    fn correct(&self, step: usize, last_latents: &Tensor, x0: &Tensor) -> Tensor {
-        let order = self.order_of(step - 1);
-        let c = self.coefficients(step - 1, step, order);
+    /// UniC: the latents of a call again, now that the model has seen them.
+    fn correct(&self, call: usize, last_latents: &Tensor, x0: &Tensor) -> Tensor {
+        let order = self.order_of(call - 1);
+        let c = self.coefficients(call - 1, call, order);
         let newest = self.newest_prediction();
         let weights = if order == 1 {
             vec![0.5]
@@ -149,10 +122,10 @@ impl UniPc {
         c.base(last_latents, newest) - sum * f64::from(c.alpha * c.b_h)
     }
 
-    /// UniP: the latents of the step after `step`.
-    fn predict(&self, step: usize, latents: &Tensor) -> Tensor {
-        let order = self.order_of(step);
-        let c = self.coefficients(step, step + 1, order);
+    /// UniP: the latents of the call after `call`.
+    fn predict(&self, call: usize, latents: &Tensor) -> Tensor {
+        let order = self.order_of(call);
+        let c = self.coefficients(call, call + 1, order);
         let newest = self.newest_prediction();
         let weights = match order {
             1 => Vec::new(),
@@ -181,12 +154,10 @@ impl UniPc {
             .collect()
     }
 
-    /// From the sigma of step `from` to that of step `to`, with the history before `from`.
+    /// From the sigma of call `from` to that of call `to`, with the history before `from`.
     fn coefficients(&self, from: usize, to: usize, order: usize) -> Coefficients {
-        let lambda = |step: usize| {
-            let sigma = self.sigmas[step];
-            (1.0 - sigma).ln() - sigma.ln()
-        };
+        let sigmas = &self.schedule.sigmas;
+        let lambda = |call: usize| lambda(sigmas[call]);
         let h = lambda(to) - lambda(from);
         let mut ratios: Vec<f32> = (1..order)
             .map(|back| (lambda(from - back) - lambda(from)) / h)
@@ -204,8 +175,8 @@ impl UniPc {
             phi = phi / hh - 1.0 / factorial;
         }
         Coefficients {
-            alpha: 1.0 - self.sigmas[to],
-            sigma_ratio: self.sigmas[to] / self.sigmas[from],
+            alpha: 1.0 - sigmas[to],
+            sigma_ratio: sigmas[to] / sigmas[from],
             phi_1,
             b_h,
             ratios,

@@ -4,6 +4,7 @@
 //! Knows the order of nothing: the worker walks the recipe. Networks and samplers are the family's.
 
 mod hooks;
+mod pictures;
 
 use std::fs;
 use std::io;
@@ -13,10 +14,9 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
 use safelight_core::files::{finish_partial, partial_path};
-use safelight_core::job::{CancelToken, DtypeChoice, Fit, JobFolder, Stage};
-use safelight_core::media;
+use safelight_core::job::{CancelToken, DtypeChoice, JobFolder, Stage};
 use safelight_core::protocol::StageOrder;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
 use crate::capture::{self, Capture};
 use crate::error::EngineError;
@@ -24,7 +24,7 @@ use crate::fault::Fault;
 use crate::hooks::Hooks as _;
 use crate::memory::assert_unloaded;
 use crate::serve::Outgoing;
-use crate::wan::{self, DenoiseState, Placement, PromptEmbeds, WanConfig};
+use crate::wan::{self, Conditions, DenoiseState, Expert, Placement, PromptEmbeds, WanConfig};
 use hooks::StageHooks;
 
 /// What a stage works with.
@@ -48,8 +48,10 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     match context.order.stage {
         Stage::EncodeText => encode_text(context),
         Stage::EncodeImage => encode_image(context),
-        Stage::Denoise => denoise(context),
-        Stage::EncodeVision | Stage::DenoiseHigh | Stage::DenoiseLow => todo!(),
+        Stage::EncodeVision => encode_vision(context),
+        Stage::Denoise => denoise(context, Expert::Only),
+        Stage::DenoiseHigh => denoise(context, Expert::HighNoise),
+        Stage::DenoiseLow => denoise(context, Expert::LowNoise),
         Stage::Unload => {
             assert_unloaded(context.device, context.baseline)?;
             Ok(Some(()))
@@ -120,24 +122,17 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let mut capture = context.capture()?;
     let hooks = StageHooks::new(context, 0);
     let request = &context.order.request;
-    let (width, height) = (request.width, request.height);
-    let source =
-        media::open_picture(&context.folder().start_picture()).map_err(|err| media_error(&err))?;
-    if let Ok(bytes) = Tensor::f_from_slice(&source.rgb) {
-        let size = [i64::from(source.height), i64::from(source.width), 3];
-        capture.put("image.source_u8", &bytes.reshape(size));
+    let (start, end) = pictures::of_job(&context.folder(), request)?;
+    start.record("image", &mut capture);
+    if let Some(end) = &end {
+        end.record("last_image", &mut capture);
     }
-    let fitted = match request.fit {
-        Fit::Stretch => source,
-        Fit::Crop => {
-            media::crop_to_aspect(&source, width, height).map_err(|err| media_error(&err))?
-        }
-    };
-    let resized = media::resize_lanczos(&fitted, width, height).map_err(|err| media_error(&err))?;
+    let end = end.map(|end| end.resized(request)).transpose()?;
     let latents = wan::encode_image(
         &context.config()?,
         request,
-        &resized.rgb,
+        &start.resized(request)?.rgb,
+        end.as_ref().map(|end| &end.rgb[..]),
         context.placement(),
         &mut capture,
         &hooks,
@@ -154,37 +149,87 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     Ok(Some(()))
 }
 
-fn denoise(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+fn encode_vision(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let mut capture = context.capture()?;
-    let config = context.config()?;
-    let hooks = StageHooks::new(context, config.vae.z_dim);
-    let request = &context.order.request;
-    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-    let first_frame = request
-        .image
-        .as_ref()
-        .map(|_| wan::load_tensor(&context.result(Stage::EncodeImage), "image_latents"))
-        .transpose()?;
-    let checkpoint = context.folder().denoise_checkpoint();
-    // A checkpoint that cannot be read costs the steps it saved, not the job.
-    let resume = DenoiseState::load(&checkpoint).ok();
-    let latents = wan::denoise(
-        &config,
-        request,
-        &embeds,
-        first_frame.as_ref(),
-        resume,
+    let hooks = StageHooks::new(context, 0);
+    let (start, end) = pictures::of_job(&context.folder(), &context.order.request)?;
+    let pictures: Vec<_> = [Some(start), end]
+        .into_iter()
+        .flatten()
+        .map(|picture| picture.fitted)
+        .collect();
+    let embeds = wan::encode_vision(
+        &context.config()?,
+        &pictures,
         context.placement(),
         &mut capture,
         &hooks,
     )?;
-    let Some(latents) = latents else {
+    let Some(embeds) = embeds else {
         return Ok(None);
     };
     warn_unwritten(capture.finish(), &hooks);
-    wan::save_tensor(&context.result(Stage::Denoise), "latents", &latents)?;
-    fs::remove_file(checkpoint).ok(); // Of no use any more, and gone with the folder anyway.
+    wan::save_tensor(
+        &context.result(Stage::EncodeVision),
+        "image_embeds",
+        &embeds,
+    )?;
     Ok(Some(()))
+}
+
+fn denoise(context: &StageContext<'_>, expert: Expert) -> Result<Option<()>, EngineError> {
+    // Two experts never meet on the device.
+    assert_unloaded(context.device, context.baseline)?;
+    let mut capture = context.capture()?;
+    let config = context.config()?;
+    let hooks = StageHooks::new(context, config.vae.z_dim);
+    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+    let saved = |stage: Stage, name| {
+        let path = context.result(stage);
+        path.exists()
+            .then(|| wan::load_tensor(&path, name))
+            .transpose()
+    };
+    let image_latents = saved(Stage::EncodeImage, "image_latents")?;
+    let image_embeds = saved(Stage::EncodeVision, "image_embeds")?;
+    let conditions = Conditions {
+        embeds: &embeds,
+        image_latents: image_latents.as_ref(),
+        image_embeds: image_embeds.as_ref(),
+    };
+    let state = wan::denoise(
+        &config,
+        &context.order.request,
+        expert,
+        &conditions,
+        resume_point(context, expert),
+        context.placement(),
+        &mut capture,
+        &hooks,
+    )?;
+    let Some(state) = state else {
+        return Ok(None);
+    };
+    warn_unwritten(capture.finish(), &hooks);
+    let result = context.result(context.order.stage);
+    if expert == Expert::HighNoise {
+        state.save(&result)?;
+    } else {
+        wan::save_tensor(&result, "latents", &state.latents)?;
+    }
+    // Of no use any more, and gone with the folder anyway.
+    fs::remove_file(context.folder().denoise_checkpoint()).ok();
+    Ok(Some(()))
+}
+
+/// Where an earlier run of this stage got to, else where the other expert did.
+fn resume_point(context: &StageContext<'_>, expert: Expert) -> Option<DenoiseState> {
+    // A checkpoint that cannot be read costs the steps it saved, not the job.
+    let checkpoint = DenoiseState::load(&context.folder().denoise_checkpoint()).ok();
+    let is_low = expert == Expert::LowNoise;
+    let halfway = is_low.then(|| DenoiseState::load(&context.result(Stage::DenoiseHigh)).ok());
+    let states = checkpoint.into_iter().chain(halfway.flatten());
+    states.max_by_key(|state| state.step)
 }
 
 fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
@@ -240,12 +285,6 @@ fn copy_whole(from: &Path, to: &Path) -> io::Result<()> {
     finish_partial(&partial, to, copied)
 }
 
-fn media_error(err: &media::MediaError) -> EngineError {
-    EngineError::Request {
-        reason: err.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -253,6 +292,7 @@ mod tests {
     use crossbeam_channel::bounded;
     use safelight_core::job::JobId;
     use safelight_core::protocol::EngineMessage;
+    use tch::Tensor;
 
     use super::*;
 

@@ -4,6 +4,7 @@
 //! one family are named after it.
 
 mod clean;
+mod keys;
 mod repair;
 mod spiece;
 mod tokenizer;

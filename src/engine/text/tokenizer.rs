@@ -1,6 +1,6 @@
 //! Text to token ids, padded and cut as `transformers` does it.
 //!
-//! Reads `tokenizer.json`. Does not clean prompts, and reads no `spiece.model`.
+//! Reads `tokenizer.json`, and leaves a `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tch::Tensor;
 use tokenizers::{Tokenizer, TruncationParams};
 
+use super::spiece::{SPIECE_TENSOR, SpieceModel, has_end};
 use crate::error::EngineError;
 use crate::json;
 
@@ -22,10 +23,16 @@ pub struct Tokens {
 }
 
 pub struct TextTokenizer {
-    inner: Tokenizer,
-    pad_id: u32,
+    inner: Inner,
+    pad_id: i64,
     length: usize,
     path: PathBuf,
+}
+
+/// The two forms in which the same tokenizer is published. They agree on known characters only.
+enum Inner {
+    Json(Box<Tokenizer>),
+    Spiece(Box<SpieceModel>),
 }
 
 /// The parts of `tokenizer_config.json` that are needed here.
@@ -53,10 +60,43 @@ impl Token {
 }
 
 impl TextTokenizer {
-    /// Reads a diffusers `tokenizer` folder. `class` is what the pipeline names; texts come out with `length` ids.
-    pub fn read(folder: &Path, class: &str, length: usize) -> Result<Self, EngineError> {
-        let path = folder.join("tokenizer.json");
-        let config_path = folder.join("tokenizer_config.json");
+    /// Opens a tokenizer where users have it; texts come out with `length` ids.
+    ///
+    /// `place` is a folder with `tokenizer.json` or, failing that, `spiece.model`; either of these files; or a
+    /// `.safetensors` file that carries the latter in its tensor `spiece_model`. `class` is what the pipeline
+    /// reads a `tokenizer.json` with; absent, what its `tokenizer_config.json` says.
+    pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
+        if length < 1 {
+            let reason = "a text needs room for at least one token".to_owned();
+            return Err(EngineError::Request { reason });
+        }
+        let json = if place.is_dir() {
+            place.join("tokenizer.json")
+        } else {
+            place.to_owned()
+        };
+        let is_json = has_end(&json, "json");
+        if is_json && (json.exists() || !place.is_dir()) {
+            return Self::read_json(json, class, length);
+        }
+        let model = SpieceModel::find(place)?.ok_or_else(|| EngineError::Config {
+            reason: if has_end(place, "safetensors") {
+                format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
+            } else {
+                "there is no tokenizer.json or spiece.model here".to_owned()
+            },
+            path: place.to_owned(),
+        })?;
+        Ok(Self {
+            pad_id: model.pad_id(),
+            inner: Inner::Spiece(Box::new(model)),
+            length,
+            path: place.to_owned(),
+        })
+    }
+
+    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
+        let config_path = path.with_file_name("tokenizer_config.json");
         let config: TokenizerConfig = if config_path.exists() {
             json::read(&config_path)?
         } else {
@@ -68,8 +108,8 @@ impl TextTokenizer {
         };
         let mut value: Value = json::read(&path)?;
         let class = match class {
-            "AutoTokenizer" => config.tokenizer_class.as_deref().unwrap_or_default(),
-            class => class,
+            None | Some("AutoTokenizer") => config.tokenizer_class.as_deref().unwrap_or_default(),
+            Some(class) => class,
         };
         let text = |token: &Option<Token>, default: &str| {
             let given = token.as_ref().map(|token| token.text().to_owned());
@@ -94,25 +134,35 @@ impl TextTokenizer {
             .with_truncation(Some(cut))
             .map_err(|err| bad(err.to_string()))?;
         Ok(Self {
-            inner,
-            pad_id,
+            inner: Inner::Json(Box::new(inner)),
+            pad_id: i64::from(pad_id),
             length,
             path,
         })
     }
 
     pub fn encode(&self, text: &str) -> Result<Tokens, EngineError> {
-        let encoding = self
-            .inner
-            .encode(text, true)
-            .map_err(|err| EngineError::Config {
-                reason: format!("the tokenizer failed: {err}"),
-                path: self.path.clone(),
-            })?;
-        let mut ids: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
+        let mut ids = match &self.inner {
+            Inner::Json(tokenizer) => {
+                let encoding = tokenizer.encode(text, true);
+                let encoding = encoding.map_err(|err| EngineError::Config {
+                    reason: format!("the tokenizer failed: {err}"),
+                    path: self.path.clone(),
+                })?;
+                encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
+            }
+            Inner::Spiece(model) => {
+                let mut ids = model.encode(text);
+                if ids.len() > self.length {
+                    ids.truncate(self.length - 1);
+                    ids.push(model.eos_id());
+                }
+                ids
+            }
+        };
         ids.truncate(self.length);
         let num_tokens = ids.len();
-        ids.resize(self.length, i64::from(self.pad_id));
+        ids.resize(self.length, self.pad_id);
         let mut mask = vec![1_i64; num_tokens];
         mask.resize(self.length, 0);
         Ok(Tokens {
@@ -124,8 +174,13 @@ impl TextTokenizer {
 
     /// One more than the largest id that can come out.
     pub fn vocab_size(&self) -> i64 {
-        let ids = self.inner.get_vocab(true).into_values();
-        i64::from(ids.max().unwrap_or(0)) + 1
+        match &self.inner {
+            Inner::Json(tokenizer) => {
+                let ids = tokenizer.get_vocab(true).into_values();
+                i64::from(ids.max().unwrap_or(0)) + 1
+            }
+            Inner::Spiece(model) => model.vocab_size(),
+        }
     }
 }
 

@@ -1,15 +1,18 @@
 //! UMT5's encoder: T5 1.1 with a table of relative positions in every block.
 //!
-//! Reads the names of `transformers`. Has no decoder, no dropout, no cache.
+//! Reads the names of `transformers`, and those of Wan's own file through `keys.rs`. Has no decoder, no dropout, no cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/umt5/modeling_umt5.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
 
 use std::path::Path;
 
+use safelight_core::catalog::Component;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
+use super::keys;
+use super::spiece::SPIECE_TENSOR;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::json;
@@ -50,10 +53,9 @@ impl Default for Umt5Config {
 }
 
 impl Umt5Config {
-    /// Reads and checks `config.json` of a text encoder's folder.
-    pub fn read(folder: &Path) -> Result<Self, EngineError> {
-        let path = folder.join("config.json");
-        let config: Self = json::read(&path)?;
+    /// Reads and checks the numbers of a text encoder, which lies in a folder or in one file.
+    pub fn read(place: &Path) -> Result<Self, EngineError> {
+        let config: Self = json::read_component(Component::TextEncoder, None, place)?;
         let sizes = [
             config.vocab_size,
             config.d_model,
@@ -76,6 +78,7 @@ impl Umt5Config {
         } else {
             return Ok(config);
         };
+        let path = json::config_path(place);
         Err(EngineError::Config { reason, path })
     }
 }
@@ -89,6 +92,9 @@ pub struct Umt5Encoder {
 
 impl Umt5Encoder {
     pub fn new(config: &Umt5Config, w: &Weights) -> Result<Self, WeightsError> {
+        // A tokenizer in the same file is read by whoever wants it.
+        w.ignore(SPIECE_TENSOR);
+        let w = &keys::in_our_names(w);
         let encoder = &(w / "encoder");
         // Some files repeat the table under the encoder, some have it only there.
         let (own, other) = ("shared.weight", "encoder.embed_tokens.weight");

@@ -1,21 +1,27 @@
 //! The numbers of a Wan model in diffusers' folder layout, read and checked. Nothing is assumed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use safelight_core::catalog::ModelFiles;
+use safelight_core::catalog::{Component, ModelFiles};
 use serde::Deserialize;
+use tch::Kind;
 
 use crate::error::EngineError;
 use crate::json;
 use crate::text::Umt5Config;
 use crate::vae::WanVaeConfig;
+use crate::vision::ClipVisionConfig;
 
 /// A model's files and what its configuration says.
 #[derive(Clone, Debug)]
 pub struct WanConfig {
     pub files: ModelFiles,
     pub transformer: TransformerConfig,
+    /// The low-noise expert's.
+    pub transformer_2: Option<TransformerConfig>,
     pub scheduler: SchedulerConfig,
+    /// In models that read pictures' embeddings.
+    pub image_encoder: Option<ClipVisionConfig>,
     pub text_encoder: Umt5Config,
     pub vae: WanVaeConfig,
 }
@@ -25,47 +31,91 @@ impl WanConfig {
         let config = Self {
             files: files.clone(),
             transformer: TransformerConfig::read(&files.transformer)?,
+            transformer_2: files
+                .transformer_2
+                .as_deref()
+                .map(TransformerConfig::read)
+                .transpose()?,
             scheduler: match &files.scheduler {
                 Some(folder) => SchedulerConfig::read(folder)?,
-                None => SchedulerConfig::default(),
+                None => SchedulerConfig::published(),
             },
+            image_encoder: files
+                .image_encoder
+                .as_deref()
+                .map(ClipVisionConfig::read)
+                .transpose()?,
             text_encoder: Umt5Config::read(&files.text_encoder)?,
             vae: WanVaeConfig::read(&files.vae)?,
         };
-        config.check(files.transformer.clone())?;
+        config.check()?;
         Ok(config)
     }
 
     /// Whether the components fit together.
-    fn check(&self, path: PathBuf) -> Result<(), EngineError> {
-        let pairs = [
-            (
-                "text encoder's width and the transformer's text width",
-                self.text_encoder.d_model,
-                self.transformer.text_dim,
-            ),
-            (
-                "autoencoder's channels and the transformer's input channels",
-                self.vae.z_dim,
-                self.transformer.in_channels,
-            ),
-            (
-                "transformer's input and output channels",
-                self.transformer.in_channels,
-                self.transformer.out_channels,
-            ),
-        ];
-        for (what, one, other) in pairs {
-            if one != other {
-                return Err(EngineError::Config {
-                    reason: format!("the {what} should be equal, but are {one} and {other}"),
-                    path,
-                });
+    fn check(&self) -> Result<(), EngineError> {
+        let experts = self.transformer_2.iter().chain([&self.transformer]);
+        for transformer in experts {
+            let z_dim = self.vae.z_dim;
+            let pairs = [
+                (
+                    "text encoder's width and the transformer's text width",
+                    self.text_encoder.d_model,
+                    transformer.text_dim,
+                ),
+                (
+                    "autoencoder's channels and the transformer's output channels",
+                    z_dim,
+                    transformer.out_channels,
+                ),
+                (
+                    "transformer's input channels and those that it can be given",
+                    transformer.in_channels,
+                    match transformer.condition_channels() {
+                        0 => z_dim,
+                        _ => 2 * z_dim + self.vae.temporal_factor(),
+                    },
+                ),
+                (
+                    "image encoder's width and that which the transformer reads",
+                    self.image_encoder
+                        .as_ref()
+                        .map_or(0, |clip| clip.hidden_size),
+                    transformer.image_dim.unwrap_or(0),
+                ),
+                (
+                    "patches of the two experts",
+                    transformer.patch_size[0],
+                    self.transformer.patch_size[0],
+                ),
+                (
+                    "input channels of the two experts",
+                    transformer.in_channels,
+                    self.transformer.in_channels,
+                ),
+            ];
+            for (what, one, other) in pairs {
+                if one != other {
+                    return Err(EngineError::Config {
+                        reason: format!("the {what} should be equal, but are {one} and {other}"),
+                        path: self.files.transformer.clone(),
+                    });
+                }
             }
         }
         Ok(())
     }
+
+    /// The timestep at and above which the high-noise expert works; `None` with one transformer.
+    pub fn boundary(&self) -> Option<f64> {
+        self.transformer_2.as_ref()?;
+        let ratio = self.files.boundary_ratio.unwrap_or(PUBLISHED_BOUNDARY);
+        Some(ratio * f64::from(self.scheduler.num_train_timesteps))
+    }
 }
+
+/// Of Wan 2.2 I2V-A14B; that of T2V-A14B is 0.875, which the catalogue knows.
+const PUBLISHED_BOUNDARY: f64 = 0.9;
 
 /// What `transformer/config.json` says, with the defaults of diffusers.
 #[derive(Clone, Debug, Deserialize)]
@@ -83,8 +133,11 @@ pub struct TransformerConfig {
     pub num_layers: i64,
     pub cross_attn_norm: bool,
     pub eps: f64,
-    image_dim: Option<i64>,
+    /// Width of the image encoder's embeddings, in models that read them.
+    pub image_dim: Option<i64>,
     added_kv_proj_dim: Option<i64>,
+    /// Places of the embeddings of two pictures together.
+    pub pos_embed_seq_len: Option<i64>,
 }
 
 impl Default for TransformerConfig {
@@ -103,16 +156,18 @@ impl Default for TransformerConfig {
             eps: 1e-6,
             image_dim: None,
             added_kv_proj_dim: None,
+            pos_embed_seq_len: None,
         }
     }
 }
 
 impl TransformerConfig {
-    /// Reads and checks `config.json` of a transformer's folder.
-    pub fn read(folder: &Path) -> Result<Self, EngineError> {
-        let path = folder.join("config.json");
-        let config: Self = json::read(&path)?;
+    /// Reads and checks what a transformer's folder or file says.
+    pub fn read(place: &Path) -> Result<Self, EngineError> {
+        let config: Self = json::read_component(Component::Transformer, None, place)?;
         let sizes = [
+            config.image_dim.unwrap_or(1),
+            config.pos_embed_seq_len.unwrap_or(2),
             config.num_attention_heads,
             config.attention_head_dim,
             config.in_channels,
@@ -130,15 +185,32 @@ impl TransformerConfig {
             "its sizes make no sense"
         } else if config.attention_head_dim % 2 != 0 || config.attention_head_dim < 6 {
             "its heads cannot hold three axes of positions"
-        } else if config.image_dim.is_some() || config.added_kv_proj_dim.is_some() {
-            "transformers that read an image encoder are not supported yet"
+        } else if config.image_dim.is_some() != config.added_kv_proj_dim.is_some()
+            || config
+                .added_kv_proj_dim
+                .is_some_and(|dim| dim != config.dim())
+            || config.pos_embed_seq_len.is_some_and(|len| len % 2 != 0)
+        {
+            "what it says about pictures does not fit together"
         } else {
             return Ok(config);
         };
         Err(EngineError::Config {
             reason: reason.to_owned(),
-            path,
+            path: place.to_owned(),
         })
+    }
+
+    /// Channels of the given pictures' latents and their mask, which stand beside the noise.
+    pub fn condition_channels(&self) -> i64 {
+        self.in_channels - self.out_channels
+    }
+
+    /// About what one pass over `tokens` needs at a time: the widest layer's input, output and activation, and
+    /// queries, keys, values and hidden states beside them.
+    pub fn pass_bytes(&self, tokens: i64, kind: Kind) -> u64 {
+        let numbers = tokens * (8 * self.dim() + 2 * self.ffn_dim);
+        (numbers * kind.elt_size_in_bytes() as i64).unsigned_abs()
     }
 
     /// Width of the hidden states.
@@ -208,6 +280,17 @@ impl Default for SchedulerConfig {
 }
 
 impl SchedulerConfig {
+    /// Wan's own, for files that come without one.
+    fn published() -> Self {
+        Self {
+            class_name: "UniPCMultistepScheduler".to_owned(),
+            flow_shift: Some(5.0),
+            prediction_type: "flow_prediction".to_owned(),
+            use_flow_sigmas: true,
+            ..Self::default()
+        }
+    }
+
     /// Reads and checks `scheduler_config.json` of a scheduler's folder.
     pub fn read(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join("scheduler_config.json");

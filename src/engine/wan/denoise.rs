@@ -1,160 +1,265 @@
-//! Stage 3, the loop from noise to latents: guidance, the given first frame, checkpoints.
+//! From noise to latents: which expert makes which steps, guidance, given pictures, checkpoints.
 //!
 //! The arithmetic of a step is the sampler's, that of the network the transformer's.
 
-use safelight_core::job::{GenerateRequest, Sampler};
-use tch::{Kind, Tensor};
+use std::ops::Range;
+use std::path::Path;
 
-use super::config::{SchedulerConfig, WanConfig};
+use safelight_core::catalog::TransformerKeys;
+use safelight_core::job::{GenerateRequest, Sampler};
+use tch::{Device, Kind, Tensor};
+
+use super::config::{SchedulerConfig, TransformerConfig, WanConfig};
+use super::guidance::Guidance;
 use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
 use super::state::{DenoiseState, PromptEmbeds};
-use super::transformer::{TextContext, WanTransformer};
-use super::{Placement, keys, warn_unexpected};
+use super::transformer::WanTransformer;
+use super::{Placement, warn_unexpected};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::sampling::{Euler, Solver, UniPc, UniPcOptions, noise};
+use crate::sampling::{
+    Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise,
+};
+use crate::weights::{ReadAhead, Weights};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
 
-/// What all steps of one job share.
+/// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expert {
+    /// The only transformer makes all steps.
+    Only,
+    /// Makes the steps at and above the boundary.
+    HighNoise,
+    /// Makes those below it.
+    LowNoise,
+}
+
+/// What earlier stages made of texts and pictures.
+pub struct Conditions<'a> {
+    pub embeds: &'a PromptEmbeds,
+    /// What [`encode_image`](super::encode_image) gave.
+    pub image_latents: Option<&'a Tensor>,
+    /// What [`encode_vision`](super::encode_vision) gave.
+    pub image_embeds: Option<&'a Tensor>,
+}
+
+/// What all steps of one expert share.
 struct Loop<'a> {
     transformer: WanTransformer,
-    prompt: TextContext,
-    negative: Option<TextContext>,
+    guidance: Guidance,
     rope: Rope,
-    guidance_scale: f64,
-    /// The latents of the given first frame, `(1, C, 1, h, w)`.
+    /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
     first_frame: Option<Tensor>,
+    /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
+    condition: Option<Tensor>,
     shape: LatentShape,
     patch_size: [i64; 3],
     hooks: &'a dyn Hooks,
 }
 
-/// Stage 3. `first_frame`: what [`encode_image`](super::encode_image) gave; `resume`: the last checkpoint of a run
-/// that died -> `(1, C, f, h, w)` in f32 on the CPU.
+/// The denoising stage of one expert. `resume`: where an earlier run or the other expert got to -> the state behind
+/// the last of this expert's steps, on the CPU.
 pub fn denoise(
     config: &WanConfig,
     request: &GenerateRequest,
-    embeds: &PromptEmbeds,
-    first_frame: Option<&Tensor>,
+    expert: Expert,
+    conditions: &Conditions<'_>,
     resume: Option<DenoiseState>,
     place: Placement,
     capture: &mut Capture,
     hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+) -> Result<Option<DenoiseState>, EngineError> {
     tch::no_grad(|| {
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
-        check_inputs(config, request, embeds, first_frame, shape)?;
+        check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
+        let calls = calls_of(config, expert, &solver);
         let state = start(request, shape, resume, &mut solver, place, hooks)?;
-        record_start(capture, embeds, first_frame, shape, request, &solver)?;
-
-        // 1. load the transformer
-        let weights = place
-            .open(&config.files.transformer)?
-            .translated(keys::diffusers_from_original);
-        let transformer = WanTransformer::new(&config.transformer, &weights)?;
-        warn_unexpected(&weights.finish(), "transformer", hooks);
-
-        // 2. read the texts, place the tokens
-        let negative = embeds.negative.as_ref().filter(|_| request.is_guided());
-        let run = Loop {
-            prompt: transformer.text_context(&embeds.prompt),
-            negative: negative.map(|negative| transformer.text_context(negative)),
-            rope: transformer.rope(shape.size()),
-            transformer,
-            guidance_scale: request.guidance_scale,
-            first_frame: first_frame.map(|first| first.to_device(place.device)),
-            shape,
-            patch_size: config.transformer.patch_size,
-            hooks,
+        if expert == Expert::LowNoise && state.step < calls.start {
+            return Err(EngineError::Internal {
+                reason: "the high-noise expert has not made its steps".to_owned(),
+            });
+        }
+        if expert != Expert::LowNoise {
+            record_start(capture, config, conditions, shape, request, &solver)?;
+        }
+        let behind = if state.step < calls.end {
+            let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
+            let _read_ahead = read_ahead(config, expert, place.device);
+            match run.walk(&state, calls.end, &mut solver, place, capture) {
+                Some(behind) => behind,
+                None => return Ok(None),
+            }
+        } else {
+            state
         };
-
-        // 3. walk the schedule
-        let Some(latents) = run.walk(&state, &mut solver, place, capture)? else {
-            return Ok(None);
-        };
-        capture.put("latents.final", &latents);
-        let latents = run.with_given_frame(&latents);
-        Ok(Some(latents.to_device(tch::Device::Cpu)))
+        let is_last = expert != Expert::HighNoise;
+        if is_last {
+            capture.put("latents.final", &behind.latents);
+        }
+        // The history is of use to the other expert alone.
+        let history = behind.history.iter().filter(|_| !is_last);
+        let first_frame = first_frame(config, conditions).filter(|_| is_last);
+        let latents = behind.latents.to_device(Device::Cpu);
+        Ok(Some(DenoiseState {
+            step: behind.step,
+            latents: match first_frame {
+                Some(first) => with_first_frame(&latents, first),
+                None => latents,
+            },
+            history: history.map(|past| past.to_device(Device::Cpu)).collect(),
+        }))
     })
 }
 
-impl Loop<'_> {
+/// Brings the other expert's weights into memory that nobody else wants, while this one computes.
+fn read_ahead(config: &WanConfig, expert: Expert, device: Device) -> Option<ReadAhead> {
+    let next = config.files.transformer_2.as_deref()?;
+    (expert == Expert::HighNoise).then(|| ReadAhead::start(next, device))
+}
+
+/// The calls of the model that an expert answers, of those that the request wants.
+fn calls_of(config: &WanConfig, expert: Expert, solver: &Solver) -> Range<usize> {
+    let calls = solver.all_calls();
+    let Some(boundary) = config.boundary() else {
+        return calls;
+    };
+    let is_high = |&call: &usize| f64::from(solver.timestep(call)) >= boundary;
+    let switch = calls.start + calls.clone().take_while(is_high).count();
+    match expert {
+        Expert::Only => calls,
+        Expert::HighNoise => calls.start..switch,
+        Expert::LowNoise => switch..calls.end,
+    }
+}
+
+impl<'a> Loop<'a> {
+    fn load(
+        config: &WanConfig,
+        request: &GenerateRequest,
+        expert: Expert,
+        conditions: &Conditions<'_>,
+        shape: LatentShape,
+        place: Placement,
+        hooks: &'a dyn Hooks,
+    ) -> Result<Self, EngineError> {
+        let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
+        let weights = open_transformer(folder, place)?;
+        let transformer = WanTransformer::new(network, &weights)?;
+        warn_unexpected(&weights.finish(), "transformer", hooks);
+        let (per_frame, frames) = shape.tokens(network.patch_size);
+        let guidance = Guidance::new(
+            &transformer,
+            conditions,
+            guidance_scale,
+            network.pass_bytes(per_frame * frames, place.kind),
+            place.device,
+        )?;
+        let here = |tensor: &Tensor| tensor.to_device(place.device);
+        Ok(Self {
+            guidance,
+            rope: transformer.rope(shape.size()),
+            transformer,
+            first_frame: first_frame(config, conditions).map(here),
+            condition: conditions
+                .image_latents
+                .filter(|_| network.condition_channels() > 0)
+                .map(here),
+            shape,
+            patch_size: network.patch_size,
+            hooks,
+        })
+    }
+
+    /// From `state` to the call before `end`.
     fn walk(
         &self,
         state: &DenoiseState,
+        end: usize,
         solver: &mut Solver,
         place: Placement,
         capture: &mut Capture,
-    ) -> Result<Option<Tensor>, EngineError> {
-        let num_steps = solver.sigmas().len() - 1;
+    ) -> Option<DenoiseState> {
+        let wanted = solver.steps();
         let mut latents = state.latents.to_device(place.device);
-        for step in state.step..num_steps {
+        for call in state.step..end {
             if self.hooks.cancelled() {
-                return Ok(None);
+                return None;
             }
-            let Some(velocity) = self.velocity(&latents, step, solver, capture) else {
-                return Ok(None);
-            };
-            let next = solver.step(step, &velocity, &latents);
+            let velocity = self.velocity(&latents, call, solver, capture)?;
+            let next = solver.step(call, &velocity, &latents);
             latents = next.latents;
-            capture.put(format!("step.{step:02}.noise_pred"), &velocity);
-            capture.put(format!("step.{step:02}.latents"), &latents);
-            let done = step + 1;
-            self.hooks.step(done, num_steps);
+            capture.put(format!("step.{call:02}.noise_pred"), &velocity);
+            capture.put(format!("step.{call:02}.latents"), &latents);
+            if !solver.is_step_end(call) {
+                continue;
+            }
+            let done = solver.step_of(call + 1) - wanted.start;
+            self.hooks.step(done, wanted.len());
             self.hooks.preview(&self.with_given_frame(&next.x0));
-            if done % STEPS_PER_CHECKPOINT == 0 && done < num_steps {
-                // A run that goes on from here records only the steps behind it.
-                capture.finish()?;
-                self.hooks.checkpoint(DenoiseState {
-                    step: done,
-                    latents: latents.shallow_clone(),
-                    history: solver.history(),
-                });
+            if done.is_multiple_of(STEPS_PER_CHECKPOINT) && call + 1 < end {
+                self.checkpoint(call + 1, &latents, solver, capture);
             }
         }
-        Ok(Some(latents))
+        Some(DenoiseState {
+            step: end,
+            latents,
+            history: solver.history(),
+        })
+    }
+
+    fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
+        // A run that goes on from here records only the steps behind it.
+        if let Err(err) = capture.finish() {
+            self.hooks
+                .warn(format!("the capture could not be written: {err}"));
+        }
+        self.hooks.checkpoint(DenoiseState {
+            step: call,
+            latents: latents.shallow_clone(),
+            history: solver.history(),
+        });
     }
 
     /// The model's guided answer, `(1, C, f, h, w)` in f32.
     fn velocity(
         &self,
         latents: &Tensor,
-        step: usize,
+        call: usize,
         solver: &Solver,
         capture: &mut Capture,
     ) -> Option<Tensor> {
-        let timestep = solver.timestep(step);
+        let timestep = solver.timestep(call);
         let (per_frame, frames) = self.shape.tokens(self.patch_size);
         let timesteps = if self.first_frame.is_some() {
             TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
         } else {
             TokenTimesteps::uniform(timestep, per_frame * frames)
         };
-        let input = self.with_given_frame(latents);
-        let name = |part: &str| format!("step.{step:02}.{part}");
+        let mut input = self.with_given_frame(latents);
+        if let Some(condition) = &self.condition {
+            input = Tensor::cat(&[&input, condition], 1);
+        }
+        let name = |part: &str| format!("step.{call:02}.{part}");
         if capture.is_on() {
             let all = solver.timesteps();
-            capture.put(name("timestep"), &all.get(step as i64));
+            capture.put(name("timestep"), &all.get(call as i64));
             capture.put(name("transformer.in.hidden_states"), &input);
             capture.put(name("transformer.in.timestep"), &timesteps.per_token());
         }
-        let call = |text: &TextContext| {
+        let answer = self.guidance.ask(|context| {
             self.transformer
-                .forward(&input, &timesteps, text, &self.rope, self.hooks)
-        };
-        let cond = call(&self.prompt)?;
-        capture.put(name("transformer.cond"), &cond);
-        let Some(negative) = &self.negative else {
-            return Some(cond);
-        };
-        let uncond = call(negative)?;
-        capture.put(name("transformer.uncond"), &uncond);
-        Some(&uncond + (cond - &uncond) * self.guidance_scale)
+                .forward(&input, &timesteps, context, &self.rope, self.hooks)
+        })?;
+        capture.put(name("transformer.cond"), &answer.cond);
+        if let Some(uncond) = &answer.uncond {
+            capture.put(name("transformer.uncond"), uncond);
+        }
+        Some(self.guidance.guided(answer))
     }
 
     fn with_given_frame(&self, latents: &Tensor) -> Tensor {
@@ -163,6 +268,47 @@ impl Loop<'_> {
             None => latents.shallow_clone(),
         }
     }
+}
+
+/// A transformer's weights, to be asked for by the authors' names whatever the file calls them.
+pub fn open_transformer(place: &Path, how: Placement) -> Result<Weights, EngineError> {
+    let weights = how.open(place)?;
+    // What is no transformer at all is named by the first key that is asked for.
+    Ok(match TransformerKeys::detect(|key| weights.has(key)) {
+        Some(keys) => weights.translated(move |original| keys.file_key(original)),
+        None => weights,
+    })
+}
+
+/// The network of an expert, where it lies, and how strongly it is guided.
+fn expert_of<'a>(
+    config: &'a WanConfig,
+    request: &GenerateRequest,
+    expert: Expert,
+) -> Result<(&'a TransformerConfig, &'a Path, f64), EngineError> {
+    let files = &config.files;
+    if expert != Expert::LowNoise {
+        return Ok((
+            &config.transformer,
+            &files.transformer,
+            request.guidance_scale,
+        ));
+    }
+    let second = config
+        .transformer_2
+        .as_ref()
+        .zip(files.transformer_2.as_deref());
+    let (network, folder) = second.ok_or_else(|| EngineError::Internal {
+        reason: "this model has no low-noise expert".to_owned(),
+    })?;
+    Ok((network, folder, request.low_guidance_scale()))
+}
+
+/// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.
+fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'a Tensor> {
+    conditions
+        .image_latents
+        .filter(|_| config.files.expand_timesteps)
 }
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
@@ -177,23 +323,33 @@ pub fn new_solver(
             reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
         });
     }
-    Ok(match request.sampler {
-        Sampler::UniPc => Solver::UniPc(UniPc::new(
-            num_steps,
-            shift,
-            UniPcOptions {
-                num_train_timesteps: scheduler.num_train_timesteps,
-                order: scheduler.solver_order,
-                is_bh1: scheduler.solver_type == "bh1",
-                lower_order_final: scheduler.lower_order_final,
-                ends_at_sigma_min: scheduler.final_sigmas_type == "sigma_min",
-                disable_corrector: scheduler.disable_corrector.clone(),
+    let train = scheduler.num_train_timesteps;
+    let unipc = |is_bh1| {
+        let options = UniPcOptions {
+            num_train_timesteps: train,
+            order: scheduler.solver_order,
+            is_bh1,
+            lower_order_final: scheduler.lower_order_final,
+            end: match scheduler.final_sigmas_type.as_str() {
+                "sigma_min" => End::SigmaMin,
+                _ => End::Zero,
             },
-        )),
-        Sampler::UniPcBh1 | Sampler::Heun | Sampler::DpmPp2m | Sampler::Lcm => todo!(),
-        Sampler::Euler => {
-            Solver::Euler(Euler::new(num_steps, shift, scheduler.num_train_timesteps))
-        }
+            disable_corrector: scheduler.disable_corrector.clone(),
+        };
+        Algorithm::UniPc(UniPc::new(num_steps, shift, options))
+    };
+    let algorithm = match request.sampler {
+        Sampler::UniPc => unipc(scheduler.solver_type == "bh1"),
+        Sampler::UniPcBh1 => unipc(true),
+        Sampler::Euler => Algorithm::Euler(Euler::new(num_steps, shift, train)),
+        Sampler::Heun => Algorithm::Heun(Heun::new(num_steps, shift, train)),
+        Sampler::DpmPp2m => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, train)),
+        Sampler::Lcm => Algorithm::Lcm(Lcm::new(num_steps, shift, train, request.seed)),
+    };
+    let start = request.start_step as usize;
+    let end = request.end_step.map_or(num_steps, |end| end as usize);
+    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
+        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
     })
 }
 
@@ -208,9 +364,7 @@ fn start(
 ) -> Result<DenoiseState, EngineError> {
     if let Some(state) = resume {
         let fits = |tensor: &Tensor| tensor.size() == shape.size() && tensor.kind() == Kind::Float;
-        let is_ours = state.step <= request.num_steps as usize
-            && fits(&state.latents)
-            && state.history.iter().all(fits);
+        let is_ours = fits(&state.latents) && state.history.iter().all(fits);
         let history = state
             .history
             .iter()
@@ -221,8 +375,8 @@ fn start(
         hooks.warn("the saved state is of another job; starting from the first step".to_owned());
     }
     Ok(DenoiseState {
-        step: 0,
-        latents: noise(&shape.size(), request.seed)?,
+        step: solver.all_calls().start,
+        latents: solver.initial(noise(&shape.size(), request.seed)?),
         history: Vec::new(),
     })
 }
@@ -231,29 +385,37 @@ fn start(
 fn check_inputs(
     config: &WanConfig,
     request: &GenerateRequest,
-    embeds: &PromptEmbeds,
-    first_frame: Option<&Tensor>,
+    conditions: &Conditions<'_>,
     shape: LatentShape,
 ) -> Result<(), EngineError> {
+    let embeds = conditions.embeds;
+    let network = &config.transformer;
     let text = |embeds: &Tensor| {
         embeds.dim() == 3
             && embeds.size()[0] == 1
             && embeds.size()[1] >= 1
-            && embeds.size()[2] == config.transformer.text_dim
+            && embeds.size()[2] == network.text_dim
     };
-    let is_guided = request.is_guided();
+    let [_, channels, frames, height, width] = shape.size();
+    let image_size = match network.condition_channels() {
+        0 if config.files.expand_timesteps => Some([1, channels, 1, height, width]),
+        0 => None,
+        more => Some([1, more, frames, height, width]),
+    };
+    let image = conditions.image_latents.map(Tensor::size);
+    let needs_image = network.condition_channels() > 0;
     let problem = if !text(&embeds.prompt) || !embeds.negative.as_ref().is_none_or(text) {
         "the embeddings are not of this model"
-    } else if is_guided && embeds.negative.is_none() {
+    } else if request.is_guided() && embeds.negative.is_none() {
         "the negative prompt has not been read"
-    } else if first_frame.is_some()
-        && (!config.files.expand_timesteps || config.transformer.patch_size[0] != 1)
-    {
+    } else if image.is_some() && image_size.is_none() {
         "this model cannot start from a picture"
-    } else if first_frame
-        .is_some_and(|first| first.size() != [1, shape.channels, 1, shape.height, shape.width])
-    {
+    } else if image.is_none() && needs_image {
+        "this model needs a picture to start from"
+    } else if image.is_some_and(|size| Some(&size[..]) != image_size.as_ref().map(|s| &s[..])) {
         "the picture's latents are not of this job"
+    } else if !fit_image_embeds(network, conditions.image_embeds) {
+        "the picture's embeddings are not of this model"
     } else {
         return Ok(());
     };
@@ -262,10 +424,24 @@ fn check_inputs(
     })
 }
 
+/// Whether there are such embeddings as the network reads, or none where it reads none.
+fn fit_image_embeds(network: &TransformerConfig, embeds: Option<&Tensor>) -> bool {
+    match (network.image_dim, embeds.map(Tensor::size).as_deref()) {
+        (None, None) => true,
+        (Some(width), Some(&[pictures, tokens, dim])) => {
+            dim == width
+                && network
+                    .pos_embed_seq_len
+                    .is_none_or(|places| pictures * tokens == places)
+        }
+        _ => false,
+    }
+}
+
 fn record_start(
     capture: &mut Capture,
-    embeds: &PromptEmbeds,
-    first_frame: Option<&Tensor>,
+    config: &WanConfig,
+    conditions: &Conditions<'_>,
     shape: LatentShape,
     request: &GenerateRequest,
     solver: &Solver,
@@ -275,16 +451,26 @@ fn record_start(
     }
     let drawn = noise(&shape.size(), request.seed)?;
     capture.put("noise.0", &drawn);
-    capture.put("latents.initial", &drawn);
+    capture.put("latents.initial", &solver.initial(drawn));
     capture.put("timesteps", &solver.timesteps());
     capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
-    let name = |branch| format!("transformer.in.{branch}.encoder_hidden_states");
-    capture.put(name("cond"), &embeds.prompt);
-    if let Some(negative) = &embeds.negative {
-        capture.put(name("uncond"), negative);
+    let embeds = conditions.embeds;
+    let branches = [
+        ("cond", Some(&embeds.prompt)),
+        ("uncond", embeds.negative.as_ref()),
+    ];
+    for (branch, embeds) in branches {
+        let Some(embeds) = embeds else { continue };
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(&name, embeds);
+        if let Some(images) = conditions.image_embeds {
+            capture.put(format!("{name}_image"), images);
+        }
     }
-    if let Some(first) = first_frame {
-        capture.put("condition", first);
+    if let Some(latents) = conditions.image_latents {
+        capture.put("condition", latents);
+    }
+    if first_frame(config, conditions).is_some() {
         capture.put("first_frame_mask", &first_frame_mask(shape));
     }
     Ok(())

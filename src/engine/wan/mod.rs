@@ -1,11 +1,12 @@
-//! Wan 2.2 TI2V: text to video, image to video, text to image, from a diffusers folder.
+//! Wan 2.1 and 2.2: text to video, image to video, first and last frame to video, text to image.
 //!
 //! The stages of a job, each a function of its own, because each may run in a process of its own:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
-//! 2. [`encode_image`]: the given first frame to latents,
-//! 3. [`denoise()`]: noise to latents, through the transformer,
-//! 4. [`decode`]: latents to frames.
+//! 2. [`encode_image`]: given first and last frames to latents,
+//! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
+//! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
+//! 5. [`decode`]: latents to frames.
 //!
 //! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
 //! What comes between stages (files, unloading, messages) is the caller's.
@@ -13,9 +14,10 @@
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
+mod condition;
 mod config;
 mod denoise;
-mod keys;
+mod guidance;
 mod prepare;
 mod state;
 mod transformer;
@@ -29,18 +31,18 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
-use crate::vae::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use crate::vae::{WanVaeDecoder, denormalize};
 use crate::weights::Weights;
 
+pub use condition::{encode_image, encode_vision};
 pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
-pub use denoise::{denoise, new_solver};
-pub use keys::diffusers_from_original;
+pub use denoise::{Conditions, Expert, denoise, new_solver, open_transformer};
 pub use prepare::{
-    LatentShape, TokenTimesteps, first_frame_mask, pixels_from_rgb8, rgb8_from_pixels,
-    with_first_frame,
+    LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
+    pixels_from_rgb8, rgb8_from_pixels, with_first_frame,
 };
 pub use state::{DenoiseState, PromptEmbeds, load_tensor, save_tensor};
-pub use transformer::{TextContext, WanTransformer};
+pub use transformer::{Context, WanTransformer};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
@@ -66,9 +68,9 @@ pub fn encode_text(
     capture: &mut Capture,
     hooks: &dyn Hooks,
 ) -> Result<Option<PromptEmbeds>, EngineError> {
-    let tokenizer = TextTokenizer::read(
+    let tokenizer = TextTokenizer::open(
         &config.files.tokenizer,
-        config.files.tokenizer_class.as_deref().unwrap_or_default(),
+        config.files.tokenizer_class.as_deref(),
         TEXT_LENGTH,
     )?;
     let vocab_size = tokenizer.vocab_size();
@@ -85,12 +87,13 @@ pub fn encode_text(
     let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
     warn_unexpected(&weights.finish(), "text encoder", hooks);
 
-    let spiece = config.files.tokenizer.join("spiece.model");
     let reader = Reader {
         tokenizer,
-        spiece: (capture.is_on() && spiece.exists())
-            .then(|| SpieceModel::read(&spiece))
-            .transpose()?,
+        spiece: if capture.is_on() {
+            SpieceModel::find(&config.files.tokenizer)?
+        } else {
+            None
+        },
         encoder,
     };
     let texts = [
@@ -162,42 +165,7 @@ fn embed(encoder: &Umt5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Te
     Some(embeds.constant_pad_nd([0, 0, 0, padding]))
 }
 
-/// Stage 2. `rgb`: the first frame, already as large as the clip, RGB bytes row by row -> `(1, C, 1, h, w)` in f32.
-pub fn encode_image(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    rgb: &[u8],
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
-    if !config.files.expand_timesteps {
-        return Err(EngineError::Request {
-            reason: "this model cannot start from a picture".to_owned(),
-        });
-    }
-    LatentShape::new(config, request.width, request.height, request.num_frames)?;
-    let pixels = pixels_from_rgb8(rgb, request.width, request.height)?;
-    capture.put("image.preprocessed", &pixels);
-    let pixels = pixels.unsqueeze(2);
-    capture.put("vae.encode.0.input", &pixels);
-    let weights = place.open(&config.files.vae)?;
-    let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
-    warn_unexpected(
-        &WanVaeEncoder::unexpected_keys(&weights),
-        "autoencoder",
-        hooks,
-    );
-    let Some(posterior) = encoder.encode(&pixels, &|| hooks.cancelled()) else {
-        return Ok(None);
-    };
-    capture.put("vae.encode.0.mean", &posterior.mean);
-    capture.put("vae.encode.0.logvar", &posterior.logvar);
-    let latents = normalize(&config.vae, &posterior.mean);
-    Ok(Some(latents))
-}
-
-/// Stage 4. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
+/// Stage 5. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
 pub fn decode(
     config: &WanConfig,
     latents: &Tensor,

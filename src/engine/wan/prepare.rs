@@ -75,6 +75,33 @@ pub fn with_first_frame(latents: &Tensor, first: &Tensor) -> Tensor {
     Tensor::cat(&[first.to_kind(latents.kind()), rest], 2)
 }
 
+/// Which frames of the clip are given, folded as the latents are: `(1, 4, f, h, w)`, 1 for given ones.
+///
+/// The channels of a latent frame are the frames in it; the first latent frame is one frame four times.
+pub fn given_frames_mask(shape: LatentShape, per_latent: i64, has_end: bool) -> Tensor {
+    let size = [1, per_latent, shape.frames, shape.height, shape.width];
+    let mask = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+    drop(mask.narrow(2, 0, 1).fill_(1.0));
+    if has_end {
+        let end = mask.narrow(2, shape.frames - 1, 1);
+        drop(end.narrow(1, per_latent - 1, 1).fill_(1.0));
+    }
+    mask
+}
+
+/// The given pictures, `(1, 3, H, W)`, at the ends of a clip that is grey between them: `(1, 3, F, H, W)`
+pub fn clip_of_given(start: &Tensor, end: Option<&Tensor>, num_frames: i64) -> Tensor {
+    let (start, end) = (start.unsqueeze(2), end.map(|end| end.unsqueeze(2)));
+    let mut size = start.size();
+    size[2] = num_frames - 1 - i64::from(end.is_some());
+    let grey = Tensor::zeros(size, (start.kind(), start.device()));
+    let parts: Vec<Tensor> = [Some(start), Some(grey), end]
+        .into_iter()
+        .flatten()
+        .collect();
+    Tensor::cat(&parts, 2)
+}
+
 /// Timesteps of tokens in the order of the tokens: each value holds for a run of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenTimesteps {

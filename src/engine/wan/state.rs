@@ -41,10 +41,10 @@ impl PromptEmbeds {
     }
 }
 
-/// The denoising loop between two steps: enough to go on bit for bit.
+/// The denoising loop between two calls of the model: enough to go on bit for bit.
 #[derive(Debug)]
 pub struct DenoiseState {
-    /// How many steps are done.
+    /// Which call comes next, counted from 0 in the whole schedule: steps, but for Heun, whose steps have two.
     pub step: usize,
     /// `(1, C, f, h, w)` in f32
     pub latents: Tensor,

@@ -1,18 +1,21 @@
-//! Wan's transformer: one stream of video tokens that attend to themselves and to the text.
+//! Wan's transformer: one stream of video tokens that attend to themselves, to the text and, in Wan 2.1's image
+//! models, to the pictures. All published variants are configurations of it.
 //!
 //! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
 //! (`models/transformers/transformer_wan.py`). Fields have the original names.
-//! Reads no image encoder's embeddings (Wan 2.1 image to video).
 //!
-//! Shapes: `B` = 1 clip of `L` tokens, `f`, `h`, `w` latent frames, rows, columns, `C` width, `H` heads of `D`,
-//! `S` text tokens, `U` distinct timesteps.
+//! Shapes: `B` clips of `L` tokens (1, or 2 where both passes of the guidance go together), `f`, `h`, `w` latent
+//! frames, rows, columns, `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
 
 use tch::{Device, Kind, Tensor};
 
 use super::config::TransformerConfig;
 use super::prepare::TokenTimesteps;
 use crate::hooks::Hooks;
-use crate::nn::{LayerNorm, Linear, RmsNorm, Rope, attention, axis_angles, timestep_embedding};
+use crate::nn::{
+    Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
+    gated_add_norm, gelu_tanh, layer_norm, timestep_embedding,
+};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -20,6 +23,7 @@ const ROPE_THETA: f64 = 10000.0;
 pub struct WanTransformer {
     patch_embedding: Linear,
     text_embedding: (Linear, Linear),
+    img_emb: Option<ImageEmbedding>,
     time_embedding: (Linear, Linear),
     time_projection: Linear,
     blocks: Vec<Block>,
@@ -29,11 +33,21 @@ pub struct WanTransformer {
     device: Device,
 }
 
-/// The text as the blocks read it: it is the same in every step, so it is made once.
-pub struct TextContext {
-    /// Keys and values of each block, `(B, H, S, D)`.
-    blocks: Vec<(Tensor, Tensor)>,
+/// Texts and pictures as the blocks read them: they are the same in every step, so this is made once.
+pub struct Context {
+    blocks: Vec<BlockContext>,
+    /// Clips that go through the blocks together.
+    batch: i64,
 }
+
+/// What one block's cross-attention looks at.
+struct BlockContext {
+    text: KeysAndValues,
+    image: Option<KeysAndValues>,
+}
+
+/// Both `(B, H, S, D)`.
+type KeysAndValues = (Tensor, Tensor);
 
 impl WanTransformer {
     /// `w` has the original names, see `keys.rs`.
@@ -51,6 +65,10 @@ impl WanTransformer {
                 Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
                 Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
             ),
+            img_emb: config
+                .image_dim
+                .map(|_| ImageEmbedding::new(config, &(w / "img_emb")))
+                .transpose()?,
             time_embedding: (
                 Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
                 Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
@@ -66,16 +84,23 @@ impl WanTransformer {
         })
     }
 
-    /// `prompt_embeds`: `(1, S, text_dim)`, zero behind the end of the text
-    pub fn text_context(&self, prompt_embeds: &Tensor) -> TextContext {
-        let embeds = prompt_embeds.to_device(self.device).to_kind(self.kind);
-        let text = self.text_embedding.0.forward(&embeds).gelu("tanh");
-        let text = self.text_embedding.1.forward(&text);
-        let blocks = self.blocks.iter();
-        TextContext {
-            blocks: blocks
-                .map(|block| block.cross_attn.keys_and_values(&text))
-                .collect(),
+    /// `prompt_embeds`: `(B, S, text_dim)`, zero behind the end of the text; `image_embeds`: what the image encoder
+    /// gave, `(N, 257, image_dim)` for `N` pictures, in models that read it
+    pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> Context {
+        let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
+        let text = self.text_embedding.0.forward(&here(prompt_embeds));
+        let text = self.text_embedding.1.forward(&text.gelu("tanh"));
+        let images = self.img_emb.as_ref().zip(image_embeds);
+        let images = images.map(|(embedding, images)| embedding.forward(&here(images)));
+        let blocks = self.blocks.iter().map(|block| BlockContext {
+            text: block.cross_attn.keys_and_values(&text),
+            image: images
+                .as_ref()
+                .and_then(|images| block.cross_attn.image_keys_and_values(images)),
+        });
+        Context {
+            blocks: blocks.collect(),
+            batch: text.size()[0],
         }
     }
 
@@ -92,38 +117,54 @@ impl WanTransformer {
         Rope::new(&Tensor::cat(&[t, h, w], -1).flatten(0, 2), self.device)
     }
 
-    /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(1, C_out, f, h, w)` in f32; `None` when cancelled
+    /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(B, C_out, f, h, w)` in f32, for each of the context's texts;
+    /// `None` when cancelled
     pub fn forward(
         &self,
         latents: &Tensor,
         timesteps: &TokenTimesteps,
-        text: &TextContext,
+        context: &Context,
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
+        if context.batch > 1 {
+            xs = xs.repeat([context.batch, 1, 1]);
+        }
         let ranges = timesteps.ranges();
         let (time, modulation) = self.embed_time(&timesteps.values());
-        for (block, context) in self.blocks.iter().zip(&text.blocks) {
+        let modulations: Vec<Tensor> = self
+            .blocks
+            .iter()
+            .map(|block| &block.modulation + &modulation)
+            .chain([&self.head.modulation + time.unsqueeze(1)])
+            .collect();
+        let rows = |i: usize| TokenRows {
+            values: &modulations[i],
+            ranges: &ranges,
+        };
+        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
+        for (i, (block, context)) in self.blocks.iter().zip(&context.blocks).enumerate() {
             if hooks.cancelled() {
                 return None;
             }
-            let modulation = Modulated::new(&block.modulation, &modulation, &ranges);
-            xs = block.forward(xs, &modulation, context, rope);
+            // The last pass of a block is also the first of the next one, or of the head.
+            let next = modulated(rows(i + 1), 0);
+            normed = block.forward(&mut xs, &normed, rows(i), &next, context, rope);
         }
-        let xs = self.head.forward(&xs, &time, &ranges);
+        let xs = self.head.head.forward(&normed);
         Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
     }
 
-    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`
+    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`, both in f32
     fn embed_time(&self, values: &Tensor) -> (Tensor, Tensor) {
         let freqs = timestep_embedding(&values.to_device(self.device), self.config.freq_dim);
         let time = self.time_embedding.0.forward(&freqs).silu();
         let time = self.time_embedding.1.forward(&time).to_kind(self.kind);
         let modulation = self.time_projection.forward(&time.silu());
         let modulation = modulation.view([-1, 6, self.config.dim()]);
-        (time, modulation)
+        (time.to_kind(Kind::Float), modulation.to_kind(Kind::Float))
     }
 
     fn patches_from_latents(&self, latents: &Tensor) -> Tensor {
@@ -139,7 +180,8 @@ impl WanTransformer {
     fn latents_from_patches(&self, xs: &Tensor, like: &Tensor) -> Tensor {
         let [pt, ph, pw] = self.config.patch_size;
         let c = self.config.out_channels;
-        let (b, _, f, h, w) = like.size5().expect("latents have five dimensions");
+        let b = xs.size()[0];
+        let (_, _, f, h, w) = like.size5().expect("latents have five dimensions");
         // b (f h w) (pt ph pw c) -> b c (f pt) (h ph) (w pw)
         xs.reshape([b, f / pt, h / ph, w / pw, pt, ph, pw, c])
             .permute([0, 7, 1, 4, 2, 5, 3, 6])
@@ -147,65 +189,12 @@ impl WanTransformer {
     }
 }
 
-/// Shift, scale and gate of a block's two halves for each distinct timestep, and which tokens they hold for.
-struct Modulated<'a> {
-    /// `(U, 6, C)` in f32
-    values: Tensor,
-    ranges: &'a [(i64, i64)],
-}
-
-impl<'a> Modulated<'a> {
-    /// `table`: `(1, n, C)`, `time`: `(U, n, C)`
-    fn new(table: &Tensor, time: &Tensor, ranges: &'a [(i64, i64)]) -> Self {
-        Self {
-            values: table + time.to_kind(Kind::Float),
-            ranges,
-        }
-    }
-
-    /// Normalised, scaled and shifted: `xs`: `(1, L, C)` -> the same kind
-    fn normed(&self, xs: &Tensor, eps: f64, shift: i64, scale: i64) -> Tensor {
-        let parts: Vec<Tensor> = self
-            .ranges
-            .iter()
-            .enumerate()
-            .map(|(u, &(start, len))| {
-                let weight = self.row(u, scale) + 1.0;
-                xs.narrow(1, start, len)
-                    .to_kind(Kind::Float)
-                    .layer_norm(
-                        weight.size(),
-                        Some(&weight),
-                        Some(&self.row(u, shift)),
-                        eps,
-                        true,
-                    )
-                    .to_kind(xs.kind())
-            })
-            .collect();
-        match &parts[..] {
-            [only] => only.shallow_clone(),
-            parts => Tensor::cat(parts, 1),
-        }
-    }
-
-    /// `xs + gate * ys`, in place; sums in f32
-    fn add_gated(&self, xs: &Tensor, ys: &Tensor, gate: i64) {
-        for (u, &(start, len)) in self.ranges.iter().enumerate() {
-            let gate = self.row(u, gate);
-            let mut slot = xs.narrow(1, start, len);
-            let ys = ys.narrow(1, start, len);
-            if slot.kind() == Kind::Float {
-                drop(slot.addcmul_(&ys, &gate));
-            } else {
-                let sum = slot.to_kind(Kind::Float) + ys.to_kind(Kind::Float) * gate;
-                slot.copy_(&sum);
-            }
-        }
-    }
-
-    fn row(&self, u: usize, n: i64) -> Tensor {
-        self.values.get(u as i64).get(n)
+/// Layer norm with the shift and scale of a block's half: the vectors `first` and `first + 1` of its modulation.
+fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
+    Norm::Modulated {
+        rows,
+        shift: first,
+        scale: first + 1,
     }
 }
 
@@ -239,27 +228,32 @@ impl Block {
         })
     }
 
-    /// `xs`: `(1, L, C)`, changed in place
+    /// `xs`: `(B, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
+    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
     fn forward(
         &self,
-        xs: Tensor,
-        modulation: &Modulated<'_>,
-        context: &(Tensor, Tensor),
+        xs: &mut Tensor,
+        normed: &Tensor,
+        rows: TokenRows<'_>,
+        next: &Norm<'_>,
+        context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
-        let ys = self
-            .self_attn
-            .forward(&modulation.normed(&xs, self.eps, 0, 1), rope);
-        modulation.add_gated(&xs, &ys, 2);
-        let ys = match &self.norm3 {
-            Some(norm) => norm.forward(&xs).to_kind(xs.kind()),
-            None => xs.shallow_clone(),
+        let gate = |index| Some(Gate { rows, index });
+        let ys = self.self_attn.forward(normed, rope);
+        let normed = match &self.norm3 {
+            Some(norm) => gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps),
+            None => {
+                gated_add(xs, &ys, gate(2));
+                xs.shallow_clone()
+            }
         };
-        let xs = xs + self.cross_attn.forward(&ys, context);
-        let ys = self.ffn.0.forward(&modulation.normed(&xs, self.eps, 3, 4));
-        let ys = self.ffn.1.forward(&ys.gelu("tanh"));
-        modulation.add_gated(&xs, &ys, 5);
-        xs
+        let ys = self.cross_attn.forward(&normed, context);
+        let normed = gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps);
+        let ys = gelu_tanh(self.ffn.0.forward(&normed));
+        drop(normed);
+        let ys = self.ffn.1.forward(&ys);
+        gated_add_norm(xs, &ys, gate(5), next, self.eps)
     }
 }
 
@@ -288,19 +282,13 @@ impl SelfAttention {
         })
     }
 
-    /// `xs`: `(1, L, C)` -> the same
+    /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, rope: &Rope) -> Tensor {
-        let q = rope.forward(&split_heads(
-            &self.norm_q.forward(&self.q.forward(xs)),
-            self.num_heads,
-        ));
-        let k = rope.forward(&split_heads(
-            &self.norm_k.forward(&self.k.forward(xs)),
-            self.num_heads,
-        ));
-        let v = split_heads(&self.v.forward(xs), self.num_heads);
-        // b l h d -> b h l d
-        let [q, k, v] = [q, k, v].map(|xs| xs.transpose(1, 2));
+        let q = self.norm_q.forward_rope(self.q.forward(xs), Some(rope));
+        let k = self.norm_k.forward_rope(self.k.forward(xs), Some(rope));
+        let v = self.v.forward(xs);
+        // b l (h d) -> b h l d
+        let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads).transpose(1, 2));
         self.o
             .forward(&join_heads(&attention(&q, &k, &v, None, None)))
     }
@@ -313,7 +301,26 @@ struct CrossAttention {
     o: Linear,
     norm_q: RmsNorm,
     norm_k: RmsNorm,
+    image: Option<ImageKeys>,
     num_heads: i64,
+}
+
+/// What makes keys and values of pictures.
+struct ImageKeys {
+    k_img: Linear,
+    v_img: Linear,
+    norm_k_img: RmsNorm,
+}
+
+impl ImageKeys {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        Ok(Self {
+            k_img: Linear::new(dim, dim, &(w / "k_img"))?,
+            v_img: Linear::new(dim, dim, &(w / "v_img"))?,
+            norm_k_img: RmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?,
+        })
+    }
 }
 
 impl CrossAttention {
@@ -327,29 +334,93 @@ impl CrossAttention {
             o: linear("o")?,
             norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
             norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            image: config
+                .image_dim
+                .map(|_| ImageKeys::new(config, w))
+                .transpose()?,
             num_heads: config.num_attention_heads,
         })
     }
 
-    /// `text`: `(1, S, C)` -> twice `(1, H, S, D)`
-    fn keys_and_values(&self, text: &Tensor) -> (Tensor, Tensor) {
-        let k = split_heads(&self.norm_k.forward(&self.k.forward(text)), self.num_heads);
-        let v = split_heads(&self.v.forward(text), self.num_heads);
-        (k.transpose(1, 2), v.transpose(1, 2))
+    /// `text`: `(B, S, C)`
+    fn keys_and_values(&self, text: &Tensor) -> KeysAndValues {
+        let k = self.norm_k.forward_rope(self.k.forward(text), None);
+        self.by_heads(&k, &self.v.forward(text))
     }
 
-    /// `xs`: `(1, L, C)` -> the same
-    fn forward(&self, xs: &Tensor, (k, v): &(Tensor, Tensor)) -> Tensor {
-        let q = split_heads(&self.norm_q.forward(&self.q.forward(xs)), self.num_heads);
-        let ys = attention(&q.transpose(1, 2), k, v, None, None);
+    /// `images`: `(1, S, C)`; `None` in models that read no pictures
+    fn image_keys_and_values(&self, images: &Tensor) -> Option<KeysAndValues> {
+        let image = self.image.as_ref()?;
+        let k = image
+            .norm_k_img
+            .forward_rope(image.k_img.forward(images), None);
+        Some(self.by_heads(&k, &image.v_img.forward(images)))
+    }
+
+    fn by_heads(&self, k: &Tensor, v: &Tensor) -> KeysAndValues {
+        let by_heads = |xs| split_heads(xs, self.num_heads).transpose(1, 2);
+        (by_heads(k), by_heads(v))
+    }
+
+    /// `xs`: `(B, L, C)` -> the same
+    fn forward(&self, xs: &Tensor, context: &BlockContext) -> Tensor {
+        let q = self.norm_q.forward_rope(self.q.forward(xs), None);
+        let q = split_heads(&q, self.num_heads).transpose(1, 2);
+        let (k, v) = &context.text;
+        let mut ys = attention(&q, k, v, None, None);
+        if let Some((k, v)) = &context.image {
+            // The same pictures stand beside each text.
+            let size = [&q.size()[..2], &k.size()[2..]].concat();
+            let [k, v] = [k, v].map(|xs| xs.expand(&size, false));
+            ys += attention(&q, &k, &v, None, None);
+        }
         self.o.forward(&join_heads(&ys))
+    }
+}
+
+/// From the image encoder's width to the transformer's, with places where there are two pictures.
+struct ImageEmbedding {
+    emb_pos: Option<Tensor>,
+    norms: (LayerNorm, LayerNorm),
+    proj: (Linear, Linear),
+}
+
+impl ImageEmbedding {
+    /// diffusers leaves these norms at the default of `torch.nn.LayerNorm`.
+    const EPS: f64 = 1e-5;
+
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, image_dim) = (config.dim(), config.image_dim.unwrap_or_default());
+        let norm = |dim, i: i64| LayerNorm::new(dim, Self::EPS, &(w / "proj" / i));
+        Ok(Self {
+            emb_pos: config
+                .pos_embed_seq_len
+                .map(|len| w.tensor("emb_pos", &[1, len, image_dim]))
+                .transpose()?,
+            norms: (norm(image_dim, 0)?, norm(dim, 4)?),
+            proj: (
+                Linear::new(image_dim, image_dim, &(w / "proj" / 1))?,
+                Linear::new(image_dim, dim, &(w / "proj" / 3))?,
+            ),
+        })
+    }
+
+    /// `images`: `(N, S, image_dim)` -> `(1, N * S, C)`
+    fn forward(&self, images: &Tensor) -> Tensor {
+        let kind = images.kind();
+        let mut xs = images.reshape([1, -1, images.size()[2]]);
+        if let Some(places) = &self.emb_pos {
+            xs = xs + places;
+        }
+        let xs = self.norms.0.forward(&xs).to_kind(kind);
+        let xs = self.proj.1.forward(&self.proj.0.forward(&xs).gelu("none"));
+        self.norms.1.forward(&xs).to_kind(kind)
     }
 }
 
 struct Head {
     head: Linear,
     modulation: Tensor,
-    eps: f64,
 }
 
 impl Head {
@@ -360,14 +431,7 @@ impl Head {
             modulation: w
                 .with_kind(Kind::Float)
                 .tensor("modulation", &[1, 2, config.dim()])?,
-            eps: config.eps,
         })
-    }
-
-    /// `xs`: `(1, L, C)`, `time`: `(U, C)` -> `(1, L, patch)`
-    fn forward(&self, xs: &Tensor, time: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
-        let modulation = Modulated::new(&self.modulation, &time.unsqueeze(1), ranges);
-        self.head.forward(&modulation.normed(xs, self.eps, 0, 1))
     }
 }
 

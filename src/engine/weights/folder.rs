@@ -1,6 +1,6 @@
 //! From a path to its weight files: a single file, an index with shards, or a folder with either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,22 @@ struct Index {
 }
 
 type Opened = (Vec<WeightFile>, BTreeMap<String, usize>);
+
+/// The files that [`open`] would read, by their names alone.
+pub(super) fn files(path: &Path) -> Option<Vec<PathBuf>> {
+    let path = if path.is_dir() {
+        file_in_folder(path).ok()?
+    } else {
+        path.to_owned()
+    };
+    if !path.to_string_lossy().ends_with(".index.json") {
+        return Some(vec![path]);
+    }
+    let index: Index = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+    let shards: BTreeSet<String> = index.weight_map.into_values().collect();
+    let folder = path.parent()?;
+    Some(shards.into_iter().map(|shard| folder.join(shard)).collect())
+}
 
 pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> {
     let path = if path.is_dir() {

@@ -115,6 +115,7 @@ fn vae_shapes() -> Shapes {
     for (name, output, input, edge) in [
         ("encoder.conv_in", 2, 12, 3),
         ("encoder.conv_out", 2 * CHANNELS, 8, 3),
+        ("encoder.down_blocks.0.resnets.0.conv2", 2, 2, 3),
         ("quant_conv", 2 * CHANNELS, 2 * CHANNELS, 1),
         ("post_quant_conv", CHANNELS, CHANNELS, 1),
         ("decoder.conv_in", 12, CHANNELS, 3),

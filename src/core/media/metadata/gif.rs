@@ -2,14 +2,14 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{MAX_PARTS, MAX_SETTINGS_BYTES, Source, settings_from_bytes};
+use super::{ByteSource, MAX_PARTS, MAX_SETTINGS_BYTES, settings_from_bytes};
 
 const EXTENSION: u8 = 0x21;
 const COMMENT: u8 = 0xfe;
 const IMAGE: u8 = 0x2c;
 const TRAILER: u8 = 0x3b;
 
-pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Option<String>> {
+pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
     let [.., flags, _, _] = source.array_at::<13>(0)?;
     let mut at = 13 + palette_bytes(flags);
     for _ in 0..MAX_PARTS {
@@ -51,7 +51,7 @@ fn palette_bytes(flags: u8) -> u64 {
 
 /// Where a chain of blocks from `at` ends, and what is in it when it is wanted.
 fn blocks<R: Read + Seek>(
-    source: &mut Source<R>,
+    source: &mut ByteSource<R>,
     mut at: u64,
     is_wanted: bool,
 ) -> io::Result<(u64, Vec<u8>)> {

@@ -17,6 +17,8 @@ use serde::de::IgnoredAny;
 use super::MediaError;
 use super::kind::{self, Kind};
 
+pub(super) use webm::element_at;
+
 /// The name of the PNG text that holds the settings.
 pub(super) const PNG_KEYWORD: &str = "safelight";
 
@@ -39,7 +41,7 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     if opened.len == 0 {
         return no_carrier("an empty file");
     }
-    let mut source = Source {
+    let mut source = ByteSource {
         reader: BufReader::new(opened.file),
         len: opened.len,
     };
@@ -63,7 +65,10 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     })
 }
 
-fn read_json<R: Read + Seek>(source: &mut Source<R>, path: &Path) -> Result<String, MediaError> {
+fn read_json<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    path: &Path,
+) -> Result<String, MediaError> {
     let wrong = |found: String| MediaError::Settings {
         max_bytes: MAX_SETTINGS_BYTES,
         found,
@@ -91,15 +96,15 @@ fn settings_from_bytes(bytes: &[u8]) -> Option<String> {
 }
 
 /// A file of known length that is read in pieces.
-struct Source<R> {
-    reader: R,
-    len: u64,
+pub(super) struct ByteSource<R> {
+    pub reader: R,
+    pub len: u64,
 }
 
-impl<R: Read + Seek> Source<R> {
+impl<R: Read + Seek> ByteSource<R> {
     /// Exactly `count` bytes from `at`: an error when the file ends before, or when it is more than
     /// settings could need.
-    fn read_at(&mut self, at: u64, count: u64) -> io::Result<Vec<u8>> {
+    pub fn read_at(&mut self, at: u64, count: u64) -> io::Result<Vec<u8>> {
         let end = at.checked_add(count).filter(|end| *end <= self.len);
         if end.is_none() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -116,7 +121,7 @@ impl<R: Read + Seek> Source<R> {
         Ok(bytes)
     }
 
-    fn array_at<const N: usize>(&mut self, at: u64) -> io::Result<[u8; N]> {
+    pub fn array_at<const N: usize>(&mut self, at: u64) -> io::Result<[u8; N]> {
         if at.checked_add(N as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

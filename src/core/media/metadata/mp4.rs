@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{MAX_PARTS, Source, settings_from_bytes};
+use super::{ByteSource, MAX_PARTS, settings_from_bytes};
 
 /// Where a box's content begins and ends.
 struct Span {
@@ -10,7 +10,7 @@ struct Span {
     end: u64,
 }
 
-pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Option<String>> {
+pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
     let mut span = Span {
         start: 0,
         end: source.len,
@@ -37,7 +37,7 @@ pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Opt
 }
 
 /// The bytes before the first box in `meta`: QuickTime leaves the version out that MP4 has.
-fn meta_header<R: Read + Seek>(source: &mut Source<R>, meta: &Span) -> io::Result<u64> {
+fn meta_header<R: Read + Seek>(source: &mut ByteSource<R>, meta: &Span) -> io::Result<u64> {
     if meta.end - meta.start < 8 {
         return Ok(0);
     }
@@ -47,7 +47,7 @@ fn meta_header<R: Read + Seek>(source: &mut Source<R>, meta: &Span) -> io::Resul
 
 /// The first box called `name` directly inside `parent`.
 fn child<R: Read + Seek>(
-    source: &mut Source<R>,
+    source: &mut ByteSource<R>,
     parent: &Span,
     name: [u8; 4],
 ) -> io::Result<Option<Span>> {

@@ -5,9 +5,9 @@ use std::io::{self, Read, Seek};
 
 use flate2::read::ZlibDecoder;
 
-use super::{MAX_PARTS, MAX_SETTINGS_BYTES, PNG_KEYWORD, Source, settings_from_bytes};
+use super::{ByteSource, MAX_PARTS, MAX_SETTINGS_BYTES, PNG_KEYWORD, settings_from_bytes};
 
-pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Option<String>> {
+pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
     let mut at = 8;
     for _ in 0..MAX_PARTS {
         let [a, b, c, d, name @ ..] = source.array_at::<8>(at)?;

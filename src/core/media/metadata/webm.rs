@@ -2,20 +2,20 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{MAX_PARTS, Source, settings_from_bytes};
+use super::{ByteSource, MAX_PARTS, settings_from_bytes};
 use crate::media::clip::id;
 
 /// An element's name and where its content begins and ends.
-struct Element {
-    id: u32,
-    start: u64,
-    end: u64,
+pub(in crate::media) struct Element {
+    pub id: u32,
+    pub start: u64,
+    pub end: u64,
 }
 
 /// What has to be entered, from the file inwards, to get at a tag's name and text.
 const PATH: [u32; 4] = [id::SEGMENT, id::TAGS, id::TAG, id::SIMPLE_TAG];
 
-pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Option<String>> {
+pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
     // Where the elements that are being read end, from the file inwards.
     let mut ends = vec![source.len];
     let mut at = 0;
@@ -53,7 +53,11 @@ pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Opt
     Ok(None)
 }
 
-fn element_at<R: Read + Seek>(source: &mut Source<R>, at: u64, end: u64) -> io::Result<Element> {
+pub(in crate::media) fn element_at<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    at: u64,
+    end: u64,
+) -> io::Result<Element> {
     let (id, id_bytes) = number_at(source, at, 4, true)?;
     let (size, size_bytes) = number_at(source, at + id_bytes, 8, false)?;
     let start = at + id_bytes + size_bytes;
@@ -76,7 +80,7 @@ fn element_at<R: Read + Seek>(source: &mut Source<R>, at: u64, end: u64) -> io::
 
 /// A number whose leading zero bits tell its length; names keep the marker bit, sizes lose it.
 fn number_at<R: Read + Seek>(
-    source: &mut Source<R>,
+    source: &mut ByteSource<R>,
     at: u64,
     longest: u32,
     keeps_marker: bool,

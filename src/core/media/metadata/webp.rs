@@ -2,9 +2,9 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{MAX_PARTS, Source, settings_from_bytes};
+use super::{ByteSource, MAX_PARTS, settings_from_bytes};
 
-pub(super) fn settings<R: Read + Seek>(source: &mut Source<R>) -> io::Result<Option<String>> {
+pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
     // RIFF, size, WEBP.
     let [_, _, _, _, a, b, c, d, ..] = source.array_at::<12>(0)?;
     let end = u64::from(u32::from_le_bytes([a, b, c, d])) + 8;

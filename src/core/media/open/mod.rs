@@ -8,7 +8,7 @@
 
 mod gif;
 mod jpeg;
-mod other;
+pub(super) mod other;
 mod png;
 mod tiff;
 
@@ -85,15 +85,15 @@ fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
 }
 
 /// A decoded picture before it is turned upright.
-struct Decoded {
-    picture: Picture,
+pub(super) struct Decoded {
+    pub picture: Picture,
     orientation: Orientation,
 }
 
 type Input = BufReader<File>;
 
 /// What a decoder found wrong, before the kind and the path are known.
-enum Failure {
+pub(super) enum Failure {
     Truncated,
     TooManyPixels { width: u32, height: u32 },
     Unsupported(String),
@@ -102,7 +102,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
+    pub(super) fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
         let path = path.to_path_buf();
         match self {
             Self::Truncated => MediaError::Truncated { kind, path },
@@ -118,7 +118,7 @@ impl Failure {
         }
     }
 
-    fn from_io(err: &io::Error) -> Self {
+    pub(super) fn from_io(err: &io::Error) -> Self {
         match err.kind() {
             io::ErrorKind::UnexpectedEof => Self::Truncated,
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
@@ -130,7 +130,7 @@ impl Failure {
 
     /// Some decoders report the end of the file as wrong content, in the words of the standard
     /// library or their own.
-    fn from_words(words: &str) -> Self {
+    pub(super) fn from_words(words: &str) -> Self {
         let lower = words.to_lowercase();
         let ends = [
             "unexpected end of file",
@@ -156,7 +156,7 @@ fn one_line(words: &str) -> String {
 }
 
 /// Refuses a size that is zero or too large: called with the header's size, before allocating.
-fn check_size(width: u32, height: u32) -> Result<(), Failure> {
+pub(super) fn check_size(width: u32, height: u32) -> Result<(), Failure> {
     let pixels = u64::from(width) * u64::from(height);
     if pixels == 0 {
         return Err(Failure::Damaged(format!("its size is {width} × {height}")));
@@ -167,12 +167,12 @@ fn check_size(width: u32, height: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn picture_from_rgb(width: u32, height: u32, rgb: Vec<u8>) -> Result<Picture, Failure> {
+pub(super) fn picture_from_rgb(width: u32, height: u32, rgb: Vec<u8>) -> Result<Picture, Failure> {
     Picture::new(width, height, rgb).map_err(|err| Failure::Damaged(err.to_string()))
 }
 
 /// RGB from pixels of `channels` bytes, of which the first one (grey) or three are colour.
-fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
+pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
     match channels {
         1 | 2 => bytes
             .chunks_exact(channels)
@@ -191,7 +191,7 @@ fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
     }
 }
 
-fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
+pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
     if orientation == Orientation::NoTransforms {
         return Ok(picture);
     }

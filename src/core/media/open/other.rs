@@ -12,7 +12,10 @@ use super::{
     Decoded, Failure, MAX_DECODED_BYTES, check_size, drop_alpha, one_line, picture_from_rgb,
 };
 
-pub(super) fn decode(file: impl BufRead + Seek, format: ImageFormat) -> Result<Decoded, Failure> {
+pub(in crate::media) fn decode(
+    file: impl BufRead + Seek,
+    format: ImageFormat,
+) -> Result<Decoded, Failure> {
     let mut reader = ImageReader::with_format(file, format);
     reader.limits(limits());
     let mut decoder = reader.into_decoder().map_err(failure)?;
@@ -38,7 +41,7 @@ fn limits() -> Limits {
     limits
 }
 
-pub(super) fn failure(err: ImageError) -> Failure {
+pub(in crate::media) fn failure(err: ImageError) -> Failure {
     match err {
         ImageError::Unsupported(err) => Failure::Unsupported(one_line(&err.to_string())),
         ImageError::Limits(_) => Failure::Unsupported("it needs too much memory".to_owned()),

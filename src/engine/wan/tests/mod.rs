@@ -20,6 +20,8 @@ use crate::store;
 
 mod parity;
 mod promises;
+mod samplers;
+mod variants;
 
 const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
 const CPU: Placement = Placement {
@@ -47,19 +49,28 @@ struct Run {
 
 impl Run {
     fn open(name: &str) -> Self {
-        let file = fixtures().join(format!("{name}.safetensors"));
+        Self::of(&fixtures(), name, &fixtures().join("pipeline"))
+    }
+
+    /// The run that is recorded as `name` in `home`, made with the model in `folder`.
+    fn of(home: &Path, name: &str, folder: &Path) -> Self {
+        let file = home.join(format!("{name}.safetensors"));
         let tensors = store::read(&file).unwrap().into_iter().collect();
         let facts = fs::read(file.with_extension("json")).unwrap();
         let facts: Value = serde_json::from_slice(&facts).unwrap();
-        let folder = fixtures().join("pipeline");
-        let files = ModelFiles::of_folder(&folder).unwrap();
+        let files = ModelFiles::of_folder(folder).unwrap();
         let sampler = facts["scheduler"].as_str().unwrap_or("unipc");
+        let given = |name: &str| {
+            let is_given = facts[name] == json!(true);
+            is_given.then(|| format!("{name}.png"))
+        };
         let request = json!({
             "model": "tiny", "family": "wan", "files": files, "out": "clip.mp4", "fps": 24.0,
             "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
             "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
-            "guidance_scale": facts["guidance"], "shift": facts["flow_shift"], "sampler": sampler,
-            "seed": facts["seed"],
+            "guidance_scale": facts["guidance"], "guidance_scale_2": facts["guidance_2"],
+            "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
+            "image": given("image"), "last_image": given("last_image"),
         });
         Self {
             tensors,
@@ -109,9 +120,7 @@ impl Run {
     }
 
     fn transformer(&self) -> WanTransformer {
-        let folder = &self.config.files.transformer;
-        let weights = Weights::open(&folder, Kind::Float, Device::Cpu).unwrap();
-        let weights = weights.translated(diffusers_from_original);
+        let weights = open_transformer(&self.config.files.transformer, CPU).unwrap();
         let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
         assert!(weights.finish().is_empty(), "{:?}", weights.finish());
         transformer
@@ -123,19 +132,42 @@ impl Run {
         capture: &mut Capture,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let first = self.tensors.get("condition");
-        let embeds = self.embeds();
+        let state = self.denoise_part(Expert::Only, resume, capture, hooks)?;
+        Some(state.latents)
+    }
+
+    fn denoise_part(
+        &self,
+        expert: Expert,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Option<DenoiseState> {
+        self.try_part(expert, resume, capture, hooks).unwrap()
+    }
+
+    fn try_part(
+        &self,
+        expert: Expert,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Result<Option<DenoiseState>, EngineError> {
+        let conditions = Conditions {
+            embeds: &self.embeds(),
+            image_latents: self.tensors.get("condition"),
+            image_embeds: self.tensors.get("image_embeds"),
+        };
         denoise(
             &self.config,
             &self.request,
-            &embeds,
-            first,
+            expert,
+            &conditions,
             resume,
             CPU,
             capture,
             hooks,
         )
-        .unwrap()
     }
 }
 

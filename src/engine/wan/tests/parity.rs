@@ -59,9 +59,17 @@ fn a_picture_becomes_the_latents_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let mut record = Capture::stage(dir.path(), "encode_image").unwrap();
     let rgb = run.picture().unwrap();
-    let latents = encode_image(&run.config, &run.request, &rgb, CPU, &mut record, &NoHooks)
-        .unwrap()
-        .unwrap();
+    let latents = encode_image(
+        &run.config,
+        &run.request,
+        &rgb,
+        None,
+        CPU,
+        &mut record,
+        &NoHooks,
+    )
+    .unwrap()
+    .unwrap();
     record.finish().unwrap();
     assert_close("condition", &latents, run.get("condition"), ENCODER_LIMIT);
     let path = capture::merge(dir.path()).unwrap();
@@ -77,14 +85,14 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
         let transformer = run.transformer();
         let rope = transformer.rope(run.shape().size());
         let embeds = run.embeds();
-        let prompt = transformer.text_context(&embeds.prompt);
+        let prompt = transformer.context(&embeds.prompt, None);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
         for step in 0..run.request.num_steps as usize {
             let timesteps = run.timesteps(solver.timestep(step));
             let per_token = run.step(step, "transformer.in.timestep").unwrap();
             assert!(timesteps.per_token().equal(per_token));
             let input = run.step(step, "transformer.in.hidden_states").unwrap();
-            let call = |text: &TextContext| {
+            let call = |text: &Context| {
                 transformer
                     .forward(input, &timesteps, text, &rope, &NoHooks)
                     .unwrap()
@@ -93,7 +101,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             let expected = run.step(step, "transformer.cond").unwrap();
             assert_close(name, &cond, expected, CALL_LIMIT);
             if let Some(expected) = run.step(step, "transformer.uncond") {
-                let negative = transformer.text_context(embeds.negative.as_ref().unwrap());
+                let negative = transformer.context(embeds.negative.as_ref().unwrap(), None);
                 let uncond = call(&negative);
                 assert_close(name, &uncond, expected, CALL_LIMIT);
                 let guided = &uncond + (cond - &uncond) * run.request.guidance_scale;

@@ -101,7 +101,7 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
         assert_eq!(keeper.asked.get(), patience + 1);
         let keeper = impatient();
         let rgb = run.picture().unwrap();
-        let latents = encode_image(&run.config, &run.request, &rgb, CPU, off, &keeper);
+        let latents = encode_image(&run.config, &run.request, &rgb, None, CPU, off, &keeper);
         assert!(latents.unwrap().is_none());
         let keeper = impatient();
         assert!(run.denoise(None, off, &keeper).is_none());
@@ -115,14 +115,16 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
 #[test]
 fn a_transformer_in_bf16_gives_velocities_in_f32() {
     let run = Run::open("euler");
-    let weights = Weights::open(&run.config.files.transformer, Kind::BFloat16, Device::Cpu)
-        .unwrap()
-        .translated(diffusers_from_original);
+    let half = Placement {
+        kind: Kind::BFloat16,
+        ..CPU
+    };
+    let weights = open_transformer(&run.config.files.transformer, half).unwrap();
     let transformer = WanTransformer::new(&run.config.transformer, &weights).unwrap();
     drop(weights);
     let size = run.shape().size();
     let latents = Tensor::zeros(size, (Kind::Float, Device::Cpu));
-    let text = transformer.text_context(&run.embeds().prompt);
+    let text = transformer.context(&run.embeds().prompt, None);
     let rope = transformer.rope(size);
     let timesteps = run.timesteps(500.0);
     let velocity = transformer.forward(&latents, &timesteps, &text, &rope, &NoHooks);
@@ -238,11 +240,6 @@ fn configurations_that_cannot_work_are_refused() {
         ),
         ("scheduler/scheduler_config.json", "solver_order", json!(9)),
         ("scheduler/scheduler_config.json", "flow_shift", json!(-1.0)),
-        (
-            "model_index.json",
-            "transformer_2",
-            json!(["diffusers", "WanTransformer3DModel"]),
-        ),
         ("vae/config.json", "z_dim", json!(0)),
     ];
     for (file, key, value) in changes {
@@ -259,11 +256,16 @@ fn a_mis_shaped_weight_is_named() {
     let run = Run::open("euler");
     let mut config = run.config.clone();
     config.transformer.ffn_dim += 1;
+    let conditions = Conditions {
+        embeds: &run.embeds(),
+        image_latents: None,
+        image_embeds: None,
+    };
     let err = denoise(
         &config,
         &run.request,
-        &run.embeds(),
-        None,
+        Expert::Only,
+        &conditions,
         None,
         CPU,
         &mut Capture::off(),

@@ -1,0 +1,163 @@
+//! Files that are held over the window and let go there, pasted pictures, and where opened files go.
+//!
+//! What stands where is decided by [`super::inputs`]; files are opened on the file thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::{Context, Event};
+use safelight_core::job::{JobError, JobErrorKind};
+
+use super::App;
+use super::background::Task;
+use super::commands::AppCommand;
+use super::form::SizeChoice;
+use super::inputs::{Input, Placing, Slot, takes_both};
+use super::opening::OpenedInputs;
+use super::state::{Held, Severity, color_image};
+use super::wayland_drop::FileDrag;
+
+impl App {
+    /// Takes in what was dropped and pasted since the last frame.
+    pub(super) fn take_files(&mut self, ctx: &Context) {
+        let (dropped, pasted, pos) = ctx.input(|input| {
+            let pasted = input.events.iter().find_map(|event| match event {
+                Event::PasteImage(image) => Some(Arc::clone(image)),
+                _ => None,
+            });
+            let dropped = input.raw.dropped_files.iter();
+            let paths: Vec<PathBuf> = dropped.map(|file| file.path().to_path_buf()).collect();
+            (paths, pasted, input.pointer.latest_pos())
+        });
+        let slot = pos.and_then(|pos| self.session.inputs.slot_at(pos));
+        self.drop_files(dropped, slot);
+        self.take_drags(ctx);
+        if let (Some(image), Some(paths)) = (pasted, &self.paths) {
+            let task = Task::KeepPasted(image, paths.data.join("pasted"));
+            self.open(task);
+        }
+    }
+
+    fn take_drags(&mut self, ctx: &Context) {
+        let Some(drags) = &self.drags else {
+            self.session.held = ctx.input(|input| {
+                let first = input.raw.hovered_files.first()?;
+                Some(Held {
+                    num_files: input.raw.hovered_files.len(),
+                    is_clip: first.path.as_deref().is_some_and(has_clip_name),
+                })
+            });
+            return;
+        };
+        let drags: Vec<FileDrag> = drags.try_iter().collect();
+        for drag in drags {
+            self.session.held = (drag == FileDrag::Held).then_some(Held::UNKNOWN);
+            if let FileDrag::Dropped(paths) = drag {
+                self.drop_files(paths, None);
+            }
+        }
+    }
+
+    fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+        if !paths.is_empty() {
+            let placing = Placing {
+                slot,
+                keeps_size: false,
+            };
+            self.commands.push(AppCommand::OpenInputs(paths, placing));
+        }
+    }
+
+    /// Has files opened: two when the model takes a start and an end, else one.
+    pub(super) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+        let room = 1 + usize::from(self.takes_both() && paths.len() > 1);
+        self.open(Task::OpenInputs {
+            paths,
+            placing,
+            room,
+        });
+    }
+
+    pub(super) fn open(&mut self, task: Task) {
+        if self.background.run(task) {
+            self.session.inputs.num_opening += 1;
+        }
+    }
+
+    fn takes_both(&self) -> bool {
+        self.session.model(&self.state.form).is_some_and(takes_both)
+    }
+
+    /// Gives opened files their places.
+    pub(super) fn take_inputs(&mut self, ctx: &Context, found: OpenedInputs) {
+        let inputs = &mut self.session.inputs;
+        inputs.num_opening = inputs.num_opening.saturating_sub(1);
+        let is_pair = found.opened.len() > 1;
+        let names: Vec<String> = found
+            .opened
+            .iter()
+            .map(|input| input.source.file_name())
+            .collect();
+        let num_left = found.num_files - found.opened.len() - found.problems.len();
+        for problem in found.problems {
+            self.session.notify(Severity::Error, problem);
+        }
+        if num_left > 0 && !names.is_empty() {
+            self.say_left_out(found.num_files, &names);
+        }
+        for (index, opened) in found.opened.into_iter().enumerate() {
+            let wish = if is_pair {
+                Slot::ALL.get(index).copied()
+            } else {
+                found.placing.slot
+            };
+            let name = opened.source.file_name();
+            let thumb = ctx.load_texture(&name, color_image(&opened.thumb), Default::default());
+            let input = Input {
+                source: opened.source,
+                thumb,
+            };
+            let takes_end = self.takes_both();
+            let slot = self.session.inputs.place(input, wish, takes_end);
+            if wish == Some(Slot::End) && slot == Slot::Start {
+                let text = format!("{name} is a clip: it is gone on from at the start");
+                let notice = JobError::new(JobErrorKind::InvalidRequest, text)
+                    .advise("An end picture is a picture");
+                self.session.notify(Severity::Info, notice);
+            }
+        }
+        if !names.is_empty() && !found.placing.keeps_size {
+            // The picture says which shape the clip has.
+            self.state.form.size = SizeChoice::Auto;
+        }
+    }
+
+    fn say_left_out(&mut self, num_files: usize, taken: &[String]) {
+        let reason = if self.takes_both() {
+            "A clip has one start and one end picture"
+        } else {
+            "A clip starts from one picture"
+        };
+        let text = match taken {
+            [one] => format!("only one of {num_files} files was taken: {one}"),
+            _ => format!(
+                "only {} of {num_files} files were taken",
+                taken.join(" and ")
+            ),
+        };
+        let notice = JobError::new(JobErrorKind::InvalidRequest, text).advise(format!(
+            "{reason}. Press Generate, then drop the next one: it waits in the queue"
+        ));
+        self.session.notify(Severity::Info, notice);
+    }
+}
+
+/// For what is said before a file is let go; what it is, its contents tell.
+fn has_clip_name(path: &Path) -> bool {
+    const ENDINGS: [&str; 5] = ["mp4", "m4v", "mov", "webm", "mkv"];
+    path.extension().is_some_and(|kind| {
+        ENDINGS
+            .iter()
+            .any(|ending| kind.eq_ignore_ascii_case(ending))
+    })
+}

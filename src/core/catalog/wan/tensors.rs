@@ -1,0 +1,222 @@
+//! Whether a component's file has every tensor that its config asks for, in the shape that it must have.
+//!
+//! All of the transformer's, the text encoder's and the image encoder's, and the decisive ones of the VAE's.
+//! Also says how weights are stored, where this version cannot read them.
+
+use super::headers::vision_prefix;
+use super::keys::{TextEncoderKeys, TransformerKeys};
+use super::vae_header::VaeKeys;
+use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig, WanVaeConfig};
+use crate::catalog::weights::WeightSet;
+use crate::catalog::{CatalogError, kind};
+
+pub(super) fn check_transformer(
+    weights: &WeightSet,
+    cfg: &WanTransformerConfig,
+) -> Result<(), CatalogError> {
+    let keys = TransformerKeys::detect(|key| weights.has(key)).unwrap_or(TransformerKeys {
+        prefix: "",
+        is_diffusers: true,
+    });
+    let dim = cfg.dim();
+    let [pt, ph, pw] = cfg.patch_size;
+    let expect = |name: &str, shape: &[u64]| weights.expect(&keys.file_key(name), shape);
+    let linear = |name: &str, output: u64, input: u64| {
+        expect(&format!("{name}.weight"), &[output, input])?;
+        expect(&format!("{name}.bias"), &[output])
+    };
+    expect(
+        "patch_embedding.weight",
+        &[dim, cfg.in_channels, pt, ph, pw],
+    )?;
+    expect("patch_embedding.bias", &[dim])?;
+    linear("time_embedding.0", dim, cfg.freq_dim)?;
+    linear("time_embedding.2", dim, dim)?;
+    linear("time_projection.1", 6 * dim, dim)?;
+    linear("text_embedding.0", dim, cfg.text_dim)?;
+    linear("text_embedding.2", dim, dim)?;
+    if let Some(image_dim) = cfg.image_dim {
+        for end in ["weight", "bias"] {
+            expect(&format!("img_emb.proj.0.{end}"), &[image_dim])?;
+            expect(&format!("img_emb.proj.4.{end}"), &[dim])?;
+        }
+        linear("img_emb.proj.1", image_dim, image_dim)?;
+        linear("img_emb.proj.3", dim, image_dim)?;
+        if let Some(places) = cfg.pos_embed_seq_len {
+            expect("img_emb.emb_pos", &[1, places, image_dim])?;
+        }
+    }
+    for layer in 0..cfg.num_layers {
+        check_block(&expect, &format!("blocks.{layer}"), cfg)?;
+    }
+    expect("head.modulation", &[1, 2, dim])?;
+    linear("head.head", cfg.out_channels * pt * ph * pw, dim)?;
+    let next = keys.file_key(&format!("blocks.{}.", cfg.num_layers));
+    no_more_layers(weights, &next, cfg.num_layers)
+}
+
+fn check_block(
+    expect: &impl Fn(&str, &[u64]) -> Result<(), CatalogError>,
+    block: &str,
+    cfg: &WanTransformerConfig,
+) -> Result<(), CatalogError> {
+    let dim = cfg.dim();
+    let linear = |name: &str, output: u64, input: u64| {
+        expect(&format!("{block}.{name}.weight"), &[output, input])?;
+        expect(&format!("{block}.{name}.bias"), &[output])
+    };
+    let has_norm = cfg.qk_norm.as_deref() == Some("rms_norm_across_heads");
+    for attention in ["self_attn", "cross_attn"] {
+        for part in ["q", "k", "v", "o"] {
+            linear(&format!("{attention}.{part}"), dim, dim)?;
+        }
+        if has_norm {
+            expect(&format!("{block}.{attention}.norm_q.weight"), &[dim])?;
+            expect(&format!("{block}.{attention}.norm_k.weight"), &[dim])?;
+        }
+    }
+    if let Some(added) = cfg.added_kv_proj_dim {
+        linear("cross_attn.k_img", dim, added)?;
+        linear("cross_attn.v_img", dim, added)?;
+        expect(&format!("{block}.cross_attn.norm_k_img.weight"), &[dim])?;
+    }
+    if cfg.cross_attn_norm {
+        expect(&format!("{block}.norm3.weight"), &[dim])?;
+        expect(&format!("{block}.norm3.bias"), &[dim])?;
+    }
+    linear("ffn.0", cfg.ffn_dim, dim)?;
+    linear("ffn.2", dim, cfg.ffn_dim)?;
+    expect(&format!("{block}.modulation"), &[1, 6, dim])
+}
+
+pub(super) fn check_vae(weights: &WeightSet, cfg: &WanVaeConfig) -> Result<(), CatalogError> {
+    let keys = VaeKeys::detect(weights).unwrap_or(VaeKeys::DIFFUSERS);
+    let convolution = |name: &str, output: u64, input: u64, edge: u64| {
+        let name = |end: &str| keys.file_key(&format!("{name}.{end}"));
+        weights.expect(&name("weight"), &[output, input, edge, edge, edge])?;
+        weights.expect(&name("bias"), &[output])
+    };
+    let first = cfg.dim_mult.first().copied().unwrap_or(1);
+    // The levels are lists within lists in Wan 2.2 and one flat list in Wan 2.1.
+    let width = cfg.base_dim * first;
+    let block = keys.first_block(cfg.is_residual);
+    weights.expect(&block, &[width, width, 3, 3, 3])?;
+    let last = cfg.dim_mult.last().copied().unwrap_or(1);
+    convolution("encoder.conv_in", cfg.base_dim, cfg.in_channels, 3)?;
+    convolution("encoder.conv_out", 2 * cfg.z_dim, cfg.base_dim * last, 3)?;
+    convolution("quant_conv", 2 * cfg.z_dim, 2 * cfg.z_dim, 1)?;
+    convolution("post_quant_conv", cfg.z_dim, cfg.z_dim, 1)?;
+    convolution("decoder.conv_in", cfg.decoder_dim() * last, cfg.z_dim, 3)?;
+    convolution(
+        "decoder.conv_out",
+        cfg.out_channels,
+        cfg.decoder_dim() * first,
+        3,
+    )
+}
+
+pub(super) fn check_text_encoder(
+    weights: &WeightSet,
+    cfg: &Umt5Config,
+) -> Result<(), CatalogError> {
+    let keys = TextEncoderKeys::detect(|key| weights.has(key)).unwrap_or(TextEncoderKeys {
+        prefix: "",
+        is_original: false,
+    });
+    let expect = |name: &str, shape: &[u64]| weights.expect(&keys.file_key(name), shape);
+    // Both names hold the same tensor; which of them a file keeps depends on who wrote it.
+    let embedding = ["shared.weight", "encoder.embed_tokens.weight"]
+        .into_iter()
+        .find(|key| weights.has(&keys.file_key(key)))
+        .unwrap_or("shared.weight");
+    expect(embedding, &[cfg.vocab_size, cfg.d_model])?;
+    expect("encoder.final_layer_norm.weight", &[cfg.d_model])?;
+    let inner = cfg.num_heads * cfg.d_kv;
+    for layer in 0..cfg.num_layers {
+        let block = format!("encoder.block.{layer}.layer");
+        for (name, shape) in [
+            ("0.layer_norm.weight", vec![cfg.d_model]),
+            ("0.SelfAttention.q.weight", vec![inner, cfg.d_model]),
+            ("0.SelfAttention.k.weight", vec![inner, cfg.d_model]),
+            ("0.SelfAttention.v.weight", vec![inner, cfg.d_model]),
+            ("0.SelfAttention.o.weight", vec![cfg.d_model, inner]),
+            (
+                "0.SelfAttention.relative_attention_bias.weight",
+                vec![cfg.relative_attention_num_buckets, cfg.num_heads],
+            ),
+            ("1.layer_norm.weight", vec![cfg.d_model]),
+            ("1.DenseReluDense.wi_0.weight", vec![cfg.d_ff, cfg.d_model]),
+            ("1.DenseReluDense.wi_1.weight", vec![cfg.d_ff, cfg.d_model]),
+            ("1.DenseReluDense.wo.weight", vec![cfg.d_model, cfg.d_ff]),
+        ] {
+            expect(&format!("{block}.{name}"), &shape)?;
+        }
+    }
+    // The part of a block is only there for the translation.
+    let next = keys.file_key(&format!(
+        "encoder.block.{}.layer.0.layer_norm.",
+        cfg.num_layers
+    ));
+    no_more_layers(weights, &next, cfg.num_layers)
+}
+
+pub(super) fn check_image_encoder(
+    weights: &WeightSet,
+    cfg: &ClipVisionConfig,
+) -> Result<(), CatalogError> {
+    let prefix = vision_prefix(weights).unwrap_or("vision_model.");
+    let hidden = cfg.hidden_size;
+    let expect = |name: &str, shape: &[u64]| weights.expect(&format!("{prefix}{name}"), shape);
+    let patch = [hidden, cfg.num_channels, cfg.patch_size, cfg.patch_size];
+    expect("embeddings.patch_embedding.weight", &patch)?;
+    expect("embeddings.class_embedding", &[hidden])?;
+    expect(
+        "embeddings.position_embedding.weight",
+        &[cfg.num_tokens(), hidden],
+    )?;
+    // The name has been misspelt since the first CLIP.
+    for end in ["weight", "bias"] {
+        expect(&format!("pre_layrnorm.{end}"), &[hidden])?;
+    }
+    for layer in 0..cfg.num_hidden_layers {
+        let layer = format!("encoder.layers.{layer}");
+        let linear = |name: &str, output: u64, input: u64| {
+            expect(&format!("{layer}.{name}.weight"), &[output, input])?;
+            expect(&format!("{layer}.{name}.bias"), &[output])
+        };
+        for part in ["q_proj", "k_proj", "v_proj", "out_proj"] {
+            linear(&format!("self_attn.{part}"), hidden, hidden)?;
+        }
+        linear("mlp.fc1", cfg.intermediate_size, hidden)?;
+        linear("mlp.fc2", hidden, cfg.intermediate_size)?;
+        for norm in ["layer_norm1", "layer_norm2"] {
+            for end in ["weight", "bias"] {
+                expect(&format!("{layer}.{norm}.{end}"), &[hidden])?;
+            }
+        }
+    }
+    let next = format!("{prefix}encoder.layers.{}.", cfg.num_hidden_layers);
+    no_more_layers(weights, &next, cfg.num_hidden_layers)
+}
+
+/// A config that says fewer layers than the weights have would quietly make another picture.
+fn no_more_layers(weights: &WeightSet, next: &str, expected: u64) -> Result<(), CatalogError> {
+    match weights.tensors.keys().find(|key| key.starts_with(next)) {
+        Some(key) => Err(CatalogError::Config {
+            reason: format!("expected {expected} layers by the config, found the tensor '{key}'"),
+            path: weights.files.first().cloned().unwrap_or_default(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses weights in a storage that this version cannot read, by its name.
+pub(super) fn check_storage(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
+    match kind::storage(weights) {
+        None => Ok(()),
+        Some(storage) => Err(CatalogError::Unsupported {
+            what: format!("{what} stored as {storage}"),
+            path: weights.files.first().cloned().unwrap_or_default(),
+        }),
+    }
+}

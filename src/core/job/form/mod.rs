@@ -1,0 +1,243 @@
+//! What the widgets and arguments hold, and how it becomes a request.
+//!
+//! Checks everything that can be known without opening a file; pictures and folders are checked
+//! where they are opened. Sizes and numbers of frames that a model cannot make become the nearest
+//! that it can, with a notice; everything else that is wrong is an error.
+
+mod inputs;
+mod ranges;
+mod snap;
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::PathBuf;
+
+use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
+use crate::catalog::{ModelSpec, Preset};
+use crate::media::ClipInfo;
+
+pub(crate) use snap::nearest_multiple;
+
+/// A wish, not yet checked. `None` means the model's default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerateForm {
+    pub prompt: String,
+    pub negative_prompt: Option<String>,
+    pub image: Option<StartPicture>,
+    pub last_image: Option<StartPicture>,
+    /// A clip to go on from; stands in the start picture's place.
+    pub extend: Option<SourceClip>,
+    pub fit: Fit,
+    /// The id of one of the model's presets: its values stand where this form has none.
+    pub preset: Option<String>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub num_frames: Option<u32>,
+    pub fps: Option<f64>,
+    pub num_steps: Option<u32>,
+    pub guidance_scale: Option<f64>,
+    pub guidance_scale_2: Option<f64>,
+    pub start_step: Option<u32>,
+    pub end_step: Option<u32>,
+    pub vae_tile: Option<u32>,
+    pub shift: Option<f64>,
+    pub sampler: Option<Sampler>,
+    pub seed: u64,
+    pub dtype: DtypeChoice,
+    pub capture: Option<PathBuf>,
+    pub out: PathBuf,
+    pub sidecar: bool,
+}
+
+/// A start or end picture and its size as the user sees it (after EXIF rotation).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartPicture {
+    pub path: PathBuf,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// A clip to go on from, and what is known of it without decoding it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceClip {
+    pub path: PathBuf,
+    pub info: ClipInfo,
+}
+
+/// One thing that is wrong with a form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FieldError {
+    /// The argument's name without dashes, also the field's in the app.
+    pub field: &'static str,
+    /// One sentence with what was expected and found.
+    pub message: String,
+}
+
+/// One thing that is done differently than the form says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// As [`FieldError::field`].
+    pub field: &'static str,
+    /// One sentence with what it was, what it is now, and why.
+    pub message: String,
+}
+
+/// A request, and what it does differently than the form says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validated {
+    pub request: GenerateRequest,
+    pub notices: Vec<Notice>,
+}
+
+/// What has been found while a form is checked.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<FieldError>,
+    notices: Vec<Notice>,
+}
+
+impl Findings {
+    fn fail(&mut self, field: &'static str, message: String) {
+        self.errors.push(FieldError { field, message });
+    }
+
+    fn note(&mut self, field: &'static str, message: String) {
+        self.notices.push(Notice { field, message });
+    }
+}
+
+impl GenerateForm {
+    /// The request that this form asks of this model, or all that is wrong with it.
+    pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
+        let mut found = Findings::default();
+        let preset = self.chosen_preset(spec, &mut found);
+        let (width, height) = snap::size(self, spec, &mut found);
+        let num_frames = snap::frames(self, spec, &mut found);
+        inputs::check(self, spec, num_frames, &mut found);
+        let request = GenerateRequest {
+            model: spec.id.clone(),
+            family: spec.family,
+            files: spec.files.clone(),
+            latent_rgb: spec.latent_rgb.clone(),
+            prompt: self.prompt.clone(),
+            negative_prompt: self
+                .negative_prompt
+                .clone()
+                .unwrap_or_else(|| spec.defaults.negative_prompt.clone()),
+            image: self.image.as_ref().map(|image| image.path.clone()),
+            last_image: self.last_image.as_ref().map(|image| image.path.clone()),
+            extend: self.extend.as_ref().map(|clip| clip.path.clone()),
+            fit: self.fit,
+            width,
+            height,
+            num_frames,
+            fps: self.effective_fps(spec, &mut found),
+            num_steps: self
+                .num_steps
+                .or(preset.map(|preset| preset.num_steps))
+                .unwrap_or(spec.defaults.num_steps),
+            guidance_scale: self
+                .guidance_scale
+                .or(preset.map(|preset| preset.guidance_scale))
+                .unwrap_or(spec.defaults.guidance_scale),
+            guidance_scale_2: self.low_guidance(spec, preset, &mut found),
+            start_step: self.start_step.unwrap_or(0),
+            end_step: self.end_step,
+            vae_tile: self.vae_tile,
+            shift: self
+                .shift
+                .or(preset.and_then(|preset| preset.shift))
+                .or(spec.defaults.shift),
+            sampler: self
+                .sampler
+                .or(preset.map(|preset| preset.sampler))
+                .unwrap_or(spec.defaults.sampler),
+            seed: self.seed,
+            dtype: self.dtype,
+            capture: self.capture.clone(),
+            out: self.out.clone(),
+            sidecar: self.sidecar,
+        };
+        ranges::check(&request, spec, &mut found);
+        if found.errors.is_empty() {
+            let notices = found.notices;
+            Ok(Validated { request, notices })
+        } else {
+            Err(found.errors)
+        }
+    }
+
+    fn chosen_preset<'a>(&self, spec: &'a ModelSpec, found: &mut Findings) -> Option<&'a Preset> {
+        let wanted = self.preset.as_deref()?;
+        let preset = spec.presets.iter().find(|preset| preset.id == wanted);
+        if preset.is_none() {
+            let ids: Vec<&str> = spec
+                .presets
+                .iter()
+                .map(|preset| preset.id.as_str())
+                .collect();
+            let known = match &ids[..] {
+                [] => format!("{} has none", spec.name),
+                _ => format!("{} has {}", spec.name, ids.join(", ")),
+            };
+            found.fail(
+                "preset",
+                format!("expected the name of a preset ({known}), found {wanted:?}"),
+            );
+        }
+        preset
+    }
+
+    /// The rate: as given, else that of the clip that is extended, else the model's default.
+    fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
+        let clip = self.extend.as_ref().map(|clip| clip.info.fps);
+        match (self.fps, clip) {
+            (Some(fps), _) => fps,
+            (None, Some(fps)) => {
+                let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);
+                if usable != fps {
+                    let text =
+                        format!("The frame rate was changed from the clip's {fps:.3} to {usable}");
+                    found.note("fps", text);
+                }
+                usable
+            }
+            (None, None) => spec.defaults.fps,
+        }
+    }
+
+    /// The low-noise expert's guidance: as given, else as the other one where that was chosen, else
+    /// the model's default.
+    fn low_guidance(
+        &self,
+        spec: &ModelSpec,
+        preset: Option<&Preset>,
+        found: &mut Findings,
+    ) -> Option<f64> {
+        if spec.files.transformer_2.is_none() {
+            if self.guidance_scale_2.is_some() {
+                let why = format!(
+                    "The second guidance is not used: {} has one transformer",
+                    spec.name
+                );
+                found.note("guidance-2", why);
+            }
+            return None;
+        }
+        let is_other_chosen = self.guidance_scale.is_some() || preset.is_some();
+        self.guidance_scale_2.or(if is_other_chosen {
+            None
+        } else {
+            spec.defaults.guidance_scale_2
+        })
+    }
+}
+
+/// A seed that nobody chose; short enough to be read out and typed again.
+pub fn random_seed() -> u64 {
+    // Each `RandomState` has keys of its own: no crate is needed for one number.
+    RandomState::new().build_hasher().finish() % 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The ranges of the numbers in a request that have no nearest right value.
+//!
+//! Sizes and frames are [`super::snap`]'s.
+
+use super::Findings;
+use crate::catalog::ModelSpec;
+use crate::job::GenerateRequest;
+
+/// Slowest and fastest rate of a written clip.
+pub(super) const FPS: (f64, f64) = (1.0, 240.0);
+
+/// The smallest tile, in pixels: smaller ones are all overlap.
+const MIN_VAE_TILE: u32 = 64;
+const MAX_VAE_TILE: u32 = 8192;
+
+pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Findings) {
+    let (slowest, fastest) = FPS;
+    let fps = request.fps;
+    if !(fps >= slowest && fps <= fastest) {
+        found.fail(
+            "fps",
+            format!("expected between {slowest} and {fastest} frames a second, found {fps}"),
+        );
+    }
+    let num_steps = request.num_steps;
+    if !(1..=1000).contains(&num_steps) {
+        found.fail(
+            "steps",
+            format!("expected between 1 and 1000 steps, found {num_steps}"),
+        );
+    } else {
+        check_part(request, found);
+    }
+    let guidances = [
+        ("guidance", Some(request.guidance_scale)),
+        ("guidance-2", request.guidance_scale_2),
+    ];
+    for (field, scale) in guidances {
+        if let Some(scale) = scale
+            && !(scale >= 0.0 && scale <= 100.0)
+        {
+            found.fail(
+                field,
+                format!("expected a guidance between 0 and 100, found {scale}"),
+            );
+        }
+    }
+    if let Some(shift) = request.shift
+        && !(shift > 0.0 && shift <= 100.0)
+    {
+        found.fail(
+            "shift",
+            format!("expected a shift above 0 and up to 100, found {shift}"),
+        );
+    }
+    if let Some(tile) = request.vae_tile {
+        check_tile(tile, spec, found);
+    }
+}
+
+/// The part of the schedule that is made: at least one step of it.
+fn check_part(request: &GenerateRequest, found: &mut Findings) {
+    let num_steps = request.num_steps;
+    let end = request.end_step.unwrap_or(num_steps);
+    if end == 0 || end > num_steps {
+        found.fail(
+            "end-step",
+            format!("expected an end between step 1 and step {num_steps}, found {end}"),
+        );
+    } else if request.start_step >= end {
+        found.fail(
+            "start-step",
+            format!(
+                "expected a start before step {end}, counted from 0, found {}",
+                request.start_step
+            ),
+        );
+    }
+}
+
+fn check_tile(tile: u32, spec: &ModelSpec, found: &mut Findings) {
+    // The transformers of this family take patches of two by two latents.
+    let factor = (spec.limits.size_multiple / 2).max(1);
+    let range = MIN_VAE_TILE.next_multiple_of(factor)..=MAX_VAE_TILE;
+    if !range.contains(&tile) || !tile.is_multiple_of(factor) {
+        found.fail(
+            "vae-tile",
+            format!(
+                "expected a tile between {} and {} pixels that is a multiple of {factor} for {}, found {tile}",
+                range.start(),
+                range.end(),
+                spec.name
+            ),
+        );
+    }
+}

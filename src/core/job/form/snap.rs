@@ -1,0 +1,214 @@
+//! Sizes and numbers of frames: those of the model, the picture or the user, made what the model can make.
+//!
+//! What is a little off becomes the nearest right value with a notice; zero and what is far beyond the
+//! limits is an error, because nobody can mean that.
+
+use super::{Findings, GenerateForm};
+use crate::catalog::{Limits, ModelSpec};
+
+/// Width and height. Given edges snap; those that are not given come from the aspect of the picture
+/// or clip where the model can make that, else from the model's defaults.
+pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> (u32, u32) {
+    let wish = wish(form, spec);
+    let before = found.errors.len();
+    for (field, edge) in [("width", wish.0), ("height", wish.1)] {
+        if let Some(message) = edge_problem(spec, field, edge) {
+            found.fail(field, message);
+        }
+    }
+    if found.errors.len() > before {
+        return wish;
+    }
+    let limits = &spec.limits;
+    if pixels(wish) > limits.max_pixels {
+        found.fail(
+            "width",
+            format!(
+                "expected at most {} pixels a frame for {}, found {}×{}",
+                limits.max_pixels, spec.name, wish.0, wish.1
+            ),
+        );
+        return wish;
+    }
+    let snapped = snapped(wish, limits);
+    for (field, from, to) in [("width", wish.0, snapped.0), ("height", wish.1, snapped.1)] {
+        if from != to {
+            let multiple = limits.size_multiple.max(1);
+            found.note(
+                field,
+                format!(
+                    "The {field} was changed from {from} to {to}: {} makes multiples of {multiple}",
+                    spec.name
+                ),
+            );
+        }
+    }
+    note_resized(form, spec, snapped, found);
+    snapped
+}
+
+/// The frames of a clip that is extended must be of the new part's size.
+fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut Findings) {
+    let Some(clip) = &form.extend else {
+        return;
+    };
+    let old = (clip.info.width, clip.info.height);
+    if old != size {
+        found.note(
+            "extend",
+            format!(
+                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} goes on",
+                old.0, old.1, size.0, size.1, spec.name
+            ),
+        );
+    }
+}
+
+/// What was asked for, before the model's rules.
+fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
+    let seen = [&form.image, &form.last_image];
+    let pictures = seen.into_iter().flatten();
+    let mut sizes = pictures.map(|picture| (picture.width, picture.height));
+    let clip = form.extend.as_ref();
+    let source = clip
+        .map(|clip| (clip.info.width, clip.info.height))
+        .or_else(|| sizes.next());
+    let default = (spec.defaults.width, spec.defaults.height);
+    let aspect = source.map(|(width, height)| f64::from(width) / f64::from(height.max(1)));
+    match (form.width, form.height, aspect) {
+        (Some(width), Some(height), _) => (width, height),
+        (None, None, Some(aspect)) => within(spec.size_for_aspect(aspect), &spec.limits),
+        (Some(width), None, Some(aspect)) if !spec.limits.fixed_size => {
+            let height = nearest_multiple(f64::from(width) / aspect, spec.limits.size_multiple);
+            (width, height)
+        }
+        (None, Some(height), Some(aspect)) if !spec.limits.fixed_size => {
+            let width = nearest_multiple(f64::from(height) * aspect, spec.limits.size_multiple);
+            (width, height)
+        }
+        (width, height, _) => (width.unwrap_or(default.0), height.unwrap_or(default.1)),
+    }
+}
+
+/// A size that nobody asked for, cut to the limits instead of refused.
+fn within((width, height): (u32, u32), limits: &Limits) -> (u32, u32) {
+    let largest = largest_edge(limits);
+    let (mut width, mut height) = (width.min(largest), height.min(largest));
+    let multiple = limits.size_multiple.max(1);
+    while pixels((width, height)) > limits.max_pixels && width.max(height) > multiple {
+        let longer = if width > height {
+            &mut width
+        } else {
+            &mut height
+        };
+        *longer -= multiple;
+    }
+    (width, height)
+}
+
+fn pixels((width, height): (u32, u32)) -> u64 {
+    u64::from(width) * u64::from(height)
+}
+
+fn largest_edge(limits: &Limits) -> u32 {
+    let multiple = limits.size_multiple.max(1);
+    limits.max_edge / multiple * multiple
+}
+
+/// What is wrong with a width or height that no snapping mends.
+fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
+    let multiple = spec.limits.size_multiple.max(1);
+    let largest = largest_edge(&spec.limits);
+    if edge == 0 {
+        return Some(format!(
+            "expected a {field} that is a multiple of {multiple} for {}, found 0",
+            spec.name
+        ));
+    }
+    // Less than one multiple beyond is still rounded.
+    (edge >= largest.saturating_add(multiple)).then(|| {
+        format!(
+            "expected a {field} of at most {largest} for {}, found {edge}",
+            spec.name
+        )
+    })
+}
+
+/// The nearest size within the limits: of the two multiples on either side of each edge the nearer
+/// one, where both are as near the pair that keeps the aspect, and never more pixels than permitted.
+fn snapped(wish: (u32, u32), limits: &Limits) -> (u32, u32) {
+    let candidates = |edge: u32| {
+        let multiple = limits.size_multiple.max(1);
+        let largest = largest_edge(limits).max(multiple);
+        let below = (edge / multiple * multiple).clamp(multiple, largest);
+        let above = edge
+            .checked_next_multiple_of(multiple)
+            .unwrap_or(largest)
+            .clamp(multiple, largest);
+        [below, above]
+    };
+    let aspect = |size: (u32, u32)| f64::from(size.0) / f64::from(size.1.max(1));
+    let distance = |size: (u32, u32)| {
+        let moved = wish.0.abs_diff(size.0) + wish.1.abs_diff(size.1);
+        (moved, (aspect(size) / aspect(wish)).ln().abs())
+    };
+    let mut best = None;
+    for width in candidates(wish.0) {
+        for height in candidates(wish.1) {
+            let size = (width, height);
+            let is_better = best.is_none_or(|best| distance(size) < distance(best));
+            if pixels(size) <= limits.max_pixels && is_better {
+                best = Some(size);
+            }
+        }
+    }
+    best.unwrap_or(wish)
+}
+
+/// The number of frames: as given, else one for a `.png`, else the model's default; of the form that
+/// the model makes.
+pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
+    let is_picture = form
+        .out
+        .extension()
+        .is_some_and(|kind| kind.eq_ignore_ascii_case("png"))
+        && form.extend.is_none()
+        && form.last_image.is_none();
+    let default = if is_picture {
+        1
+    } else {
+        spec.defaults.num_frames
+    };
+    let wish = form.num_frames.unwrap_or(default);
+    let stride = spec.limits.frame_stride.max(1);
+    let largest = spec.limits.max_frames.saturating_sub(1) / stride * stride + 1;
+    if wish == 0 || wish >= largest.saturating_add(stride) {
+        found.fail(
+            "frames",
+            format!(
+                "expected a number of frames of the form {stride}n+1 up to {largest} for {}, found {wish}",
+                spec.name
+            ),
+        );
+        return wish;
+    }
+    let times = (wish - 1).saturating_add(stride / 2) / stride;
+    let nearest = (times * stride + 1).min(largest);
+    if nearest != wish {
+        found.note(
+            "frames",
+            format!(
+                "The number of frames was changed from {wish} to {nearest}: {} makes {stride}n+1 of them, up to {largest}",
+                spec.name
+            ),
+        );
+    }
+    nearest
+}
+
+/// The multiple of `multiple` nearest to `value`, at least one of it.
+pub(crate) fn nearest_multiple(value: f64, multiple: u32) -> u32 {
+    let multiple = multiple.max(1);
+    let times = (value / f64::from(multiple)).round().max(1.0) as u32;
+    times.min(u32::MAX / multiple) * multiple
+}

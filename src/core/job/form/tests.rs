@@ -1,0 +1,473 @@
+//! What a form asks for, and what it is told about it.
+
+use super::*;
+use crate::catalog::{InputUse, test_spec};
+
+fn form() -> GenerateForm {
+    GenerateForm {
+        prompt: "a red boat".into(),
+        out: "clip.mp4".into(),
+        ..Default::default()
+    }
+}
+
+fn picture(width: u32, height: u32) -> Option<StartPicture> {
+    Some(StartPicture {
+        path: "a.jpg".into(),
+        width,
+        height,
+    })
+}
+
+fn clip(width: u32, height: u32, fps: f64) -> Option<SourceClip> {
+    let info = ClipInfo {
+        width,
+        height,
+        fps,
+        num_frames: 9,
+    };
+    Some(SourceClip {
+        path: "a.mp4".into(),
+        info,
+    })
+}
+
+/// A model of any size.
+fn free_spec() -> ModelSpec {
+    let mut spec = test_spec();
+    spec.limits.fixed_size = false;
+    spec
+}
+
+/// The one changed field of a form, checked against a model of up to 16 Mi pixels.
+fn changed(change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, Vec<FieldError>> {
+    let mut wish = form();
+    change(&mut wish);
+    wish.validate(&test_spec())
+}
+
+/// All that is wrong with the changed form.
+fn problems(change: impl FnOnce(&mut GenerateForm)) -> String {
+    let messages: Vec<String> = changed(change)
+        .unwrap_err()
+        .into_iter()
+        .map(|err| format!("{}: {}", err.field, err.message))
+        .collect();
+    messages.join("\n")
+}
+
+fn told(checked: &Validated) -> Vec<&str> {
+    let notices = checked.notices.iter();
+    notices.map(|notice| notice.message.as_str()).collect()
+}
+
+#[test]
+fn an_empty_form_takes_the_models_defaults() {
+    let spec = test_spec();
+    let checked = form().validate(&spec).unwrap();
+    let request = &checked.request;
+    assert_eq!(
+        (request.width, request.height),
+        (spec.defaults.width, spec.defaults.height)
+    );
+    assert_eq!(request.num_frames, spec.defaults.num_frames);
+    assert_eq!(request.num_steps, spec.defaults.num_steps);
+    assert_eq!(checked.notices, []);
+}
+
+#[test]
+fn every_wrong_field_is_named_with_what_was_expected_and_found() {
+    let wrong = GenerateForm {
+        width: Some(0),
+        num_frames: Some(0),
+        num_steps: Some(0),
+        fps: Some(f64::NAN),
+        guidance_scale: Some(-1.0),
+        shift: Some(0.0),
+        vae_tile: Some(63),
+        ..form()
+    };
+    let errors = wrong.validate(&test_spec()).unwrap_err();
+    let fields: Vec<_> = errors.iter().map(|err| err.field).collect();
+    let expected = [
+        "width", "frames", "fps", "steps", "guidance", "shift", "vae-tile",
+    ];
+    assert_eq!(fields, expected);
+    assert!(errors[0].message.contains("multiple of 32"), "{errors:?}");
+    assert!(errors[1].message.contains("4n+1 up to 257"), "{errors:?}");
+}
+
+#[test]
+fn frames_become_the_nearest_that_the_model_makes_with_a_notice() {
+    for (wish, made) in [
+        (1, 1),
+        (2, 1),
+        (3, 5),
+        (14, 13),
+        (15, 17),
+        (16, 17),
+        (255, 257),
+        (258, 257),
+        (260, 257),
+    ] {
+        let checked = changed(|form| form.num_frames = Some(wish)).unwrap();
+        assert_eq!(checked.request.num_frames, made, "{wish}");
+        if wish == made {
+            assert_eq!(checked.notices, []);
+        } else {
+            let expected = format!(
+                "The number of frames was changed from {wish} to {made}: Test model makes 4n+1 of them, up to 257"
+            );
+            assert_eq!(told(&checked), [expected]);
+            assert_eq!(checked.notices[0].field, "frames");
+        }
+    }
+    for far in [0, 261, 1000, u32::MAX - 2, u32::MAX] {
+        let text = problems(|form| form.num_frames = Some(far));
+        assert!(text.contains("4n+1 up to 257"), "{far}: {text}");
+        assert!(text.ends_with(&format!("found {far}")), "{far}: {text}");
+    }
+    // A limit that is not itself a number of frames.
+    let mut spec = test_spec();
+    spec.limits.max_frames = 260;
+    let wish = GenerateForm {
+        num_frames: Some(260),
+        ..form()
+    };
+    assert_eq!(wish.validate(&spec).unwrap().request.num_frames, 257);
+}
+
+#[test]
+fn sizes_become_the_nearest_multiple_with_a_notice_for_each_edge() {
+    let size = |width, height| {
+        let checked = changed(|form| (form.width, form.height) = (Some(width), Some(height)));
+        let checked = checked.unwrap();
+        let size = (checked.request.width, checked.request.height);
+        let notices: Vec<String> = told(&checked).into_iter().map(str::to_owned).collect();
+        (size, notices)
+    };
+    assert_eq!(
+        size(250, 256),
+        (
+            (256, 256),
+            vec!["The width was changed from 250 to 256: Test model makes multiples of 32".into()]
+        )
+    );
+    assert_eq!(size(250, 130).0, (256, 128));
+    assert_eq!(size(250, 130).1.len(), 2);
+    assert_eq!(size(1, 31).0, (32, 32));
+    assert_eq!(size(32_780, 32).0, (32_768, 32), "down to the limit");
+    // Both are in the middle: the pair that keeps 2:1 best.
+    assert_eq!(size(96 + 16, 48).0, (128, 64));
+    assert_eq!(size(64, 32), ((64, 32), vec![]));
+}
+
+#[test]
+fn a_size_that_nobody_can_mean_is_refused() {
+    for field in ["width", "height"] {
+        for (found, expected) in [
+            (0, "multiple of 32 for Test model, found 0"),
+            (32_800, "of at most 32768"),
+            (99_999_999, "of at most 32768"),
+            (u32::MAX, "of at most 32768"),
+        ] {
+            let text = problems(|form| match field {
+                "width" => form.width = Some(found),
+                _ => form.height = Some(found),
+            });
+            assert!(text.starts_with(field) && text.contains(expected), "{text}");
+        }
+    }
+    let text = problems(|form| (form.width, form.height) = (Some(16_384), Some(16_384)));
+    assert!(text.contains("at most 16777216 pixels"), "{text}");
+}
+
+#[test]
+fn a_snapped_size_never_has_too_many_pixels() {
+    let wish = GenerateForm {
+        width: Some(1023),
+        height: Some(16_384),
+        ..form()
+    };
+    let mut spec = test_spec();
+    assert_eq!(wish.validate(&spec).unwrap().request.width, 1024);
+    spec.limits.max_pixels -= 1;
+    assert_eq!(wish.validate(&spec).unwrap().request.width, 992);
+}
+
+#[test]
+fn the_nearest_multiple_is_a_multiple_whatever_the_value() {
+    for value in [f64::from(u32::MAX), 1e300, f64::INFINITY] {
+        assert_eq!(nearest_multiple(value, 32), u32::MAX - 31);
+    }
+    for value in [0.0, -5.0, f64::NAN] {
+        assert_eq!(nearest_multiple(value, 32), 32);
+    }
+}
+
+#[test]
+fn seeds_differ_and_are_short() {
+    let seeds: std::collections::BTreeSet<u64> = (0..20).map(|_| random_seed()).collect();
+    assert!(seeds.len() > 15 && seeds.iter().all(|seed| *seed < 1_000_000_000));
+}
+
+#[test]
+fn a_png_is_one_picture_unless_frames_are_asked_for() {
+    let frames = |num_frames, extend| {
+        let checked = changed(|form| {
+            form.out = "a.PNG".into();
+            form.num_frames = num_frames;
+            form.extend = extend;
+        });
+        checked.unwrap().request.num_frames
+    };
+    assert_eq!(frames(None, None), 1);
+    assert_eq!(frames(Some(5), None), 5);
+    assert_eq!(
+        frames(None, clip(256, 256, 8.0)),
+        17,
+        "a clip goes on as a clip"
+    );
+}
+
+#[test]
+fn any_given_picture_makes_a_clip_of_its_aspect_and_the_models_area() {
+    let mut spec = free_spec();
+    spec.end_image = InputUse::Optional;
+    let from = |change: &dyn Fn(&mut GenerateForm)| {
+        let mut wish = form();
+        change(&mut wish);
+        snap::size(&wish, &spec, &mut Findings::default())
+    };
+    assert_eq!(from(&|form| form.image = picture(1600, 800)), (352, 192));
+    assert_eq!(
+        from(&|form| form.last_image = picture(800, 1600)),
+        (192, 352)
+    );
+    assert_eq!(from(&|form| form.extend = clip(1600, 800, 8.0)), (352, 192));
+    let half_given = |form: &mut GenerateForm| {
+        form.image = picture(1600, 800);
+        form.width = Some(128);
+    };
+    assert_eq!(
+        from(&half_given),
+        (128, 64),
+        "the other edge keeps the aspect"
+    );
+    let mut fixed = spec.clone();
+    fixed.limits.fixed_size = true;
+    let wish = GenerateForm {
+        image: picture(1600, 800),
+        ..form()
+    };
+    let request = wish.validate(&fixed).unwrap().request;
+    assert_eq!((request.width, request.height), (256, 256));
+}
+
+#[test]
+fn a_size_from_a_pictures_aspect_stays_within_the_limits() {
+    let mut spec = free_spec();
+    spec.limits.max_edge = 300;
+    spec.limits.max_pixels = 256 * 256;
+    let wish = GenerateForm {
+        image: picture(4000, 1000),
+        ..form()
+    };
+    let request = wish.validate(&spec).unwrap().request;
+    assert_eq!((request.width, request.height), (288, 128));
+    let tall = GenerateForm {
+        image: picture(9, 10),
+        ..form()
+    };
+    let request = tall.validate(&spec).unwrap().request;
+    assert!(u64::from(request.width) * u64::from(request.height) <= 256 * 256);
+}
+
+#[test]
+fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
+    let text = |start, end, change: &dyn Fn(&mut GenerateForm)| {
+        let mut spec = free_spec();
+        (spec.start_image, spec.end_image) = (start, end);
+        let mut wish = form();
+        change(&mut wish);
+        match wish.validate(&spec) {
+            Ok(_) => String::new(),
+            Err(errors) => format!("{}: {}", errors[0].field, errors[0].message),
+        }
+    };
+    use InputUse::{No, Optional, Required};
+    let start = |form: &mut GenerateForm| form.image = picture(9, 9);
+    let both = |form: &mut GenerateForm| {
+        form.image = picture(9, 9);
+        form.last_image = picture(9, 9);
+    };
+    assert_eq!(
+        text(Required, No, &|_| {}),
+        "image: Test model starts from a picture, and none is given"
+    );
+    assert_eq!(
+        text(No, No, &start),
+        "image: Test model makes clips from text alone, found a start picture"
+    );
+    assert_eq!(
+        text(No, No, &|form| form.extend = clip(9, 9, 8.0)),
+        "extend: Test model makes clips from text alone, found a clip to go on from"
+    );
+    assert_eq!(
+        text(Required, No, &both),
+        "last-image: Test model cannot end on a given picture, found an end picture"
+    );
+    assert_eq!(
+        text(Required, Required, &start),
+        "last-image: Test model ends on a picture, and none is given"
+    );
+    assert_eq!(text(Required, Optional, &both), "");
+    assert_eq!(
+        text(Optional, Optional, &|form| form.last_image = picture(9, 9)),
+        "image: Test model ends on a picture only where it starts from one, and none is given"
+    );
+    assert_eq!(
+        text(Required, No, &|form| form.extend = clip(9, 9, 8.0)),
+        ""
+    );
+}
+
+#[test]
+fn a_clip_stands_in_the_start_pictures_place_and_gives_its_rate() {
+    let going_on = changed(|form| form.extend = clip(256, 256, 12.5)).unwrap();
+    assert_eq!(going_on.request.fps, 12.5);
+    assert!(going_on.request.has_start() && going_on.notices.is_empty());
+    let faster = changed(|form| {
+        form.extend = clip(256, 256, 12.5);
+        form.fps = Some(24.0);
+    });
+    assert_eq!(faster.unwrap().request.fps, 24.0);
+    let slow = changed(|form| form.extend = clip(256, 256, 0.25)).unwrap();
+    assert_eq!(slow.request.fps, 1.0);
+    assert_eq!(
+        told(&slow),
+        ["The frame rate was changed from the clip's 0.250 to 1"]
+    );
+    let resized = changed(|form| form.extend = clip(320, 240, 8.0)).unwrap();
+    assert_eq!(
+        told(&resized),
+        [
+            "The clip's frames are resized from 320×240 to 256×256, the size in which Test model goes on"
+        ]
+    );
+    let text = problems(|form| {
+        form.extend = clip(256, 256, 8.0);
+        form.image = picture(9, 9);
+    });
+    assert!(text.starts_with("extend: expected either"), "{text}");
+    let text = problems(|form| {
+        form.extend = clip(256, 256, 8.0);
+        form.num_frames = Some(1);
+    });
+    assert!(
+        text.starts_with("frames: expected more than one frame"),
+        "{text}"
+    );
+}
+
+fn with_preset() -> ModelSpec {
+    let mut spec = test_spec();
+    spec.presets = vec![Preset {
+        id: "fast-4".into(),
+        name: "Fast 4 steps".into(),
+        note: String::new(),
+        num_steps: 4,
+        guidance_scale: 1.0,
+        shift: Some(5.0),
+        sampler: Sampler::Lcm,
+    }];
+    spec
+}
+
+#[test]
+fn a_preset_gives_what_the_form_leaves_open() {
+    let wish = GenerateForm {
+        preset: Some("fast-4".into()),
+        num_steps: Some(6),
+        ..form()
+    };
+    let request = wish.validate(&with_preset()).unwrap().request;
+    assert_eq!(
+        (request.num_steps, request.guidance_scale, request.shift),
+        (6, 1.0, Some(5.0))
+    );
+    assert_eq!(request.sampler, Sampler::Lcm);
+    let unknown = GenerateForm {
+        preset: Some("slow".into()),
+        ..form()
+    };
+    let errors = unknown.validate(&with_preset()).unwrap_err();
+    assert_eq!(
+        errors[0].message,
+        r#"expected the name of a preset (Test model has fast-4), found "slow""#
+    );
+    let errors = unknown.validate(&test_spec()).unwrap_err();
+    assert!(errors[0].message.contains("has none"), "{errors:?}");
+}
+
+#[test]
+fn the_low_noise_experts_guidance_is_the_other_one_where_only_that_was_chosen() {
+    let mut spec = with_preset();
+    spec.files.transformer_2 = Some("low".into());
+    spec.defaults.guidance_scale_2 = Some(3.0);
+    let low = |change: &dyn Fn(&mut GenerateForm)| {
+        let mut wish = form();
+        change(&mut wish);
+        wish.validate(&spec).unwrap().request.low_guidance_scale()
+    };
+    assert_eq!(low(&|_| {}), 3.0);
+    assert_eq!(low(&|form| form.guidance_scale = Some(1.0)), 1.0);
+    assert_eq!(low(&|form| form.guidance_scale_2 = Some(2.0)), 2.0);
+    assert_eq!(low(&|form| form.preset = Some("fast-4".into())), 1.0);
+    let one = changed(|form| form.guidance_scale_2 = Some(2.0)).unwrap();
+    assert_eq!(one.request.guidance_scale_2, None);
+    assert_eq!(
+        told(&one),
+        ["The second guidance is not used: Test model has one transformer"]
+    );
+}
+
+#[test]
+fn the_part_of_the_schedule_has_at_least_one_step() {
+    let part = |start, end| {
+        changed(|form| {
+            form.num_steps = Some(10);
+            (form.start_step, form.end_step) = (start, end);
+        })
+    };
+    for (start, end) in [
+        (None, None),
+        (Some(9), None),
+        (None, Some(1)),
+        (Some(3), Some(10)),
+    ] {
+        assert!(part(start, end).is_ok(), "{start:?} {end:?}");
+    }
+    for (start, end, field) in [
+        (Some(10), None, "start-step"),
+        (Some(4), Some(4), "start-step"),
+        (None, Some(0), "end-step"),
+        (None, Some(11), "end-step"),
+    ] {
+        let errors = part(start, end).unwrap_err();
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].field, field, "{errors:?}");
+    }
+}
+
+#[test]
+fn tiles_are_multiples_of_the_vaes_factor() {
+    for tile in [64, 80, 256, 8192] {
+        let checked = changed(|form| form.vae_tile = Some(tile)).unwrap();
+        assert_eq!(checked.request.vae_tile, Some(tile));
+    }
+    for tile in [0, 16, 63, 72, 8208, u32::MAX] {
+        let text = problems(|form| form.vae_tile = Some(tile));
+        assert!(text.contains("multiple of 16"), "{tile}: {text}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Reading clips back: MP4 and MOV with H.264, WebM of VP8 keyframes, animated GIF and WebP, and numbered
+//! PNG pictures; whatever else is in an MP4, MOV, WebM or Matroska file through the user's ffmpeg.
+//!
+//! Frames come upright, in the order in which they are shown, as plain RGB. Sound is not read, and a
+//! clip of uneven frame times gets their average.
+
+mod animation;
+mod ffmpeg;
+mod mp4;
+mod numbered;
+mod webm;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use animation::{Animation, Format};
+use ffmpeg::Ffmpeg;
+use mp4::Movie;
+use numbered::Numbered;
+use webm::WebM;
+
+use super::kind::{self, Kind};
+use super::{MediaError, Picture};
+use crate::job::Clip;
+
+/// Clips with more pixels in all their frames together are refused before they fill the memory: three
+/// bytes each make 3 GB, which is a minute of 1280 × 720 at 18 frames a second.
+pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
+
+/// What is known of a clip without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClipInfo {
+    /// Pixels, upright.
+    pub width: u32,
+    /// Pixels, upright.
+    pub height: u32,
+    /// Frames a second, on average.
+    pub fps: f64,
+    pub num_frames: u32,
+}
+
+/// All frames of the clip at `path`, whatever its extension says.
+pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
+    let mut source = Source::open(path)?;
+    let info = source.info();
+    check_amount(info.num_frames, info.width, info.height, path)?;
+    let mut frames = Vec::new();
+    source.read(false, &mut |frame| {
+        // Headers may promise less than there is.
+        check_amount(frames.len() as u32 + 1, frame.width, frame.height, path)?;
+        frames.push(Arc::new(frame));
+        Ok(())
+    })?;
+    check_sizes(&frames, path)?;
+    Ok(Clip {
+        frames,
+        fps: info.fps,
+    })
+}
+
+/// Size, rate and length of the clip at `path`, from its headers.
+pub fn clip_info(path: &Path) -> Result<ClipInfo, MediaError> {
+    Source::open(path).map(|source| source.info())
+}
+
+/// The last frame of the clip at `path`, exactly as [`open_clip`] gives it.
+pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
+    let mut last = None;
+    let mut count = 0;
+    Source::open(path)?.read(true, &mut |frame| {
+        count += 1;
+        check_amount(count, frame.width, frame.height, path)?;
+        last = Some(frame);
+        Ok(())
+    })?;
+    last.ok_or_else(|| MediaError::NoFrames {
+        path: path.to_path_buf(),
+    })
+}
+
+/// All files that the clip at `path` consists of, in order: more than one only for numbered pictures.
+pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
+    match Source::open(path)? {
+        Source::Numbered(numbered) => Ok(numbered.files().to_vec()),
+        _ => Ok(vec![path.to_path_buf()]),
+    }
+}
+
+/// Takes one decoded frame; its error ends the reading.
+type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
+
+/// Why a reader does not read a clip.
+enum Unread {
+    /// It may be sound, but only ffmpeg could decode it; what it is, in words that fit behind "found".
+    Codec(String),
+    Failed(MediaError),
+}
+
+/// An opened clip.
+enum Source {
+    Animation(Animation),
+    Movie(Box<Movie>),
+    WebM(Box<WebM>),
+    Numbered(Numbered),
+    Ffmpeg(Ffmpeg),
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Self, MediaError> {
+        let opened = kind::open_file(path, "read the clip")?;
+        let not_a_clip = |found: &str| MediaError::NotAClip {
+            found: found.to_owned(),
+            path: path.to_path_buf(),
+        };
+        if opened.len == 0 {
+            return Err(not_a_clip("an empty file"));
+        }
+        let (read, container) = match opened.kind {
+            Kind::Gif => {
+                return Animation::open(path, opened.file, Format::Gif).map(Self::Animation);
+            }
+            Kind::WebP => {
+                return Animation::open(path, opened.file, Format::WebP).map(Self::Animation);
+            }
+            Kind::Png => {
+                let numbered = Numbered::open(path)?.map(Self::Numbered);
+                return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
+            }
+            Kind::Mp4 => {
+                let movie = Movie::open(path, opened.file, opened.len);
+                (movie.map(|movie| Self::Movie(Box::new(movie))), "mov")
+            }
+            Kind::WebM => {
+                let webm = WebM::open(path, opened.file, opened.len);
+                (webm.map(|webm| Self::WebM(Box::new(webm))), "matroska")
+            }
+            other => return Err(not_a_clip(other.described())),
+        };
+        match read {
+            Ok(source) => Ok(source),
+            Err(Unread::Failed(err)) => Err(err),
+            Err(Unread::Codec(found)) => Ffmpeg::open(path, container, found).map(Self::Ffmpeg),
+        }
+    }
+
+    fn info(&self) -> ClipInfo {
+        match self {
+            Self::Animation(animation) => animation.info,
+            Self::Movie(movie) => movie.info,
+            Self::WebM(webm) => webm.info,
+            Self::Numbered(numbered) => numbered.info,
+            Self::Ffmpeg(ffmpeg) => ffmpeg.info,
+        }
+    }
+
+    /// Gives the frames to `sink` in order; with `is_end_enough` it may leave out earlier ones.
+    fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        match self {
+            Self::Animation(animation) => animation.read(sink),
+            Self::Movie(movie) => movie.read(is_end_enough, sink),
+            Self::WebM(webm) => webm.read(is_end_enough, sink),
+            Self::Numbered(numbered) => numbered.read(is_end_enough, sink),
+            Self::Ffmpeg(ffmpeg) => ffmpeg.read(sink),
+        }
+    }
+}
+
+fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result<(), MediaError> {
+    let pixels = u64::from(num_frames) * u64::from(width) * u64::from(height);
+    if pixels <= MAX_CLIP_PIXELS {
+        return Ok(());
+    }
+    Err(MediaError::ClipTooLarge {
+        max_megapixels: MAX_CLIP_PIXELS / 1_000_000,
+        num_frames,
+        width,
+        height,
+        path: path.to_path_buf(),
+    })
+}
+
+/// A clip's frames are all of one size, and there is at least one.
+fn check_sizes(frames: &[Arc<Picture>], path: &Path) -> Result<(), MediaError> {
+    let Some(first) = frames.first() else {
+        return Err(MediaError::NoFrames {
+            path: path.to_path_buf(),
+        });
+    };
+    let expected = (first.width, first.height);
+    match frames
+        .iter()
+        .find(|frame| (frame.width, frame.height) != expected)
+    {
+        None => Ok(()),
+        Some(other) => Err(MediaError::FrameSize {
+            expected_width: expected.0,
+            expected_height: expected.1,
+            width: other.width,
+            height: other.height,
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+/// The rate of `num_frames` that last `total` units: a whole number where the units, which round the
+/// times, allow one.
+fn fps_from_times(num_frames: u32, total: u64, units_a_second: f64) -> f64 {
+    let frames = f64::from(num_frames);
+    let total = total as f64;
+    let (slowest, fastest) = (
+        frames * units_a_second / (total + 0.5),
+        frames * units_a_second / (total - 0.5).max(0.5),
+    );
+    let exact = frames * units_a_second / total.max(1.0);
+    let whole = exact.round();
+    if (slowest..=fastest).contains(&whole) {
+        whole
+    } else {
+        exact
+    }
+}
+
+#[cfg(test)]
+mod tests;

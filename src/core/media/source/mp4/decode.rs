@@ -1,0 +1,136 @@
+//! Samples of H.264 through OpenH264 into pictures, in the order in which they are shown.
+//!
+//! The decoder is told not to flush after each sample, which would break clips whose frames are stored
+//! in another order than they are shown.
+
+use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
+use openh264::formats::YUVSource as _;
+
+use super::bytes::Bytes;
+use super::colour::{Colour, Planes, rgb_from_planes};
+use crate::media::Picture;
+use crate::media::open::{Failure, picture_from_rgb};
+
+/// The parameter sets and the form of the samples, out of an `avcC` box.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AvcConfig {
+    /// Bytes of the length in front of each unit.
+    length_bytes: usize,
+    pub sequence_sets: Vec<Vec<u8>>,
+    picture_sets: Vec<Vec<u8>>,
+}
+
+impl AvcConfig {
+    pub fn read(content: &[u8]) -> Option<Self> {
+        let mut bytes = Bytes(content);
+        bytes.skip(4)?;
+        let length_bytes = usize::from(bytes.u8()? & 3) + 1;
+        let mut sets = |mask: u8| {
+            let count = bytes.u8()? & mask;
+            (0..count)
+                .map(|_| {
+                    let length = bytes.u16()?;
+                    bytes.take(length.into()).map(<[u8]>::to_vec)
+                })
+                .collect::<Option<Vec<_>>>()
+        };
+        Some(Self {
+            length_bytes,
+            sequence_sets: sets(0x1f)?,
+            picture_sets: sets(0xff)?,
+        })
+    }
+
+    /// The units of a sample, each behind its length; what is cut off at the end is left out.
+    pub fn units<'a>(&self, sample: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let length_bytes = self.length_bytes;
+        let mut bytes = Bytes(sample);
+        std::iter::from_fn(move || {
+            let length = bytes
+                .take(length_bytes)?
+                .iter()
+                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+            bytes.take(length)
+        })
+    }
+}
+
+/// A decoder that is fed sample by sample.
+pub(super) struct Frames {
+    decoder: Decoder,
+    config: AvcConfig,
+    colour: Colour,
+    is_begun: bool,
+}
+
+impl Frames {
+    pub fn new(config: AvcConfig, colour: Colour) -> Result<Self, Failure> {
+        Ok(Self {
+            decoder: Decoder::new().map_err(|err| damaged(&err))?,
+            config,
+            colour,
+            is_begun: false,
+        })
+    }
+
+    /// The next picture that is ready, if the sample completed one.
+    pub fn feed(&mut self, sample: &[u8]) -> Result<Option<Picture>, Failure> {
+        let mut stream = Vec::with_capacity(sample.len() + 64);
+        if !self.is_begun {
+            let sets = self.config.sequence_sets.iter();
+            for set in sets.chain(&self.config.picture_sets) {
+                push_unit(&mut stream, set);
+            }
+            self.is_begun = true;
+        }
+        let mut length = 0;
+        for unit in self.config.units(sample) {
+            length += self.config.length_bytes + unit.len();
+            push_unit(&mut stream, unit);
+        }
+        if length != sample.len() {
+            return Err(Failure::Damaged("a frame of it is cut".to_owned()));
+        }
+        let options = DecodeOptions::new().flush_after_decode(Flush::NoFlush);
+        let yuv = self.decoder.decode_with_options(&stream, options);
+        yuv.map_err(|err| damaged(&err))?
+            .map(|yuv| picture(&yuv, self.colour))
+            .transpose()
+    }
+
+    /// The pictures that waited for later ones.
+    pub fn rest(&mut self) -> Result<Vec<Picture>, Failure> {
+        let colour = self.colour;
+        let rest = self
+            .decoder
+            .flush_remaining()
+            .map_err(|err| damaged(&err))?;
+        rest.iter().map(|yuv| picture(yuv, colour)).collect()
+    }
+}
+
+fn push_unit(stream: &mut Vec<u8>, unit: &[u8]) {
+    stream.extend([0, 0, 0, 1]);
+    stream.extend(unit);
+}
+
+fn damaged(err: &openh264::Error) -> Failure {
+    Failure::from_words(&format!("its H.264 cannot be decoded: {err}"))
+}
+
+fn picture(yuv: &DecodedYUV<'_>, colour: Colour) -> Result<Picture, Failure> {
+    let (width, height) = yuv.dimensions();
+    let (stride, chroma_stride, _) = yuv.strides();
+    let planes = Planes {
+        width,
+        height,
+        y: yuv.y(),
+        u: yuv.u(),
+        v: yuv.v(),
+        stride,
+        chroma_stride,
+    };
+    let rgb = rgb_from_planes(&planes, colour)
+        .ok_or_else(|| Failure::Damaged("its planes are too small".to_owned()))?;
+    picture_from_rgb(width as u32, height as u32, rgb)
+}

@@ -1,0 +1,336 @@
+//! MP4 and MOV with H.264, whole or fragmented.
+//!
+//! The boxes are read here because the reader crates panic on hostile ones. Only the first video track is
+//! looked at. Edit lists, rotation, colour matrix and range are honoured; stretched pixels are not.
+
+mod bytes;
+mod colour;
+mod decode;
+mod fragments;
+mod sps;
+mod track;
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use colour::Colour;
+use decode::{AvcConfig, Frames};
+use fragments::Fragments;
+use sps::Sps;
+use track::{NoTrack, Sample, Track};
+
+use super::{ClipInfo, Sink, Unread};
+use crate::media::MediaError;
+use crate::media::open::{Failure, check_size, upright};
+
+/// Longer headers are refused: a clip's is some kilobytes a minute.
+const MAX_HEADER_BYTES: u64 = 64 << 20;
+/// So many boxes of a file are looked at before it is given up as endless.
+const MAX_BOXES: usize = 1_000_000;
+/// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
+const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
+/// The rate of a clip that tells no times.
+const DEFAULT_FPS: f64 = 24.0;
+
+pub(super) struct Movie {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    track: Track,
+    config: AvcConfig,
+    colour: Colour,
+    /// The times of all samples, in the order in which they are shown.
+    times: Vec<i64>,
+    pub info: ClipInfo,
+}
+
+impl Movie {
+    pub fn open(path: &Path, mut file: File, len: u64) -> Result<Self, Unread> {
+        let failed = |failure: Failure| Unread::Failed(failure.into_error("MP4", path));
+        let track = read_track(&mut file, len).map_err(failed)?;
+        if !matches!(&track.codec, b"avc1" | b"avc3") {
+            return Err(Unread::Codec(codec_name(track.codec)));
+        }
+        let config = AvcConfig::read(&track.avc_config)
+            .ok_or_else(|| failed(Failure::Damaged("its H.264 has no header".to_owned())))?;
+        let sps = sequence(&mut file, len, &track, &config).map_err(failed)?;
+        check_decodable(&sps)?;
+        check_size(sps.width, sps.height).map_err(failed)?;
+        let of_stream = sps.colour.filter(|colour| colour.is_named());
+        let colour = of_stream.or(track.colour).or(sps.colour);
+        let mut times: Vec<i64> = track.samples.iter().map(|it| it.shown_at).collect();
+        times.sort_unstable();
+        let shown = times.iter().filter(|time| track.is_shown(**time)).count();
+        if shown == 0 {
+            return Err(Unread::Failed(MediaError::NoFrames {
+                path: path.to_path_buf(),
+            }));
+        }
+        let is_turned = swaps_sides(track.orientation);
+        let info = ClipInfo {
+            width: if is_turned { sps.height } else { sps.width },
+            height: if is_turned { sps.width } else { sps.height },
+            fps: fps(&track, &times),
+            num_frames: shown as u32,
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            len,
+            track,
+            config,
+            colour: colour.unwrap_or(Colour::UNKNOWN),
+            times,
+            info,
+        })
+    }
+
+    pub fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        if is_end_enough
+            && let Some(from) = self.last_entrance()
+            && let Ok(()) = self.read_from(from, sink)
+        {
+            return Ok(());
+        }
+        self.read_from(0, sink)
+    }
+
+    /// The last sample from which everything up to the end can be decoded.
+    fn last_entrance(&self) -> Option<usize> {
+        let is_shown = |sample: &&Sample| self.track.is_shown(sample.shown_at);
+        let last_time = self.track.samples.iter().filter(is_shown);
+        let last_time = last_time.map(|sample| sample.shown_at).max()?;
+        let samples = &self.track.samples;
+        let entrance = |at: &usize| samples[*at].is_sync && samples[*at].shown_at <= last_time;
+        let from = (0..samples.len()).rev().find(entrance)?;
+        // An entrance in the middle of frames that are shown before it would leave some of them out.
+        let begin = samples[from].shown_at;
+        let is_clean = samples[from..]
+            .iter()
+            .all(|sample| sample.shown_at >= begin);
+        (from > 0 && is_clean).then_some(from)
+    }
+
+    fn read_from(&mut self, from: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        let path = self.path.clone();
+        let failed = |failure: Failure| failure.into_error("MP4", &path);
+        let mut frames = Frames::new(self.config.clone(), self.colour).map_err(failed)?;
+        let total = self.track.samples.len();
+        let mut index = from;
+        // Pictures come in the order of their times, which stand beside them in the file.
+        let mut show = |picture, index: usize, movie: &Self| {
+            if movie
+                .times
+                .get(index)
+                .is_some_and(|time| movie.track.is_shown(*time))
+            {
+                sink(upright(picture, movie.track.orientation)?)?;
+            }
+            Ok::<_, MediaError>(())
+        };
+        for at in from..total {
+            let sample = self.track.samples[at];
+            let bytes = sample_bytes(&mut self.file, self.len, sample).map_err(failed)?;
+            if let Some(picture) = frames.feed(&bytes).map_err(failed)? {
+                show(picture, index, self)?;
+                index += 1;
+            }
+        }
+        for picture in frames.rest().map_err(failed)? {
+            show(picture, index, self)?;
+            index += 1;
+        }
+        if index < total {
+            let lost = total - index;
+            let text = format!("{lost} of its {total} frames cannot be decoded");
+            return Err(failed(Failure::Damaged(text)));
+        }
+        Ok(())
+    }
+}
+
+/// Walks over the file's outer boxes and puts the track together.
+fn read_track(file: &mut File, len: u64) -> Result<Track, Failure> {
+    let mut movie: Option<Vec<u8>> = None;
+    let mut fragments: Option<Fragments> = None;
+    let mut at = 0;
+    for _ in 0..MAX_BOXES {
+        if len.saturating_sub(at) < 8 {
+            break;
+        }
+        let (name, header, size) = box_header(file, at, len)?;
+        let end = at.checked_add(size).filter(|end| *end <= len);
+        let end = end.ok_or(Failure::Truncated)?;
+        let content = (at + header, size - header);
+        match &name {
+            b"moov" if movie.is_none() => movie = Some(header_bytes(file, content)?),
+            b"moof" => {
+                let Some(movie) = &movie else {
+                    return Err(Failure::Damaged(
+                        "a fragment stands before its header".to_owned(),
+                    ));
+                };
+                let bytes = header_bytes(file, content)?;
+                let gathered = match &mut fragments {
+                    Some(gathered) => gathered,
+                    None => fragments.insert(Fragments::new(movie, first_video(movie)?.id)),
+                };
+                let added = gathered.add(&bytes, at);
+                added.map_err(|text| Failure::Damaged(text.to_owned()))?;
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    // A file that ends before its movie box is cut off.
+    let mut track = first_video(&movie.ok_or(Failure::Truncated)?)?;
+    if let Some(fragments) = fragments {
+        track.samples.extend(fragments.samples);
+    }
+    Ok(track)
+}
+
+fn first_video(movie: &[u8]) -> Result<Track, Failure> {
+    Track::first_video(movie).map_err(|why| {
+        Failure::Damaged(match why {
+            NoTrack::NoVideo => "it has no video track".to_owned(),
+            NoTrack::Broken(text) => text.to_owned(),
+        })
+    })
+}
+
+/// A box's name, and the lengths of its header and of all of it.
+fn box_header(file: &mut File, at: u64, len: u64) -> Result<([u8; 4], u64, u64), Failure> {
+    let [a, b, c, d, name @ ..] = read_array::<8>(file, at)?;
+    let (header, size) = match u32::from_be_bytes([a, b, c, d]) {
+        0 => (8, len - at),
+        1 => (16, u64::from_be_bytes(read_array(file, at + 8)?)),
+        size => (8, u64::from(size)),
+    };
+    if size < header {
+        return Err(Failure::Damaged(
+            "a box of it has no room for its name".to_owned(),
+        ));
+    }
+    Ok((name, header, size))
+}
+
+fn header_bytes(file: &mut File, (at, size): (u64, u64)) -> Result<Vec<u8>, Failure> {
+    if size > MAX_HEADER_BYTES {
+        return Err(Failure::Unsupported("its header is too long".to_owned()));
+    }
+    read_bytes(file, at, size as usize)
+}
+
+fn sample_bytes(file: &mut File, len: u64, sample: Sample) -> Result<Vec<u8>, Failure> {
+    let end = sample.offset.checked_add(sample.size.into());
+    if end.is_none_or(|end| end > len) {
+        return Err(Failure::Truncated);
+    }
+    read_bytes(file, sample.offset, sample.size as usize)
+}
+
+fn read_bytes(file: &mut File, at: u64, count: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; count];
+    seek_and_read(file, at, &mut bytes).map_err(|err| Failure::from_io(&err))?;
+    Ok(bytes)
+}
+
+fn read_array<const N: usize>(file: &mut File, at: u64) -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    seek_and_read(file, at, &mut bytes).map_err(|err| Failure::from_io(&err))?;
+    Ok(bytes)
+}
+
+fn seek_and_read(file: &mut File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(bytes)
+}
+
+/// The sequence parameter set: in the header, or in the first sample.
+fn sequence(file: &mut File, len: u64, track: &Track, config: &AvcConfig) -> Result<Sps, Failure> {
+    const SEQUENCE_SET: u8 = 7;
+    let first = match (config.sequence_sets.first(), track.samples.first()) {
+        (Some(set), _) => Some(set.clone()),
+        (None, Some(sample)) => {
+            let sample = sample_bytes(file, len, *sample)?;
+            let is_set =
+                |unit: &&[u8]| unit.first().is_some_and(|byte| byte & 0x1f == SEQUENCE_SET);
+            config.units(&sample).find(is_set).map(<[u8]>::to_vec)
+        }
+        (None, None) => None,
+    };
+    first
+        .and_then(|unit| Sps::read(&unit))
+        .ok_or_else(|| Failure::Damaged("its H.264 has no parameters".to_owned()))
+}
+
+/// The decoder knows progressive 4:2:0 of 8 bits up to level 5.2.
+fn check_decodable(sps: &Sps) -> Result<(), Unread> {
+    let sampling = match sps.chroma_format {
+        0 => "4:0:0",
+        1 => "4:2:0",
+        2 => "4:2:2",
+        _ => "4:4:4",
+    };
+    let pixels = u64::from(sps.width) * u64::from(sps.height);
+    let what = if sps.bit_depth != 8 {
+        format!("H.264 of {} bits", sps.bit_depth)
+    } else if sps.chroma_format != 1 {
+        format!("H.264 with {sampling} sampling")
+    } else if sps.is_interlaced {
+        "interlaced H.264".to_owned()
+    } else if pixels > MAX_FRAME_PIXELS {
+        format!("H.264 of {} × {}", sps.width, sps.height)
+    } else {
+        return Ok(());
+    };
+    Err(Unread::Codec(what))
+}
+
+fn codec_name(letters: [u8; 4]) -> String {
+    let known = match &letters {
+        b"hvc1" | b"hev1" => "HEVC (H.265)",
+        b"vp08" => "VP8",
+        b"vp09" => "VP9",
+        b"av01" => "AV1",
+        b"mp4v" => "MPEG-4 Visual",
+        b"jpeg" | b"mjpa" | b"mjpb" => "Motion JPEG",
+        b"apch" | b"apcn" | b"apcs" | b"apco" | b"ap4h" | b"ap4x" => "ProRes",
+        _ => {
+            let printable = letters.iter().map(|byte| match byte {
+                b' '..=b'~' => char::from(*byte),
+                _ => '?',
+            });
+            return format!("the codec {:?}", printable.collect::<String>());
+        }
+    };
+    known.to_owned()
+}
+
+fn swaps_sides(orientation: image::metadata::Orientation) -> bool {
+    use image::metadata::Orientation as O;
+    matches!(
+        orientation,
+        O::Rotate90 | O::Rotate270 | O::Rotate90FlipH | O::Rotate270FlipH
+    )
+}
+
+/// The rate: that of nearly all frames where they agree, else the average.
+fn fps(track: &Track, times: &[i64]) -> f64 {
+    let mut lasting: Vec<u32> = track.samples.iter().map(|sample| sample.lasts).collect();
+    lasting.sort_unstable();
+    let timescale = f64::from(track.timescale);
+    let usual = lasting[lasting.len() / 2];
+    // The last one is often left out or cut.
+    let others = lasting.iter().filter(|lasts| **lasts != usual).count();
+    let secs = if usual > 0 && others <= 1 + lasting.len() / 20 {
+        f64::from(usual) / timescale
+    } else if let [first, .., last] = times {
+        (last.saturating_sub(*first)) as f64 / timescale / (times.len() - 1) as f64
+    } else {
+        0.0
+    };
+    if secs > 0.0 { 1.0 / secs } else { DEFAULT_FPS }
+}

@@ -1,0 +1,207 @@
+//! What a sequence parameter set of H.264 says of the frames: size, sampling, depth and colours.
+//!
+//! Everything else in it is stepped over; the decoder reads it again.
+
+use super::colour::Colour;
+
+/// The part of a sequence parameter set that matters before decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sps {
+    /// Pixels, without the padding.
+    pub width: u32,
+    pub height: u32,
+    /// 1 is 4:2:0.
+    pub chroma_format: u32,
+    pub bit_depth: u32,
+    pub is_interlaced: bool,
+    pub colour: Option<Colour>,
+}
+
+/// Profiles whose sets begin with sampling and depth.
+const HIGH_PROFILES: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+
+impl Sps {
+    /// Reads a unit with its header byte, without its start code.
+    pub fn read(unit: &[u8]) -> Option<Self> {
+        let bytes = without_emulation(unit.get(1..)?);
+        let mut bits = Bits {
+            bytes: &bytes,
+            at: 0,
+        };
+        let profile = bits.number(8)? as u8;
+        bits.number(16)?; // Constraints and level.
+        bits.exp_golomb()?; // Its id.
+        let (mut chroma_format, mut bit_depth) = (1, 8);
+        let mut is_separate = false;
+        if HIGH_PROFILES.contains(&profile) {
+            chroma_format = bits.exp_golomb()?;
+            if chroma_format == 3 {
+                is_separate = bits.flag()?;
+            }
+            bit_depth = 8 + bits.exp_golomb()?.max(bits.exp_golomb()?);
+            bits.flag()?; // Whether lossless blocks skip the transform.
+            if bits.flag()? {
+                skip_scaling_lists(&mut bits, chroma_format)?;
+            }
+        }
+        bits.exp_golomb()?; // Bits of the frame number.
+        skip_order_count(&mut bits)?;
+        bits.exp_golomb()?; // Reference frames.
+        bits.flag()?; // Whether gaps are allowed.
+        let columns = bits.exp_golomb()?.checked_add(1)?;
+        let map_rows = bits.exp_golomb()?.checked_add(1)?;
+        let is_interlaced = !bits.flag()?;
+        let fields = 1 + u32::from(is_interlaced);
+        if is_interlaced {
+            bits.flag()?; // Whether single blocks change between frame and field.
+        }
+        bits.flag()?; // How direct vectors are found.
+        let (mut width, mut height) = (
+            columns.checked_mul(16)?,
+            map_rows.checked_mul(16)?.checked_mul(fields)?,
+        );
+        if bits.flag()? {
+            let [left, right, top, bottom] = [
+                bits.exp_golomb()?,
+                bits.exp_golomb()?,
+                bits.exp_golomb()?,
+                bits.exp_golomb()?,
+            ];
+            let has_planes = chroma_format != 0 && !is_separate;
+            let unit_x = 1 + u32::from(has_planes && chroma_format != 3);
+            let unit_y = fields * (1 + u32::from(has_planes && chroma_format == 1));
+            width = width.checked_sub(left.checked_add(right)?.checked_mul(unit_x)?)?;
+            height = height.checked_sub(top.checked_add(bottom)?.checked_mul(unit_y)?)?;
+        }
+        let colour = if bits.flag()? {
+            // A cut description is none.
+            colour(&mut bits).unwrap_or_default()
+        } else {
+            None
+        };
+        Some(Self {
+            width,
+            height,
+            chroma_format,
+            bit_depth,
+            is_interlaced,
+            colour,
+        })
+    }
+}
+
+fn skip_scaling_lists(bits: &mut Bits<'_>, chroma_format: u32) -> Option<()> {
+    let lists = if chroma_format == 3 { 12 } else { 8 };
+    for list in 0..lists {
+        if !bits.flag()? {
+            continue;
+        }
+        let (mut last, mut next) = (8, 8);
+        for _ in 0..if list < 6 { 16 } else { 64 } {
+            if next != 0 {
+                next = (last + bits.signed_exp_golomb()?).rem_euclid(256);
+            }
+            if next != 0 {
+                last = next;
+            }
+        }
+    }
+    Some(())
+}
+
+fn skip_order_count(bits: &mut Bits<'_>) -> Option<()> {
+    match bits.exp_golomb()? {
+        0 => {
+            bits.exp_golomb()?;
+        }
+        1 => {
+            bits.flag()?;
+            bits.exp_golomb()?;
+            bits.exp_golomb()?;
+            let count = bits.exp_golomb()?;
+            for _ in 0..count.min(256) {
+                bits.exp_golomb()?;
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+/// The matrix and range in the description for displays, if it has them.
+fn colour(bits: &mut Bits<'_>) -> Option<Option<Colour>> {
+    const OWN_ASPECT: u32 = 255;
+    if bits.flag()? && bits.number(8)? == OWN_ASPECT {
+        bits.number(32)?;
+    }
+    if bits.flag()? {
+        bits.flag()?; // Whether overscan is fine.
+    }
+    if !bits.flag()? {
+        return Some(None);
+    }
+    bits.number(3)?; // The television system.
+    let mut colour = Colour {
+        is_full_range: bits.flag()?,
+        ..Colour::UNKNOWN
+    };
+    if bits.flag()? {
+        bits.number(16)?; // Primaries and transfer curve.
+        colour.matrix = bits.number(8)? as u16;
+    }
+    Some(Some(colour))
+}
+
+/// The payload without the bytes that keep start codes out of it.
+fn without_emulation(payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(payload.len());
+    let mut zeros = 0;
+    for &byte in payload {
+        if zeros >= 2 && byte == 3 {
+            zeros = 0;
+            continue;
+        }
+        zeros = if byte == 0 { zeros + 1 } else { 0 };
+        out.push(byte);
+    }
+    out
+}
+
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Bits<'_> {
+    fn flag(&mut self) -> Option<bool> {
+        let byte = *self.bytes.get(self.at / 8)?;
+        let bit = byte >> (7 - self.at % 8) & 1;
+        self.at += 1;
+        Some(bit == 1)
+    }
+
+    fn number(&mut self, count: u32) -> Option<u32> {
+        (0..count).try_fold(0_u32, |value, _| Some(value << 1 | u32::from(self.flag()?)))
+    }
+
+    fn exp_golomb(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while !self.flag()? {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        let rest = self.number(zeros)?;
+        Some((1_u32 << zeros) - 1 + rest)
+    }
+
+    fn signed_exp_golomb(&mut self) -> Option<i64> {
+        let value = i64::from(self.exp_golomb()?);
+        Some(if value % 2 == 0 {
+            -(value / 2)
+        } else {
+            value / 2 + 1
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! The video track in a movie box: its codec, its orientation, and where and when each sample is.
+//!
+//! Reads bytes only; what lies in the samples is the decoder's.
+
+use image::metadata::Orientation;
+
+use super::bytes::{Bytes, boxes, child, descend};
+use super::colour::Colour;
+
+/// More samples than this are nobody's clip: nine hours at 30 frames a second.
+pub(super) const MAX_SAMPLES: usize = 1 << 20;
+
+/// One encoded frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// Where in the file.
+    pub offset: u64,
+    pub size: u32,
+    /// When it is shown, in units of the track's clock.
+    pub shown_at: i64,
+    /// How long, in the same.
+    pub lasts: u32,
+    /// Whether decoding can begin here.
+    pub is_sync: bool,
+}
+
+/// A stretch of the track's time that is shown; the end is open when absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edit {
+    pub begin: i64,
+    pub end: Option<i64>,
+}
+
+pub(super) struct Track {
+    pub id: u32,
+    /// The four letters of the codec.
+    pub codec: [u8; 4],
+    /// The content of `avcC`.
+    pub avc_config: Vec<u8>,
+    pub colour: Option<Colour>,
+    pub orientation: Orientation,
+    /// Units a second.
+    pub timescale: u32,
+    pub samples: Vec<Sample>,
+    pub edits: Vec<Edit>,
+}
+
+/// Why a movie box gives no track.
+pub(super) enum NoTrack {
+    NoVideo,
+    Broken(&'static str),
+}
+
+impl Track {
+    /// The first video track in the content of a `moov` box.
+    pub fn first_video(movie: &[u8]) -> Result<Self, NoTrack> {
+        let movie_timescale = child(movie, b"mvhd").and_then(|header| {
+            let mut bytes = Bytes(header);
+            let (version, _) = bytes.version()?;
+            bytes.skip(if version == 1 { 16 } else { 8 })?;
+            bytes.u32()
+        });
+        let track = boxes(movie)
+            .filter(|(name, _)| name == b"trak")
+            .map(|(_, content)| content)
+            .find(|track| {
+                descend(track, &[b"mdia", b"hdlr"]).and_then(|handler| handler.get(8..12))
+                    == Some(b"vide")
+            })
+            .ok_or(NoTrack::NoVideo)?;
+        Self::read(track, movie_timescale.unwrap_or(1000).max(1))
+    }
+
+    fn read(track: &[u8], movie_timescale: u32) -> Result<Self, NoTrack> {
+        let header = child(track, b"tkhd").ok_or(NoTrack::Broken("its track has no header"))?;
+        let (id, orientation) =
+            track_header(header).ok_or(NoTrack::Broken("its track's header is cut"))?;
+        let timescale = descend(track, &[b"mdia", b"mdhd"])
+            .and_then(media_timescale)
+            .filter(|timescale| *timescale > 0)
+            .ok_or(NoTrack::Broken("its track has no clock"))?;
+        let table = descend(track, &[b"mdia", b"minf", b"stbl"])
+            .ok_or(NoTrack::Broken("its track has no sample table"))?;
+        let entry = child(table, b"stsd")
+            .and_then(|list| boxes(list.get(8..)?).next())
+            .ok_or(NoTrack::Broken("its track names no codec"))?;
+        let (codec, entry) = entry;
+        // A picture's description is 78 bytes long before its own boxes begin.
+        let inner = entry.get(78..).unwrap_or_default();
+        Ok(Self {
+            id,
+            codec,
+            avc_config: child(inner, b"avcC").unwrap_or_default().to_vec(),
+            colour: child(inner, b"colr").and_then(Colour::from_box),
+            orientation,
+            timescale,
+            samples: samples(table).map_err(NoTrack::Broken)?,
+            edits: edits(track, timescale, movie_timescale),
+        })
+    }
+
+    /// Whether a frame of that time is shown.
+    pub fn is_shown(&self, shown_at: i64) -> bool {
+        self.edits.is_empty()
+            || self
+                .edits
+                .iter()
+                .any(|edit| edit.begin <= shown_at && edit.end.is_none_or(|end| shown_at < end))
+    }
+}
+
+fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
+    let mut bytes = Bytes(header);
+    let (version, _) = bytes.version()?;
+    bytes.skip(if version == 1 { 16 } else { 8 })?;
+    let id = bytes.u32()?;
+    // Reserved, duration, reserved twice, layer, group, volume, reserved.
+    bytes.skip(4 + if version == 1 { 8 } else { 4 } + 8 + 8)?;
+    let mut matrix = [0; 9];
+    for value in &mut matrix {
+        *value = bytes.i32()?.signum();
+    }
+    let [a, b, _, c, d, ..] = matrix;
+    // A point (x, y) is shown at (a x + c y, b x + d y), with y downwards.
+    let orientation = match (a, b, c, d) {
+        (0, 1, -1, 0) => Orientation::Rotate90,
+        (-1, 0, 0, -1) => Orientation::Rotate180,
+        (0, -1, 1, 0) => Orientation::Rotate270,
+        (-1, 0, 0, 1) => Orientation::FlipHorizontal,
+        (1, 0, 0, -1) => Orientation::FlipVertical,
+        (0, 1, 1, 0) => Orientation::Rotate90FlipH,
+        (0, -1, -1, 0) => Orientation::Rotate270FlipH,
+        _ => Orientation::NoTransforms,
+    };
+    Some((id, orientation))
+}
+
+fn media_timescale(header: &[u8]) -> Option<u32> {
+    let mut bytes = Bytes(header);
+    let (version, _) = bytes.version()?;
+    bytes.skip(if version == 1 { 16 } else { 8 })?;
+    bytes.u32()
+}
+
+/// The stretches that the edit list shows; empty ones at the front only delay.
+fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
+    let read = || {
+        let mut bytes = Bytes(descend(track, &[b"edts", b"elst"])?);
+        let (version, _) = bytes.version()?;
+        let count = bytes.u32()?;
+        let mut edits = Vec::new();
+        for _ in 0..count {
+            let lasts = bytes.sized(version)?;
+            let begin = if version == 1 {
+                bytes.array().map(i64::from_be_bytes)?
+            } else {
+                bytes.i32().map(i64::from)?
+            };
+            bytes.skip(4)?;
+            if begin < 0 {
+                continue;
+            }
+            // The duration was rounded to the movie's clock: a frame that begins within its last tick
+            // is not meant.
+            let units = u128::from(lasts) * u128::from(timescale) / u128::from(movie_timescale);
+            let end = i64::try_from(units)
+                .ok()
+                .and_then(|units| begin.checked_add(units));
+            edits.push(Edit {
+                begin,
+                end: end.filter(|_| lasts > 0),
+            });
+        }
+        Some(edits)
+    };
+    read().unwrap_or_default()
+}
+
+/// The samples that the tables in `stbl` describe; none in a fragmented file.
+fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
+    let sizes = sizes(table)?;
+    let mut samples: Vec<Sample> = sizes
+        .into_iter()
+        .map(|size| Sample {
+            offset: 0,
+            size,
+            shown_at: 0,
+            lasts: 0,
+            is_sync: true,
+        })
+        .collect();
+    if samples.is_empty() {
+        return Ok(samples);
+    }
+    set_offsets(&mut samples, table).ok_or("its samples have no places")?;
+    set_times(&mut samples, table).ok_or("its samples have no times")?;
+    if let Some(list) = child(table, b"stss") {
+        samples.iter_mut().for_each(|sample| sample.is_sync = false);
+        let numbers = list.get(8..).unwrap_or_default().chunks_exact(4);
+        for number in numbers {
+            let number = Bytes(number).u32().unwrap_or(0);
+            if let Some(sample) = samples.get_mut((number as usize).wrapping_sub(1)) {
+                sample.is_sync = true;
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
+    const CUT: &str = "its list of sizes is cut";
+    let Some(list) = child(table, b"stsz") else {
+        return if child(table, b"stz2").is_some() {
+            Err("its sizes are in a compact form")
+        } else {
+            Err("its samples have no sizes")
+        };
+    };
+    let mut bytes = Bytes(list);
+    bytes.skip(4).ok_or(CUT)?;
+    let all = bytes.u32().ok_or(CUT)?;
+    let count = bytes.u32().ok_or(CUT)? as usize;
+    if count > MAX_SAMPLES {
+        return Err("it has more than a million frames");
+    }
+    if all != 0 {
+        return Ok(vec![all; count]);
+    }
+    let list = bytes.take(count * 4).ok_or(CUT)?;
+    Ok(list
+        .chunks_exact(4)
+        .map(|size| Bytes(size).u32().unwrap_or(0))
+        .collect())
+}
+
+/// Chunks of samples lie where the offsets say; how many are in each, the runs say.
+fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
+    let (offsets, width) = child(table, b"stco")
+        .map(|list| (list, 4))
+        .or_else(|| child(table, b"co64").map(|list| (list, 8)))?;
+    let mut offsets = offsets
+        .get(8..)?
+        .chunks_exact(width)
+        .map(|offset| match width {
+            4 => Bytes(offset).u32().map_or(0, u64::from),
+            _ => Bytes(offset).u64().unwrap_or(0),
+        });
+    let mut runs = child(table, b"stsc")?
+        .get(8..)?
+        .chunks_exact(12)
+        .map(|run| {
+            let mut bytes = Bytes(run);
+            (bytes.u32().unwrap_or(0), bytes.u32().unwrap_or(0))
+        });
+    let (_, mut in_chunk) = runs.next()?;
+    let mut next_run = runs.next();
+    let mut chunk = 0_u32;
+    let mut rest = samples;
+    while !rest.is_empty() {
+        chunk += 1;
+        if let Some((first_chunk, count)) = next_run
+            && chunk >= first_chunk
+        {
+            in_chunk = count;
+            next_run = runs.next();
+        }
+        let mut at = offsets.next()?;
+        let here = rest.len().min(in_chunk as usize);
+        let (now, later) = rest.split_at_mut(here);
+        for sample in now {
+            sample.offset = at;
+            at = at.checked_add(u64::from(sample.size))?;
+        }
+        rest = later;
+    }
+    Some(())
+}
+
+fn set_times(samples: &mut [Sample], table: &[u8]) -> Option<()> {
+    let pairs = |list: &'static [u8; 4]| {
+        child(table, list)
+            .and_then(|list| list.get(8..))
+            .map(|list| {
+                list.chunks_exact(8).flat_map(|pair| {
+                    let mut bytes = Bytes(pair);
+                    let count = bytes.u32().unwrap_or(0) as usize;
+                    let value = bytes.i32().unwrap_or(0);
+                    std::iter::repeat_n(value, count.min(MAX_SAMPLES))
+                })
+            })
+    };
+    let mut deltas = pairs(b"stts")?;
+    let mut offsets = pairs(b"ctts");
+    let mut now = 0_i64;
+    let mut last = 0;
+    for sample in samples {
+        last = deltas.next().unwrap_or(last);
+        let offset = offsets.as_mut().and_then(Iterator::next).unwrap_or(0);
+        sample.shown_at = now + i64::from(offset);
+        sample.lasts = last.cast_unsigned();
+        now += i64::from(sample.lasts);
+    }
+    Some(())
+}

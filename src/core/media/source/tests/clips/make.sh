@@ -1,0 +1,27 @@
+#!/bin/sh
+# Makes the clips beside this script with ffmpeg (5.1 was used) and its libx264, libx265 and libvpx.
+#
+# Every frame has red 3 x, green 4 y and blue 20 + 15 n at column x and row y of frame n, so that a test
+# knows what it must see.
+set -eu
+frames="color=s=66x50:r=25:d=0.48,format=gbrp,geq=r='X*3':g='Y*4':b='20+N*15'"
+bt709="scale=out_color_matrix=bt709:flags=accurate_rnd+full_chroma_int"
+tags="-colorspace bt709 -color_primaries bt709 -color_trc bt709"
+x264="-c:v libx264 -crf 12 -x264-params bframes=3:b-adapt=0:keyint=8:no-info=1 -pix_fmt yuv420p -fflags +bitexact -flags:v +bitexact"
+run() { ffmpeg -v error -y -f lavfi -i "$frames" "$@"; }
+
+run -vf "$bt709" $x264 $tags b-frames.mp4
+run -vf "$bt709" $x264 $tags -movflags frag_keyframe+empty_moov+default_base_moof fragmented.mp4
+run -vf "$bt709" $x264 $tags turned-plain.mov
+ffmpeg -v error -y -display_rotation 270 -i turned-plain.mov -c copy -fflags +bitexact turned.mov || \
+  ffmpeg -v error -y -i turned-plain.mov -c copy -metadata:s:v rotate=90 -fflags +bitexact turned.mov
+rm turned-plain.mov
+run -vf "scale=out_color_matrix=bt601:out_range=pc:flags=accurate_rnd+full_chroma_int" $x264 \
+  -colorspace smpte170m -color_range pc full-range.mp4
+# Untagged: what ffmpeg makes when nobody asks for anything.
+run $x264 untagged.mp4
+# Cut without encoding again: the edit list hides the first frames.
+ffmpeg -v error -y -ss 0.12 -i b-frames.mp4 -c copy -fflags +bitexact cut.mp4
+run -c:v libx265 -x265-params log-level=error:info=0 -pix_fmt yuv420p -tag:v hvc1 -fflags +bitexact hevc.mp4
+run -c:v libvpx-vp9 -crf 40 -b:v 0 -pix_fmt yuv420p -fflags +bitexact vp9.webm
+run -c:v libx264 -crf 30 -pix_fmt yuv444p -x264-params no-info=1 -fflags +bitexact -flags:v +bitexact 444.mp4

@@ -1,0 +1,93 @@
+//! Clips that are cut, damaged, endless or of another kind: one sentence each, never a panic.
+
+use std::fs;
+
+use super::*;
+
+/// Every way of reading it fails, with one line that names the file.
+fn refused(path: &Path) -> String {
+    let open = open_clip(path).unwrap_err().to_string();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(open.ends_with(name) && !open.contains('\n'), "{open}");
+    open
+}
+
+#[test]
+fn what_is_no_clip_is_told_with_what_would_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        refused(&path)
+    };
+    let expected = "expected an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures, found";
+    for (name, bytes, found) in [
+        ("empty.mp4", &b""[..], "an empty file"),
+        ("text.mp4", b"hello", "a text file"),
+        ("a.jpg", b"\xff\xd8\xff\xe0", "a JPEG picture"),
+    ] {
+        let text = write(name, bytes);
+        assert!(text.starts_with(&format!("{expected} {found}: ")), "{text}");
+    }
+    let missing = refused(&folder.path().join("missing.mp4"));
+    assert!(missing.contains("there is none"), "{missing}");
+    let path = folder.path().join("still.png");
+    crate::media::write_png(&path, &painted(0)).unwrap();
+    assert!(refused(&path).contains("without a number"));
+}
+
+#[test]
+fn a_clip_cut_anywhere_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b-frames.mp4", "fragmented.mp4"] {
+        let whole = fs::read(fixture(name)).unwrap();
+        for count in (8..whole.len()).step_by(173) {
+            let path = folder.path().join(name);
+            fs::write(&path, &whole[..count]).unwrap();
+            // A fragmented file that ends between two fragments is a shorter one.
+            if let Err(err) = open_clip(&path) {
+                let text = err.to_string();
+                assert!(!text.contains('\n'), "{text}");
+            } else {
+                assert_eq!(name, "fragmented.mp4", "{count}");
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b-frames.mp4", "fragmented.mp4", "cut.mp4"] {
+        let whole = fs::read(fixture(name)).unwrap();
+        let path = folder.path().join(name);
+        let begin = whole.windows(4).position(|four| four == b"moov").unwrap();
+        for at in (begin..whole.len().min(begin + 900)).step_by(11) {
+            for value in [0, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                fs::write(&path, &bytes).unwrap();
+                // Some changes do no harm.
+                clip_info(&path).ok();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_that_promises_too_much_is_refused_before_anything_is_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(fixture("b-frames.mp4")).unwrap();
+    let at = whole.windows(4).position(|four| four == b"stsz").unwrap();
+    let mut bytes = whole.clone();
+    // All frames of one size, and four thousand million of them.
+    bytes[at + 8..at + 16].copy_from_slice(&[0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff]);
+    let path = folder.path().join("endless.mp4");
+    fs::write(&path, &bytes).unwrap();
+    assert!(refused(&path).contains("more than a million frames"));
+    let check = check_amount(1_000_000, 1280, 720, Path::new("a.mp4")).unwrap_err();
+    assert!(
+        check.to_string().contains("at most 1000 megapixels"),
+        "{check}"
+    );
+}

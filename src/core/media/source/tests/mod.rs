@@ -1,0 +1,159 @@
+//! Clips of others, made by `clips/make.sh`, and our own, read back.
+
+mod hostile;
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::media::{ClipOptions, write_clip};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("media/source/tests/clips")
+        .join(name)
+}
+
+/// What frame `number` of every clip beside this file shows.
+fn painted(number: usize) -> Picture {
+    let blue = 20 + 15 * number as u8;
+    Picture::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
+}
+
+/// The mean distance of two pictures' samples.
+fn mean_distance(a: &Picture, b: &Picture) -> f64 {
+    assert_eq!((a.width, a.height), (b.width, b.height));
+    let sum: u64 = a
+        .rgb
+        .iter()
+        .zip(&b.rgb)
+        .map(|(a, b)| u64::from(a.abs_diff(*b)))
+        .sum();
+    sum as f64 / a.rgb.len() as f64
+}
+
+/// Which painted frames the clip shows, each within three levels.
+fn assert_shows(path: &Path, numbers: impl Iterator<Item = usize>) {
+    let clip = open_clip(path).unwrap();
+    let numbers: Vec<usize> = numbers.collect();
+    assert_eq!(clip.frames.len(), numbers.len(), "{}", path.display());
+    for (frame, number) in clip.frames.iter().zip(numbers) {
+        let distance = mean_distance(frame, &painted(number));
+        assert!(
+            distance < 3.0,
+            "{} frame {number}: {distance}",
+            path.display()
+        );
+    }
+    let info = clip_info(path).unwrap();
+    let expected = (66, 50, 25.0, clip.frames.len() as u32);
+    let found = (info.width, info.height, info.fps, info.num_frames);
+    assert_eq!(found, expected, "{}", path.display());
+    assert_eq!(clip.fps, 25.0);
+    let last = last_frame(path).unwrap();
+    assert_eq!(&last, clip.frames.last().unwrap().as_ref());
+}
+
+#[test]
+fn frames_that_are_stored_out_of_order_are_shown_in_order() {
+    assert_shows(&fixture("b-frames.mp4"), 0..12);
+}
+
+#[test]
+fn fragments_are_put_together() {
+    assert_shows(&fixture("fragmented.mp4"), 0..12);
+}
+
+#[test]
+fn the_matrix_and_the_range_that_a_file_names_are_honoured() {
+    assert_shows(&fixture("full-range.mp4"), 0..12);
+    assert_shows(&fixture("untagged.mp4"), 0..12);
+}
+
+#[test]
+fn what_an_edit_list_hides_is_not_shown() {
+    assert_shows(&fixture("cut.mp4"), 3..12);
+}
+
+#[test]
+fn a_turned_clip_comes_upright() {
+    let path = fixture("turned.mov");
+    let info = clip_info(&path).unwrap();
+    assert_eq!((info.width, info.height, info.num_frames), (50, 66, 12));
+    let frame = &open_clip(&path).unwrap().frames[2];
+    assert_eq!((frame.width, frame.height), (50, 66));
+    // As ffmpeg and players show it: what was right is on top.
+    let turned = Picture::from_fn(50, 66, |x, y| [(65 - y) as u8 * 3, x as u8 * 4, 50]).unwrap();
+    let distance = mean_distance(frame, &turned);
+    assert!(distance < 3.0, "{distance}");
+}
+
+fn moving(count: u32, width: u32, height: u32) -> Vec<Picture> {
+    (0..count)
+        .map(|n| {
+            Picture::from_fn(width, height, |x, y| {
+                [(x * 3 + n * 9) as u8 / 2, (y * 4) as u8 / 2, (n * 11) as u8]
+            })
+            .unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn every_kind_of_clip_that_we_write_can_be_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = moving(9, 40, 26);
+    for (name, limit) in [
+        ("a.mp4", 2.5),
+        ("a.webm", 4.0),
+        ("a.gif", 9.0),
+        ("a.webp", 4.0),
+        ("a.png", 0.0),
+    ] {
+        for fps in [8.0, 24.0] {
+            let path = folder.path().join(name);
+            let options = ClipOptions {
+                fps,
+                settings: Some(format!(r#"{{"request": {{"fps": {fps:?}}}}}"#)),
+                ..ClipOptions::default()
+            };
+            let files = write_clip(&path, &frames, options).unwrap();
+            let clip = open_clip(&files[files.len() / 2]).unwrap();
+            assert_eq!(clip.frames.len(), 9, "{name}");
+            assert_eq!(clip.fps, fps, "{name}");
+            for (read, written) in clip.frames.iter().zip(&frames) {
+                let distance = mean_distance(read, written);
+                assert!(distance <= limit, "{name}: {distance}");
+            }
+            assert_eq!(clip_files(&files[0]).unwrap(), files);
+            let last = last_frame(&files[0]).unwrap();
+            assert_eq!(&last, clip.frames[8].as_ref(), "{name}");
+            let info = clip_info(&files[0]).unwrap();
+            assert_eq!((info.width, info.height, info.num_frames), (40, 26, 9));
+        }
+    }
+}
+
+#[test]
+fn a_long_clip_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.mp4");
+    write_clip(&path, &moving(70, 32, 32), ClipOptions::default()).unwrap();
+    let clip = open_clip(&path).unwrap();
+    assert_eq!(clip.frames.len(), 70);
+    assert_eq!(&last_frame(&path).unwrap(), clip.frames[69].as_ref());
+}
+
+#[test]
+fn numbered_pictures_are_those_without_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = moving(7, 8, 8);
+    let options = ClipOptions::default();
+    let files = write_clip(&folder.path().join("a.png"), &frames, options).unwrap();
+    std::fs::remove_file(&files[3]).unwrap();
+    assert_eq!(clip_files(&files[1]).unwrap(), files[..3]);
+    assert_eq!(clip_files(&files[5]).unwrap(), files[4..]);
+    assert!(matches!(
+        open_clip(&files[3]),
+        Err(MediaError::NotFound { .. })
+    ));
+}

@@ -1,0 +1,242 @@
+//! WebM of VP8 keyframes, which is what this program writes: each frame is a lossy WebP picture.
+//!
+//! Frames that depend on others and other codecs are not decoded here.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use image::ImageFormat;
+
+use super::{ClipInfo, Sink, Unread};
+use crate::media::MediaError;
+use crate::media::clip::id;
+use crate::media::metadata::{ByteSource, element_at};
+use crate::media::open::{Failure, check_size, other};
+
+/// So many elements of a file are looked at before it is given up as endless.
+const MAX_ELEMENTS: usize = 4_000_000;
+/// A block that is not a simple one, and what holds it.
+const BLOCK_GROUP: u32 = 0xA0;
+const BLOCK: u32 = 0xA1;
+const VIDEO_TRACK: u64 = 1;
+
+pub(super) struct WebM {
+    path: PathBuf,
+    source: ByteSource<BufReader<File>>,
+    /// Where each frame lies, and its length.
+    frames: Vec<(u64, u64)>,
+    pub info: ClipInfo,
+}
+
+/// What is gathered on the way through the file.
+#[derive(Default)]
+struct Scan {
+    /// Number, type, codec and nanoseconds a frame of the track that is being read.
+    number: u64,
+    kind: u64,
+    codec: Vec<u8>,
+    nanos: u64,
+    /// The same of the first video track.
+    video: Option<(u64, Vec<u8>, u64)>,
+    /// Nanoseconds of one unit of time.
+    scale: u64,
+    cluster_time: u64,
+    frames: Vec<(u64, u64)>,
+    times: Vec<i64>,
+}
+
+impl WebM {
+    pub fn open(path: &Path, file: File, len: u64) -> Result<Self, Unread> {
+        let failed = |failure: Failure| Unread::Failed(failure.into_error("WebM", path));
+        let mut source = ByteSource {
+            reader: BufReader::new(file),
+            len,
+        };
+        let scan = scan(&mut source).map_err(|err| failed(Failure::from_io(&err)))?;
+        let Some((_, codec, nanos)) = &scan.video else {
+            return Err(failed(Failure::Damaged("it has no video track".to_owned())));
+        };
+        if codec.as_slice() != b"V_VP8" {
+            return Err(Unread::Codec(codec_name(codec)));
+        }
+        let Some(first) = scan.frames.first().copied() else {
+            return Err(Unread::Failed(MediaError::NoFrames {
+                path: path.to_path_buf(),
+            }));
+        };
+        for (at, _) in &scan.frames {
+            let [byte] = source
+                .array_at::<1>(*at)
+                .map_err(|err| failed(Failure::from_io(&err)))?;
+            // The lowest bit of a frame says that it depends on others.
+            if byte & 1 == 1 {
+                return Err(Unread::Codec(
+                    "VP8 with frames that depend on others".to_owned(),
+                ));
+            }
+        }
+        let (width, height) = frame_size(&mut source, first).map_err(failed)?;
+        check_size(width, height).map_err(failed)?;
+        let info = ClipInfo {
+            width,
+            height,
+            fps: fps(*nanos, &scan),
+            num_frames: scan.frames.len() as u32,
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            source,
+            frames: scan.frames,
+            info,
+        })
+    }
+
+    pub fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        let from = if is_end_enough {
+            self.frames.len() - 1
+        } else {
+            0
+        };
+        for &(at, size) in &self.frames[from..] {
+            let frame = self.source.read_at(at, size);
+            let decoded = frame
+                .map_err(|err| Failure::from_io(&err))
+                .and_then(|frame| other::decode(webp_from_vp8(&frame), ImageFormat::WebP))
+                .map(|decoded| decoded.picture);
+            sink(decoded.map_err(|failure| failure.into_error("WebM", &self.path))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Goes through all elements; what holds others is entered.
+fn scan<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Scan> {
+    let mut scan = Scan {
+        scale: 1_000_000,
+        ..Scan::default()
+    };
+    let mut at = 0;
+    for _ in 0..MAX_ELEMENTS {
+        if at >= source.len {
+            break;
+        }
+        let element = element_at(source, at, source.len)?;
+        let size = element.end - element.start;
+        at = element.end;
+        match element.id {
+            id::TRACK_ENTRY => {
+                scan.keep_track();
+                at = element.start;
+            }
+            id::SEGMENT | id::INFO | id::TRACKS | id::CLUSTER | BLOCK_GROUP => at = element.start,
+            id::TRACK_NUMBER => scan.number = number(source, element.start, size)?,
+            id::TRACK_TYPE => scan.kind = number(source, element.start, size)?,
+            id::DEFAULT_DURATION => scan.nanos = number(source, element.start, size)?,
+            id::CODEC_ID => scan.codec = source.read_at(element.start, size.min(64))?,
+            id::TIMESTAMP_SCALE => scan.scale = number(source, element.start, size)?,
+            id::TIMESTAMP => scan.cluster_time = number(source, element.start, size)?,
+            id::SIMPLE_BLOCK | BLOCK => {
+                scan.keep_track();
+                scan.add_block(source, element.start, element.end)?;
+            }
+            _ => {}
+        }
+    }
+    scan.keep_track();
+    Ok(scan)
+}
+
+impl Scan {
+    /// Takes the track that has been read, when it is the first of pictures.
+    fn keep_track(&mut self) {
+        let codec = std::mem::take(&mut self.codec);
+        if self.kind == VIDEO_TRACK && self.video.is_none() {
+            self.video = Some((self.number, codec, self.nanos));
+        }
+        (self.kind, self.nanos) = (0, 0);
+    }
+
+    fn add_block<R: Read + Seek>(
+        &mut self,
+        source: &mut ByteSource<R>,
+        start: u64,
+        end: u64,
+    ) -> io::Result<()> {
+        // Track (of one byte below 127 tracks), time since the cluster's, flags.
+        let [track, a, b, _] = source.array_at::<4>(start)?;
+        let number = u64::from(track & 0x7f);
+        if end > start + 4 && self.video.as_ref().is_some_and(|video| video.0 == number) {
+            self.frames.push((start + 4, end - start - 4));
+            let since = i64::from(i16::from_be_bytes([a, b]));
+            let time = i64::try_from(self.cluster_time).unwrap_or(i64::MAX);
+            self.times.push(time.saturating_add(since));
+        }
+        Ok(())
+    }
+}
+
+fn number<R: Read + Seek>(source: &mut ByteSource<R>, at: u64, size: u64) -> io::Result<u64> {
+    let bytes = source.read_at(at, size.min(8))?;
+    Ok(bytes
+        .iter()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+/// A keyframe says its size behind a start code.
+fn frame_size<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    (at, size): (u64, u64),
+) -> Result<(u32, u32), Failure> {
+    let [_, _, _, code @ .., w0, w1, h0, h1] = source
+        .array_at::<10>(at)
+        .map_err(|err| Failure::from_io(&err))?;
+    if size < 10 || code != [0x9d, 0x01, 0x2a] {
+        return Err(Failure::Damaged(
+            "its first frame is none of VP8".to_owned(),
+        ));
+    }
+    let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
+    Ok((side(w0, w1), side(h0, h1)))
+}
+
+fn fps(nanos: u64, scan: &Scan) -> f64 {
+    let rate = match &scan.times[..] {
+        _ if nanos > 0 => 1e9 / nanos as f64,
+        [first, .., last] if last > first => {
+            let nanos = last.saturating_sub(*first) as f64 * scan.scale as f64;
+            (scan.times.len() - 1) as f64 * 1e9 / nanos
+        }
+        _ => 24.0,
+    };
+    // The nanoseconds of a whole rate were rounded.
+    let whole = rate.round();
+    if (rate - whole).abs() < whole * 1e-5 {
+        whole
+    } else {
+        rate
+    }
+}
+
+fn codec_name(codec: &[u8]) -> String {
+    match codec {
+        b"V_VP9" => "VP9".to_owned(),
+        b"V_AV1" => "AV1".to_owned(),
+        b"V_MPEGH/ISO/HEVC" => "HEVC (H.265) in Matroska".to_owned(),
+        b"V_MPEG4/ISO/AVC" => "H.264 in Matroska".to_owned(),
+        other => format!("the codec {:?}", String::from_utf8_lossy(other)),
+    }
+}
+
+/// The WebP file that a VP8 keyframe would be.
+fn webp_from_vp8(frame: &[u8]) -> Cursor<Vec<u8>> {
+    let padded = frame.len() + frame.len() % 2;
+    let mut file = Vec::with_capacity(padded + 20);
+    file.extend(b"RIFF");
+    file.extend((padded as u32 + 12).to_le_bytes());
+    file.extend(b"WEBPVP8 ");
+    file.extend((frame.len() as u32).to_le_bytes());
+    file.extend(frame);
+    file.resize(padded + 20, 0);
+    Cursor::new(file)
+}

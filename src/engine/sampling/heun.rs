@@ -1,0 +1,58 @@
+//! Flow-match Heun, as diffusers' `FlowMatchHeunDiscreteScheduler`: Euler to the next sigma, then the whole step
+//! again with the mean of the slopes at both ends. The last step, to a sigma of 0, is Euler's.
+//!
+//! Without that scheduler's churn, which Wan's pipelines never set.
+
+use tch::Tensor;
+
+use super::{Schedule, Stepped};
+
+pub struct Heun {
+    pub(super) schedule: Schedule,
+    /// After the first call of a step: the latents that it began with and their slope.
+    begun: Option<(Tensor, Tensor)>,
+}
+
+impl Heun {
+    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
+        Self {
+            schedule: Schedule::flow_match_twice(num_steps, shift, num_train_timesteps),
+            begun: None,
+        }
+    }
+
+    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let sigmas = &self.schedule.sigmas;
+        // The sigma of this call, and its slope by way of x0: that rounds as the reference does.
+        let sigma = f64::from(sigmas[call]);
+        let x0 = latents - velocity * sigma;
+        let slope = (latents - &x0) / sigma;
+        let next = if let Some((start, first_slope)) = self.begun.take() {
+            let slope = (first_slope + slope) * 0.5;
+            start + slope * f64::from(sigmas[call] - sigmas[call - 1])
+        } else {
+            let next = latents + &slope * f64::from(sigmas[call + 1] - sigmas[call]);
+            if call + 1 < self.schedule.timesteps.count() {
+                self.begun = Some((latents.shallow_clone(), slope));
+            }
+            next
+        };
+        Stepped { latents: next, x0 }
+    }
+
+    pub fn history(&self) -> Vec<Tensor> {
+        self.begun
+            .as_ref()
+            .map_or_else(Vec::new, |(latents, slope)| {
+                vec![latents.shallow_clone(), slope.shallow_clone()]
+            })
+    }
+
+    pub fn restore(&mut self, call: usize, history: Vec<Tensor>) -> bool {
+        let is_second = call % 2 == 1 && call < self.schedule.timesteps.count();
+        let is_sound = history.len() == if is_second { 2 } else { 0 };
+        let mut history = history.into_iter();
+        self.begun = history.next().zip(history.next());
+        is_sound
+    }
+}

@@ -1,0 +1,66 @@
+//! The job's own copies of its start and end pictures, as stages read them.
+//!
+//! What is made of the pixels is the family's.
+
+use std::path::Path;
+
+use safelight_core::job::{Fit, GenerateRequest, JobFolder};
+use safelight_core::media::{self, MediaError, Picture};
+use tch::Tensor;
+
+use crate::capture::Capture;
+use crate::error::EngineError;
+
+/// A picture as it was opened, and as the request wants it to fit.
+pub(super) struct GivenPicture {
+    source: Picture,
+    /// Cropped where the request asks for it.
+    pub(super) fitted: Picture,
+}
+
+/// The job's start picture and, where the request has one, its end picture.
+pub(super) fn of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<(GivenPicture, Option<GivenPicture>), EngineError> {
+    let start = open(&folder.start_picture(), request)?;
+    let end = request.last_image.as_ref();
+    let end = end.map(|_| open(&folder.end_picture(), request));
+    Ok((start, end.transpose()?))
+}
+
+fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
+    let source = media::open_picture(path).map_err(|err| error_of(&err))?;
+    let fitted = match request.fit {
+        Fit::Stretch => source.clone(),
+        Fit::Crop => media::crop_to_aspect(&source, request.width, request.height)
+            .map_err(|err| error_of(&err))?,
+    };
+    Ok(GivenPicture { source, fitted })
+}
+
+impl GivenPicture {
+    /// Records the picture as it was opened, under the reference's name for it.
+    pub(super) fn record(&self, name: &str, capture: &mut Capture) {
+        if let Ok(bytes) = Tensor::f_from_slice(&self.source.rgb) {
+            let size = [
+                i64::from(self.source.height),
+                i64::from(self.source.width),
+                3,
+            ];
+            capture.put(format!("{name}.source_u8"), &bytes.reshape(size));
+        }
+    }
+
+    /// As large as the clip.
+    pub(super) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
+        media::resize_lanczos(&self.fitted, request.width, request.height)
+            .map_err(|err| error_of(&err))
+    }
+}
+
+fn error_of(err: &MediaError) -> EngineError {
+    EngineError::Request {
+        reason: err.to_string(),
+    }
+}

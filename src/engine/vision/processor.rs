@@ -1,0 +1,266 @@
+//! What CLIP wants of a picture: resized, cut to a square, and normalised.
+//!
+//! Gives the numbers of `transformers`' `CLIPImageProcessor` with its torchvision backend, down to the last bit:
+//! pictures are resized as bytes, by libtorch's own routine. Opens no pictures.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use tch::{Kind, Tensor};
+
+use super::ClipVisionConfig;
+use crate::error::EngineError;
+use crate::json;
+
+/// Edges beyond this are no image encoder's.
+const MAX_EDGE: i64 = 4096;
+/// A picture far longer than wide grows with its ratio when its short edge is resized.
+const MAX_RESIZED: i64 = 1 << 28;
+
+/// What `preprocessor_config.json` says, checked.
+#[derive(Clone, Debug)]
+pub struct ClipImageProcessor {
+    resize: Option<(Size, Filter)>,
+    /// Height and width
+    crop: Option<[i64; 2]>,
+    rescale_factor: Option<f64>,
+    /// Mean and deviation of red, green and blue
+    normalize: Option<[[f64; 3]; 2]>,
+}
+
+/// How large a picture becomes.
+#[derive(Clone, Copy, Debug)]
+enum Size {
+    ShortestEdge(i64),
+    Exact([i64; 2]),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    Nearest,
+    Bilinear,
+    Bicubic,
+}
+
+/// `preprocessor_config.json` as it is written. What is left out is as in the published files.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Written {
+    do_resize: bool,
+    size: WrittenSize,
+    resample: u8,
+    do_center_crop: bool,
+    crop_size: WrittenSize,
+    do_rescale: bool,
+    rescale_factor: f64,
+    do_normalize: bool,
+    image_mean: [f64; 3],
+    image_std: [f64; 3],
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged)]
+enum WrittenSize {
+    Edge(i64),
+    Exact { height: i64, width: i64 },
+    ShortestEdge { shortest_edge: i64 },
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self {
+            do_resize: true,
+            size: WrittenSize::Edge(224),
+            resample: 3,
+            do_center_crop: true,
+            crop_size: WrittenSize::Edge(224),
+            do_rescale: true,
+            rescale_factor: 1.0 / 255.0,
+            do_normalize: true,
+            image_mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
+            image_std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+        }
+    }
+}
+
+impl Default for ClipImageProcessor {
+    /// As published with Wan 2.1.
+    fn default() -> Self {
+        Self::from_written(&Written::default()).expect("the published values are sound")
+    }
+}
+
+impl ClipImageProcessor {
+    /// Reads `preprocessor_config.json`, or the folder that has it; without a place, the published values.
+    pub fn read(place: Option<&Path>) -> Result<Self, EngineError> {
+        let Some(place) = place else {
+            return Ok(Self::default());
+        };
+        let path = if place.is_dir() {
+            place.join("preprocessor_config.json")
+        } else {
+            place.to_owned()
+        };
+        let written: Written = json::read(&path)?;
+        Self::from_written(&written).map_err(|reason| EngineError::Config { reason, path })
+    }
+
+    /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
+    pub fn check(&self, encoder: &ClipVisionConfig, place: &Path) -> Result<(), EngineError> {
+        let expected = [encoder.image_size; 2];
+        let found = match (self.crop, self.resize) {
+            (Some(size), _) | (None, Some((Size::Exact(size), _))) => Some(size),
+            _ => None,
+        };
+        if found == Some(expected) {
+            return Ok(());
+        }
+        let [height, width] = expected;
+        let found = match found {
+            Some([height, width]) => format!("{width}x{height}"),
+            None => "any size".to_owned(),
+        };
+        Err(EngineError::Config {
+            reason: format!(
+                "the image encoder reads pictures of {width}x{height}, but they are made {found}"
+            ),
+            path: place.to_owned(),
+        })
+    }
+
+    fn from_written(written: &Written) -> Result<Self, String> {
+        let edges = |edges: [i64; 2]| {
+            let is_sound = edges.iter().all(|edge| (1..=MAX_EDGE).contains(edge));
+            let reason =
+                || format!("expected edges between 1 and {MAX_EDGE} pixels, found {edges:?}");
+            is_sound.then_some(edges).ok_or_else(reason)
+        };
+        let size = match written.size {
+            WrittenSize::Edge(edge)
+            | WrittenSize::ShortestEdge {
+                shortest_edge: edge,
+            } => Size::ShortestEdge(edges([edge; 2])?[0]),
+            WrittenSize::Exact { height, width } => Size::Exact(edges([height, width])?),
+        };
+        let crop = match written.crop_size {
+            WrittenSize::Edge(edge) => edges([edge; 2])?,
+            WrittenSize::Exact { height, width } => edges([height, width])?,
+            WrittenSize::ShortestEdge { .. } => {
+                return Err("its crop_size has no height and width".to_owned());
+            }
+        };
+        let filter = match written.resample {
+            0 => Filter::Nearest,
+            2 => Filter::Bilinear,
+            // Lanczos (1) falls back to bicubic there, too.
+            1 | 3 => Filter::Bicubic,
+            other => return Err(format!("its resample {other} is not supported")),
+        };
+        let factor = written.rescale_factor;
+        let is_sound = |n: &f64| n.is_finite() && *n != 0.0;
+        if !is_sound(&factor)
+            || !written.image_std.iter().all(is_sound)
+            || !written.image_mean.iter().all(|n| n.is_finite())
+        {
+            return Err("its numbers make no sense".to_owned());
+        }
+        Ok(Self {
+            resize: written.do_resize.then_some((size, filter)),
+            crop: written.do_center_crop.then_some(crop),
+            rescale_factor: written.do_rescale.then_some(factor),
+            normalize: written
+                .do_normalize
+                .then_some([written.image_mean, written.image_std]),
+        })
+    }
+
+    /// `picture`: `(1, 3, H, W)` bytes -> the same, resized
+    fn resized(&self, picture: Tensor, [height, width]: [i64; 2]) -> Result<Tensor, EngineError> {
+        let Some((size, filter)) = self.resize else {
+            return Ok(picture);
+        };
+        let size = match size {
+            Size::Exact(size) => size,
+            Size::ShortestEdge(edge) if width <= height => [edge * height / width, edge],
+            Size::ShortestEdge(edge) => [edge, edge * width / height],
+        };
+        if size[0] * size[1] * 3 > MAX_RESIZED {
+            return Err(EngineError::Request {
+                reason: format!("a picture of {width}x{height} is too long for the image encoder"),
+            });
+        }
+        if size == [height, width] {
+            return Ok(picture);
+        }
+        Ok(match filter {
+            Filter::Nearest => picture.f_internal_upsample_nearest_exact2d(size, None, None)?,
+            Filter::Bilinear => {
+                picture.f_internal_upsample_bilinear2d_aa(size, false, None, None)?
+            }
+            Filter::Bicubic => picture.f_internal_upsample_bicubic2d_aa(size, false, None, None)?,
+        })
+    }
+
+    /// `picture`: `(1, 3, H, W)` bytes -> the same, with its middle cut out; black surrounds what is too small
+    fn cropped(&self, picture: Tensor) -> Tensor {
+        let Some([height, width]) = self.crop else {
+            return picture;
+        };
+        let (_, _, h, w) = picture.size4().expect("a picture has four dimensions");
+        let (down, right) = ((height - h).max(0), (width - w).max(0));
+        let picture = if down + right > 0 {
+            let sides = [right / 2, (right + 1) / 2, down / 2, (down + 1) / 2];
+            picture.constant_pad_nd(sides)
+        } else {
+            picture
+        };
+        let (top, left) = ((h - height).max(0) / 2, (w - width).max(0) / 2);
+        picture.narrow(2, top, height).narrow(3, left, width)
+    }
+
+    /// `picture`: bytes -> f32; the order of the operations decides the last bits
+    fn normalized(&self, picture: &Tensor) -> Tensor {
+        let per_channel = |numbers: [f64; 3]| {
+            let numbers = numbers.map(|n| n as f32);
+            let numbers = Tensor::from_slice(&numbers).view([3, 1, 1]);
+            match self.rescale_factor {
+                Some(factor) => numbers * (1.0 / factor),
+                None => numbers,
+            }
+        };
+        let picture = picture.to_kind(Kind::Float);
+        match (self.normalize, self.rescale_factor) {
+            (Some([mean, std]), _) => (picture - per_channel(mean)) / per_channel(std),
+            (None, Some(factor)) => picture * factor,
+            (None, None) => picture,
+        }
+    }
+}
+
+/// A picture as the image encoder reads it.
+///
+/// `rgb`: the picture as it was opened, `width` x `height` bytes of red, green and blue row by row. It must not
+/// have been resized to the clip: diffusers gives the image encoder the original, and only the autoencoder gets the
+/// resized one. -> `(1, 3, 224, 224)` in f32 on the CPU (or what else the processor says).
+pub fn pixel_values(
+    rgb: &[u8],
+    width: u32,
+    height: u32,
+    processor: &ClipImageProcessor,
+) -> Result<Tensor, EngineError> {
+    let size = [i64::from(height), i64::from(width)];
+    let count = u64::from(width) * u64::from(height) * 3;
+    if count == 0 || rgb.len() as u64 != count {
+        return Err(EngineError::Request {
+            reason: format!(
+                "a picture of {width}x{height} has {count} bytes, but {} came",
+                rgb.len()
+            ),
+        });
+    }
+    let picture = Tensor::f_from_data_size(rgb, &[size[0], size[1], 3], Kind::Uint8)?;
+    // h w c -> 1 c h w
+    let picture = picture.permute([2, 0, 1]).unsqueeze(0).contiguous();
+    let picture = processor.resized(picture, size)?;
+    Ok(processor.normalized(&processor.cropped(picture)))
+}

@@ -1,0 +1,62 @@
+//! Every sampler in the loop: progress in steps, parts of the schedule, saved states.
+
+use safelight_core::job::Sampler;
+
+use super::*;
+
+#[test]
+fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
+    for sampler in Sampler::ALL {
+        let mut run = Run::open("text_to_video");
+        run.request.sampler = sampler;
+        run.request.num_steps = 9;
+        let keeper = Keeper::default();
+        let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+        let told: Vec<_> = (1..=9).map(|step| (step, 9)).collect();
+        assert_eq!(keeper.steps.take(), told, "{}", sampler.name());
+        let states = keeper.states.take();
+        assert_eq!(states.len(), 2, "{}", sampler.name());
+        for state in states {
+            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            assert!(again.unwrap().equal(&whole), "{}", sampler.name());
+        }
+    }
+}
+
+#[test]
+fn a_part_of_the_schedule_begins_and_ends_at_its_own_noise() {
+    for sampler in Sampler::ALL {
+        let mut run = Run::open("text_to_video");
+        run.request.sampler = sampler;
+        run.request.num_steps = 8;
+        run.request.start_step = 2;
+        run.request.end_step = Some(5);
+        let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
+        let keeper = Keeper::default();
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        drop(run.denoise(None, &mut record, &keeper).unwrap());
+        record.finish().unwrap();
+        assert_eq!(keeper.steps.take(), [(1, 3), (2, 3), (3, 3)]);
+        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let noise = run.get("latents.initial");
+        let calls = solver.all_calls();
+        let sigma = f64::from(solver.sigmas()[calls.start]);
+        assert!(found["latents.initial"].equal(&(noise * sigma)));
+        let made: Vec<_> = found
+            .keys()
+            .filter(|key| key.ends_with("noise_pred"))
+            .collect();
+        let expected: Vec<_> = calls
+            .map(|call| format!("step.{call:02}.noise_pred"))
+            .collect();
+        assert!(made.into_iter().eq(&expected), "{}", sampler.name());
+    }
+    let mut run = Run::open("text_to_video");
+    (run.request.start_step, run.request.end_step) = (3, Some(3));
+    let refused = new_solver(&run.config.scheduler, &run.request)
+        .err()
+        .unwrap();
+    assert!(refused.to_string().contains("from 3 to 3"), "{refused}");
+}

@@ -1,0 +1,92 @@
+//! Brings weight files into the page cache before they are wanted, while something else computes.
+//!
+//! Keeps nothing itself, and stops where memory is short: the system may drop what was read at any time.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use tch::Device;
+
+use super::folder;
+
+/// What is read between two looks at the flag and the memory.
+const PIECE_BYTES: usize = 16 << 20;
+/// Stays free for whoever computes meanwhile.
+const SPARE_BYTES: u64 = 4 << 30;
+
+/// Reading in the background. It ends when this is dropped.
+pub struct ReadAhead {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReadAhead {
+    /// Begins to read the weight files of a component, a folder or a file. What cannot be read is left: whoever
+    /// wants the weights says why.
+    pub fn start(place: &Path, device: Device) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let place = place.to_owned();
+        let room = match device {
+            // The weights in use are themselves mapped files: nothing may push them out.
+            Device::Cpu => "MemFree:",
+            _ => "MemAvailable:",
+        };
+        let flag = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("read-ahead".to_owned());
+        let thread = thread.spawn(move || read(&place, room, &flag)).ok();
+        Self { stop, thread }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok(); // It has no result, and a panic of it costs nothing.
+        }
+    }
+}
+
+fn read(place: &Path, room: &str, stop: &AtomicBool) {
+    let mut piece = vec![0; PIECE_BYTES];
+    for path in folder::files(place).unwrap_or_default() {
+        let Ok(mut file) = File::open(&path) else {
+            return;
+        };
+        loop {
+            if stop.load(Ordering::Relaxed) || meminfo_bytes(room) < SPARE_BYTES {
+                return;
+            }
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A line of `/proc/meminfo`, in bytes; 0 where there is none.
+fn meminfo_bytes(name: &str) -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with(name));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(ReadAhead::start(folder.path(), Device::Cpu));
+        drop(ReadAhead::start(&folder.path().join("gone"), Device::Cpu));
+        assert!(meminfo_bytes("MemTotal:") > 0 && meminfo_bytes("Nothing:") == 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! Under "Advanced": everything else that a model can be told.
+
+use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::Sampler;
+
+use super::View;
+use super::widgets::{field_error, field_note, group_label, row, wide_slider};
+use crate::app::commands::AppCommand;
+use crate::app::form::{FormState, has_two_experts};
+
+/// A tile of a size that suits most memory, for who turns tiles on.
+const USUAL_TILE_PX: u32 = 512;
+
+pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    steps_ui(ui, &mut view.state.form);
+    said_ui(ui, view, &["steps"]);
+    part_ui(ui, &mut view.state.form);
+    said_ui(ui, view, &["start-step", "end-step"]);
+    guidance_ui(ui, &mut view.state.form, spec);
+    said_ui(ui, view, &["guidance", "guidance-2"]);
+    sampler_ui(ui, &mut view.state.form);
+    shift_ui(ui, &mut view.state.form, spec);
+    said_ui(ui, view, &["shift"]);
+    fps_ui(ui, view);
+    said_ui(ui, view, &["fps"]);
+    tile_ui(ui, &mut view.state.form, spec);
+    said_ui(ui, view, &["vae-tile"]);
+    if ui
+        .button("Reset to the model's defaults")
+        .on_hover_text("Everything but the prompt, the pictures and the seed")
+        .clicked()
+    {
+        view.push(AppCommand::ResetForm);
+    }
+}
+
+/// What is wrong with fields, or will be changed.
+pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
+    for field in fields {
+        if let Some(message) = view.error_of(field) {
+            field_error(ui, &message);
+        }
+        if let Some(message) = view.notice_of(field) {
+            field_note(ui, &message);
+        }
+    }
+}
+
+fn steps_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "How many times the picture is refined. More is slower and cleaner";
+    row(ui, "Steps", explanation, |ui, label| {
+        let slider = Slider::new(&mut form.num_steps, 1..=100).clamping(SliderClamping::Never);
+        let response = wide_slider(ui, slider, explanation).labelled_by(label);
+        if response.changed() {
+            form.settle_part();
+        }
+    });
+}
+
+fn part_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "Which part of the steps is made. Leaving early leaves noise in the clip, for another model to go on from; starting late begins from noise as if earlier steps were done";
+    row(ui, "Made steps", explanation, |ui, _| {
+        let num_steps = form.num_steps;
+        ui.label("from");
+        ui.add(DragValue::new(&mut form.start_step).speed(0.1))
+            .on_hover_text("The first step that is made, counted from 0")
+            .accessible_name("Start step");
+        ui.label("up to");
+        let mut end = form.end_step.unwrap_or(num_steps);
+        let response = ui
+            .add(DragValue::new(&mut end).speed(0.1))
+            .on_hover_text("The step before which to stop; the number of steps for all of them")
+            .accessible_name("End step");
+        if response.changed() {
+            form.end_step = (end != num_steps).then_some(end);
+        }
+    });
+}
+
+fn guidance_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let strictness = "How strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
+    if !has_two_experts(spec) {
+        row(ui, "Guidance", strictness, |ui, label| {
+            let slider = guidance_slider(&mut form.guidance_scale);
+            wide_slider(ui, slider, strictness).labelled_by(label);
+        });
+        return;
+    }
+    group_label(ui, "Guidance", strictness);
+    let experts = [
+        (
+            "High noise",
+            "Guidance, high noise",
+            "How strictly the expert for the composition and the motion follows the prompt",
+            &mut form.guidance_scale,
+        ),
+        (
+            "Low noise",
+            "Guidance, low noise",
+            "How strictly the expert for the details follows the prompt",
+            &mut form.guidance_scale_2,
+        ),
+    ];
+    for (label, name, explanation, scale) in experts {
+        row(ui, label, explanation, |ui, _| {
+            wide_slider(ui, guidance_slider(scale), explanation).accessible_name(name);
+        });
+    }
+}
+
+fn guidance_slider(scale: &mut f64) -> Slider<'_> {
+    Slider::new(scale, 0.0..=15.0)
+        .step_by(0.1)
+        .max_decimals(2)
+        .clamping(SliderClamping::Never)
+}
+
+fn sampler_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "How noise becomes a picture";
+    row(ui, "Sampler", explanation, |ui, label| {
+        ComboBox::from_id_salt("sampler")
+            .selected_text(form.sampler.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for sampler in Sampler::ALL {
+                    ui.selectable_value(&mut form.sampler, sampler, sampler.label())
+                        .on_hover_text(sampler_text(sampler));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(format!("{explanation}: {}", sampler_text(form.sampler)));
+    });
+}
+
+/// What speaks for a sampler.
+fn sampler_text(sampler: Sampler) -> &'static str {
+    match sampler {
+        Sampler::UniPc => "Wan's own: clean in few steps, and the best choice when in doubt",
+        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        Sampler::Euler => "The plain way: straight steps, needs more of them",
+        Sampler::Heun => "Each step is checked and mended: better in each, but twice as slow",
+        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as quick as Euler",
+        Sampler::Lcm => "For models distilled to a few steps only: new noise between steps",
+    }
+}
+
+fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let explanation =
+        "Where the steps are spent: higher on composition and motion, lower on detail";
+    row(ui, "Shift", explanation, |ui, label| {
+        let mut is_own = form.shift.is_some();
+        let toggle = ui
+            .checkbox(&mut is_own, "")
+            .on_hover_text("Off: the model's own schedule")
+            .accessible_name("Set the shift");
+        if toggle.changed() {
+            form.shift = is_own.then(|| spec.defaults.shift.unwrap_or(3.0));
+        }
+        match &mut form.shift {
+            Some(shift) => {
+                ui.add(
+                    DragValue::new(shift)
+                        .range(0.0..=100.0)
+                        .speed(0.05)
+                        .max_decimals(2),
+                )
+                .on_hover_text(explanation)
+                .labelled_by(label);
+            }
+            None => {
+                ui.label("the model's own");
+            }
+        }
+    });
+}
+
+fn fps_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation =
+        "Frames a second of the written clip. It changes how fast it plays, not what is made";
+    let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
+    row(ui, "Frame rate", explanation, |ui, label| {
+        let mut fps = clip_fps.unwrap_or(view.state.form.fps);
+        let value = DragValue::new(&mut fps)
+            .range(0.0..=240.0)
+            .speed(0.1)
+            .max_decimals(3)
+            .suffix(" fps");
+        let response = ui
+            .add_enabled(clip_fps.is_none(), value)
+            .on_hover_text(explanation)
+            .on_disabled_hover_text("The clip goes on at its own rate")
+            .labelled_by(label);
+        if response.changed() {
+            view.state.form.fps = fps;
+        }
+    });
+}
+
+fn tile_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let explanation = "The VAE turns latents into frames piece by piece: needs much less memory and takes a little longer";
+    row(ui, "VAE tiles", explanation, |ui, _| {
+        let mut is_tiled = form.vae_tile.is_some();
+        let toggle = ui
+            .checkbox(&mut is_tiled, "")
+            .on_hover_text("Off: whole frames at once")
+            .accessible_name("Use VAE tiles");
+        if toggle.changed() {
+            form.vae_tile = is_tiled.then_some(USUAL_TILE_PX);
+        }
+        match &mut form.vae_tile {
+            Some(tile) => {
+                let speed = f64::from(spec.limits.size_multiple.max(1)) / 4.0;
+                ui.add(DragValue::new(tile).speed(speed).suffix(" px"))
+                    .on_hover_text(explanation)
+                    .accessible_name("VAE tile");
+            }
+            None => {
+                ui.label("whole frames");
+            }
+        }
+    });
+}

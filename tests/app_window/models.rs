@@ -1,0 +1,71 @@
+//! The model picker: what each model needs and weighs, and those that cannot be used.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::background::FoundModels;
+use safelight_core::catalog::{InputUse, ModelSpec};
+use safelight_core::job::{JobError, JobErrorKind};
+
+use crate::harness::{Bench, pair_spec, spec};
+
+#[test]
+fn the_chosen_model_says_what_it_needs_and_weighs() {
+    use InputUse::{No, Optional, Required};
+    for (start, end, needs) in [
+        (No, No, "text"),
+        (Optional, No, "text or picture"),
+        (Required, No, "picture"),
+        (Required, Optional, "picture, or first and last"),
+        (Required, Required, "first and last picture"),
+    ] {
+        let bench = Bench::of(ModelSpec {
+            start_image: start,
+            end_image: end,
+            ..pair_spec()
+        });
+        bench.assert_shows(&format!("Wan I2V  ·  {needs}  ·  38 MiB"));
+    }
+}
+
+#[test]
+fn the_picker_lists_every_model_by_name() {
+    let mut bench = Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            specs: vec![spec(), pair_spec()],
+            problems: Vec::new(),
+        });
+    });
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Model")
+        .click();
+    bench.settle();
+    bench.harness.get_by_label("Pair").click();
+    bench.settle();
+    assert_eq!(bench.app().state.form.model.as_deref(), Some("pair"));
+    bench.assert_shows("picture, or first and last");
+}
+
+#[test]
+fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
+    let missing = JobError::new(
+        JobErrorKind::BadModel,
+        "Wan 2.1 lacks its VAE: get wan_2.1_vae.safetensors",
+    )
+    .advise("Put it beside the transformer")
+    .detail("looked in models/vae");
+    let mut bench = Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            specs: vec![spec()],
+            problems: vec![missing],
+        });
+    });
+    bench.assert_shows("1 model cannot be used");
+    bench.assert_shows("get wan_2.1_vae.safetensors");
+    bench.assert_shows("Put it beside the transformer");
+    // It is said in its place, not over the picture.
+    assert!(bench.app().session.notices.is_empty());
+    bench.harness.get_by_label("1 model cannot be used").click();
+    bench.settle();
+    assert!(!bench.has("get wan_2.1_vae.safetensors"));
+}

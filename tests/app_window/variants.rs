@@ -1,0 +1,211 @@
+//! What models of other kinds can be told: presets, two guidances, samplers, parts and tiles.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight_core::catalog::{InputUse, ModelSpec};
+use safelight_core::job::{JobUpdate, Sampler, Stage, StageTime};
+
+use crate::harness::{Bench, pair_spec, sample};
+
+/// A model of two experts that needs no picture.
+fn experts() -> ModelSpec {
+    ModelSpec {
+        start_image: InputUse::Optional,
+        ..pair_spec()
+    }
+}
+
+fn open_advanced(bench: &mut Bench) {
+    bench.scroll_to("Advanced");
+    bench.harness.get_by_label("Advanced").click();
+    bench.settle();
+}
+
+#[test]
+fn a_preset_sets_several_fields_and_reset_gives_them_back() {
+    let mut bench = Bench::of(experts());
+    bench.app().state.form.num_steps = 30;
+    bench.settle();
+    assert!(!bench.has("Needs the lightx2v LoRAs"));
+    bench.scroll_to("Fast 4 steps");
+    bench.press("Fast 4 steps");
+    bench.assert_shows("Needs the lightx2v LoRAs");
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(
+        (request.num_steps, request.sampler, request.shift),
+        (4, Sampler::Euler, Some(5.0))
+    );
+    assert_eq!(
+        (request.guidance_scale, request.low_guidance_scale()),
+        (1.0, 1.0)
+    );
+    bench.press("Reset");
+    let form = &bench.app().state.form;
+    assert_eq!((form.num_steps, form.guidance_scale), (30, 4.0));
+    assert!(!bench.has("Needs the lightx2v LoRAs"));
+}
+
+#[test]
+fn a_model_without_presets_shows_none() {
+    let bench = Bench::new();
+    assert!(!bench.has("Preset"));
+}
+
+#[test]
+fn two_experts_have_two_guidances() {
+    let mut bench = Bench::of(experts());
+    open_advanced(&mut bench);
+    let high = bench
+        .harness
+        .get_all_by_label("Guidance, high noise")
+        .count();
+    let low = bench
+        .harness
+        .get_all_by_label("Guidance, low noise")
+        .count();
+    assert!(high > 0 && low > 0);
+    let form = &mut bench.app().state.form;
+    assert_eq!((form.guidance_scale, form.guidance_scale_2), (4.0, 3.0));
+    (form.guidance_scale, form.guidance_scale_2) = (2.5, 1.5);
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(
+        (request.guidance_scale, request.guidance_scale_2),
+        (2.5, Some(1.5))
+    );
+}
+
+#[test]
+fn one_transformer_has_one_guidance() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    assert!(!bench.has("low noise"));
+    bench.app().state.form.guidance_scale_2 = 9.0;
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.guidance_scale_2, None);
+}
+
+#[test]
+fn the_negative_prompt_is_shown_where_it_acts() {
+    let mut bench = Bench::of(experts());
+    bench.assert_shows("Negative prompt");
+    let form = &mut bench.app().state.form;
+    (form.guidance_scale, form.guidance_scale_2) = (1.0, 1.0);
+    bench.settle();
+    assert!(!bench.has("Negative prompt"));
+    bench.app().state.form.guidance_scale_2 = 2.0;
+    bench.settle();
+    bench.assert_shows("Negative prompt");
+}
+
+#[test]
+fn every_sampler_can_be_chosen() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    bench.scroll_to("Use VAE tiles");
+    for sampler in Sampler::ALL {
+        bench
+            .harness
+            .get_by_role_and_label(Role::ComboBox, "Sampler")
+            .click();
+        bench.settle();
+        let entries: Vec<_> = bench
+            .harness
+            .get_all_by_role_and_label(Role::Button, sampler.label())
+            .collect();
+        entries[0].click();
+        bench.settle();
+        assert_eq!(bench.app().state.form.sampler, sampler);
+    }
+}
+
+#[test]
+fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    for name in ["Start step", "End step"] {
+        bench.harness.get_by_role_and_label(Role::SpinButton, name);
+    }
+    bench.assert_shows("whole frames");
+    bench.scroll_to("Use VAE tiles");
+    bench.harness.get_by_label("Use VAE tiles").click();
+    bench.settle();
+    bench
+        .harness
+        .get_by_role_and_label(Role::SpinButton, "VAE tile");
+    let form = &mut bench.app().state.form;
+    (form.start_step, form.end_step) = (3, Some(9));
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!((request.start_step, request.end_step), (3, Some(9)));
+    assert_eq!(request.vae_tile, Some(512));
+}
+
+#[test]
+fn a_part_that_is_none_is_explained() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    let form = &mut bench.app().state.form;
+    (form.start_step, form.end_step) = (9, Some(9));
+    bench.settle();
+    bench.assert_shows("Expected a start before step 9");
+}
+
+/// The worker begins a stage, or tells a step of it.
+fn begin(bench: &mut Bench, id: safelight_core::job::JobId, stage: Stage) {
+    let resumed = false;
+    bench.say(id, JobUpdate::Stage { stage, resumed });
+}
+
+fn step(stage: Stage, step: u32, num_steps: u32) -> JobUpdate {
+    JobUpdate::Step {
+        stage,
+        step,
+        num_steps,
+        secs_left: 60.0,
+    }
+}
+
+#[test]
+fn both_experts_count_on_in_one_row_of_steps() {
+    // An engine may count over both, or in each.
+    for (high, low) in [((2, 12), (7, 12)), ((2, 5), (2, 7))] {
+        let mut bench = Bench::of(experts());
+        let sent = bench.start_job();
+        let mut last = 0.0;
+        let mut progress = |bench: &mut Bench| {
+            let now = bench.app().queue.running.as_ref().unwrap().progress();
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+        };
+        begin(&mut bench, sent.id, Stage::EncodeVision);
+        bench.assert_shows("Looking at the picture");
+        begin(&mut bench, sent.id, Stage::DenoiseHigh);
+        progress(&mut bench);
+        bench.say(sent.id, step(Stage::DenoiseHigh, high.0, high.1));
+        bench.assert_shows("Developing the composition  ·  2 of 12");
+        bench.say(sent.id, sample(1.0, 500, 400, 400, 2048));
+        bench.say(sent.id, sample(2.0, 600, 400, 400, 2048));
+        progress(&mut bench);
+        begin(&mut bench, sent.id, Stage::DenoiseLow);
+        bench.assert_shows("Developing the details  ·  2 of 12");
+        progress(&mut bench);
+        bench.say(sent.id, step(Stage::DenoiseLow, low.0, low.1));
+        bench.assert_shows("Developing the details  ·  7 of 12");
+        progress(&mut bench);
+        bench.say(sent.id, sample(4.0, 600, 400, 400, 2048));
+        let time = StageTime {
+            stage: Stage::DenoiseLow,
+            secs: 2.0,
+        };
+        bench.say(sent.id, JobUpdate::StageEnded(time));
+        begin(&mut bench, sent.id, Stage::Decode);
+        progress(&mut bench);
+        let bands = bench.app().queue.memory().bands().to_vec();
+        let high = bands.iter().find(|band| band.stage == Stage::DenoiseHigh);
+        let low = bands.iter().find(|band| band.stage == Stage::DenoiseLow);
+        assert_eq!(high.unwrap().to_secs, Some(low.unwrap().from_secs));
+        assert_eq!(low.unwrap().to_secs, Some(3.0));
+    }
+}
