@@ -3,8 +3,8 @@
 //! Which places there are is [`super::inputs`]'s.
 
 use egui::{
-    Align, Align2, Color32, CornerRadius, FontId, Frame, Image, Label, Layout, Margin, Rect,
-    Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
+    Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
+    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::job::SourceClip;
 
@@ -142,7 +142,8 @@ fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rec
         ui.set_height(theme::TILE_HEIGHT - inner);
         ui.spacing_mut().item_spacing.y = 2.0;
         let size = vec2(ui.available_width(), theme::PICTURE_SIDE);
-        ui.vertical_centered(|ui| thumb_ui(ui, slot, input, size));
+        let middle = Layout::centered_and_justified(Direction::TopDown);
+        ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, slot, input, size));
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = 3.0;
@@ -177,7 +178,10 @@ fn thumb_ui(ui: &mut Ui, slot: Slot, input: &Input, size: Vec2) -> Response {
         .alt_text(format!("{what} {name}"));
     let response = ui.add(image);
     if matches!(input.source, Source::Clip(_)) {
-        badge(ui, response.rect);
+        // The picture keeps its aspect in the middle of what it was given.
+        let scale = size / input.thumb.size_vec2().max(Vec2::splat(1.0));
+        let drawn = input.thumb.size_vec2() * scale.min_elem();
+        badge(ui, Rect::from_center_size(response.rect.center(), drawn));
     }
     response
 }

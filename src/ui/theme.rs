@@ -32,6 +32,8 @@ pub const TILE_MARGIN: i8 = 8;
 pub const DROP_TEXT: f32 = 13.0;
 /// The film strip on a clip's last frame.
 pub const BADGE_SIZE: f32 = 20.0;
+/// The open list of models scrolls beyond this height.
+pub const PICKER_HEIGHT: f32 = 380.0;
 /// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
 /// The window's size when it is opened for the first time.

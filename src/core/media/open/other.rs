@@ -12,7 +12,10 @@ use super::{
     Decoded, Failure, MAX_DECODED_BYTES, check_size, drop_alpha, one_line, picture_from_rgb,
 };
 
-pub(in crate::media) fn decode(file: impl BufRead + Seek, format: ImageFormat) -> Result<Decoded, Failure> {
+pub(in crate::media) fn decode(
+    file: impl BufRead + Seek,
+    format: ImageFormat,
+) -> Result<Decoded, Failure> {
     let mut reader = ImageReader::with_format(file, format);
     reader.limits(limits());
     let mut decoder = reader.into_decoder().map_err(failure)?;

@@ -231,7 +231,15 @@ fn given_pictures_become_the_latents_of_the_reference() {
         let start = resized("image.source_u8").unwrap();
         let end = resized("last_image.source_u8");
         let off = &mut Capture::off();
-        let found = encode_image(&run.config, &run.request, &start, end.as_deref(), CPU, off, &NoHooks);
+        let found = encode_image(
+            &run.config,
+            &run.request,
+            &start,
+            end.as_deref(),
+            CPU,
+            off,
+            &NoHooks,
+        );
         assert_close(name, &found.unwrap().unwrap(), run.get("condition"), 1e-5);
     }
 }
@@ -244,7 +252,9 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
-        decode(&run.config, latents, CPU, &mut record, &NoHooks).unwrap().unwrap();
+        decode(&run.config, latents, CPU, &mut record, &NoHooks)
+            .unwrap()
+            .unwrap();
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();

@@ -86,5 +86,8 @@ fn a_header_that_promises_too_much_is_refused_before_anything_is_decoded() {
     fs::write(&path, &bytes).unwrap();
     assert!(refused(&path).contains("more than a million frames"));
     let check = check_amount(1_000_000, 1280, 720, Path::new("a.mp4")).unwrap_err();
-    assert!(check.to_string().contains("at most 1000 megapixels"), "{check}");
+    assert!(
+        check.to_string().contains("at most 1000 megapixels"),
+        "{check}"
+    );
 }

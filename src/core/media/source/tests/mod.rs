@@ -38,7 +38,11 @@ fn assert_shows(path: &Path, numbers: impl Iterator<Item = usize>) {
     assert_eq!(clip.frames.len(), numbers.len(), "{}", path.display());
     for (frame, number) in clip.frames.iter().zip(numbers) {
         let distance = mean_distance(frame, &painted(number));
-        assert!(distance < 3.0, "{} frame {number}: {distance}", path.display());
+        assert!(
+            distance < 3.0,
+            "{} frame {number}: {distance}",
+            path.display()
+        );
     }
     let info = clip_info(path).unwrap();
     let expected = (66, 50, 25.0, clip.frames.len() as u32);
@@ -148,5 +152,8 @@ fn numbered_pictures_are_those_without_a_gap() {
     std::fs::remove_file(&files[3]).unwrap();
     assert_eq!(clip_files(&files[1]).unwrap(), files[..3]);
     assert_eq!(clip_files(&files[5]).unwrap(), files[4..]);
-    assert!(matches!(open_clip(&files[3]), Err(MediaError::NotFound { .. })));
+    assert!(matches!(
+        open_clip(&files[3]),
+        Err(MediaError::NotFound { .. })
+    ));
 }
