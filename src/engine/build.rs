@@ -3,7 +3,12 @@
 use std::path::PathBuf;
 
 /// Each file stands beside the Rust module that declares its functions.
-const SOURCES: &[&str] = &["runtime/shim.cpp", "sampling/noise.cpp", "weights/view.cpp"];
+const SOURCES: &[&str] = &[
+    "kernels/stream.cpp",
+    "runtime/shim.cpp",
+    "sampling/noise.cpp",
+    "weights/view.cpp",
+];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LIBTORCH");

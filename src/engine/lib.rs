@@ -5,6 +5,7 @@ pub mod error;
 pub mod fault;
 pub mod hooks;
 mod json;
+pub mod kernels;
 pub mod memory;
 pub mod nn;
 pub mod preview;

@@ -4,7 +4,7 @@
 //! process, so it never outlives the app, whatever its stage or its device's driver does.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Write as _};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_engine::fault::kill_this_process;
+use safelight_engine::kernels;
+use safelight_engine::runtime::Runtime;
 use safelight_engine::serve::{Outgoing, serve};
 
 /// How long a stage has to notice that the app is gone.
@@ -38,7 +40,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    let device = device_argument()?;
+    let Arguments {
+        device,
+        check_kernels,
+    } = arguments()?;
+    if check_kernels {
+        return report_kernels(device);
+    }
     let output = private_stdout().context("the standard output cannot be set aside")?;
     let (command_sender, commands) = bounded(4);
     let (messages, message_receiver) = bounded::<Outgoing>(64);
@@ -93,19 +101,38 @@ fn end_at_the_latest() {
     kill_this_process();
 }
 
-/// The only argument: `--device auto|cpu|cuda:N`.
-fn device_argument() -> anyhow::Result<DeviceChoice> {
+/// `--device auto|cpu|cuda:N`, and for developers `--check-kernels`.
+struct Arguments {
+    device: DeviceChoice,
+    check_kernels: bool,
+}
+
+fn arguments() -> anyhow::Result<Arguments> {
     let mut arguments = std::env::args().skip(1);
-    let mut device = DeviceChoice::Auto;
+    let mut parsed = Arguments {
+        device: DeviceChoice::Auto,
+        check_kernels: false,
+    };
     while let Some(argument) = arguments.next() {
-        match (argument.as_str(), arguments.next()) {
-            ("--device", Some(value)) => device = value.parse().map_err(anyhow::Error::msg)?,
+        match argument.as_str() {
+            "--check-kernels" => parsed.check_kernels = true,
+            "--device" if let Some(value) = arguments.next() => {
+                parsed.device = value.parse().map_err(anyhow::Error::msg)?;
+            }
             _ => {
                 anyhow::bail!("expected --device DEVICE, found {argument}; start safelight instead")
             }
         }
     }
-    Ok(device)
+    Ok(parsed)
+}
+
+/// Prints whether our own kernels work on the device and what they gain, and serves nobody.
+fn report_kernels(device: DeviceChoice) -> anyhow::Result<()> {
+    let runtime = Runtime::open(device)?;
+    let report = kernels::report(runtime.device);
+    let text = serde_json::to_string_pretty(&report)?;
+    writeln!(std::io::stdout(), "{text}").context("the report cannot be written")
 }
 
 /// Standard output under a descriptor of its own; whatever a library prints goes to standard error,

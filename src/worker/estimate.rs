@@ -87,12 +87,21 @@ impl Progress {
 /// Jobs with one key take about the same time.
 fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
     format!(
-        "{} {}x{}x{} {} steps{} on {device}",
+        "{} {}x{}x{} {} {} steps{}{} on {device}",
         request.model,
         request.width,
         request.height,
         request.num_frames,
-        request.num_steps,
+        request.sampler.name(),
+        request
+            .end_step
+            .unwrap_or(request.num_steps)
+            .saturating_sub(request.start_step),
+        if request.vae_tile.is_some() {
+            " tiled"
+        } else {
+            ""
+        },
         if request.is_guided() { " guided" } else { "" }
     )
 }

@@ -7,9 +7,11 @@ mod engine;
 mod estimate;
 mod events;
 mod handle;
+mod inputs;
 pub mod link;
 mod process;
 mod save;
+mod sweep;
 mod walk;
 
 use std::io;
@@ -69,6 +71,7 @@ fn work(
     wake: Wake,
     far_end: &WorkerFarEnd,
 ) {
+    sweep::sweep(&options.jobs);
     let mut engine = EngineSlot::new(launcher);
     let mut estimates = Estimates::load(options.estimates.clone());
     let events = Events::new(far_end.events.clone(), wake, far_end.gone.clone());

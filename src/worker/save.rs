@@ -8,7 +8,9 @@ use safelight_core::files::write_atomically;
 use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError};
 use safelight_core::protocol::EngineReport;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use super::inputs::Inputs;
 
 /// Who made the file.
 const APP: &str = "Safelight";
@@ -39,11 +41,15 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     Ok(())
 }
 
+/// Refuses, when the number of frames is known, numbered files that could not be written.
+pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Result<(), JobError> {
+    media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))
+}
+
 /// Whether a JSON file holds the settings of one of our results.
 fn is_ours(path: &Path) -> bool {
     let read = std::fs::read(path).ok();
-    let json: Option<serde_json::Value> =
-        read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let json: Option<Value> = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     json.is_some_and(|json| json["app"] == APP)
 }
 
@@ -51,11 +57,11 @@ fn is_ours(path: &Path) -> bool {
 pub(super) fn write(
     request: &GenerateRequest,
     clip: &Clip,
-    engine: Option<&EngineReport>,
+    settings: &Value,
 ) -> Result<PathBuf, JobError> {
     let options = ClipOptions {
         fps: clip.fps,
-        settings: Some(settings_of(request, engine).to_string()),
+        settings: Some(settings.to_string()),
         ..ClipOptions::default()
     };
     let mut writer = ClipWriter::create(&request.out, options).map_err(|err| error_of(&err))?;
@@ -73,7 +79,7 @@ pub(super) fn write(
 pub(super) fn write_sidecar(
     request: &GenerateRequest,
     result: &Path,
-    engine: Option<&EngineReport>,
+    settings: &Value,
 ) -> Result<(), String> {
     if !request.sidecar {
         return Ok(());
@@ -86,7 +92,7 @@ pub(super) fn write_sidecar(
             .file_name()
             .unwrap_or_default(),
     );
-    let pretty = serde_json::to_vec_pretty(&settings_of(request, engine)).unwrap_or_default();
+    let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
     write_atomically(&path, &pretty).map_err(|err| {
         format!(
             "the settings could not be written ({err}): {}",
@@ -96,7 +102,11 @@ pub(super) fn write_sidecar(
 }
 
 /// What is needed to make the same clip again, and what made it.
-fn settings_of(request: &GenerateRequest, engine: Option<&EngineReport>) -> serde_json::Value {
+pub(super) fn settings_of(
+    request: &GenerateRequest,
+    inputs: &Inputs,
+    engine: Option<&EngineReport>,
+) -> Value {
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
         // Where this machine keeps things is nobody else's business, and repeats nothing.
@@ -109,6 +119,7 @@ fn settings_of(request: &GenerateRequest, engine: Option<&EngineReport>) -> serd
         "version": env!("CARGO_PKG_VERSION"),
         "libtorch": engine.map(|engine| engine.libtorch.as_str()),
         "device": engine.map(|engine| engine.device_name.as_str()),
+        "inputs": inputs.fingerprints,
         "request": request,
     })
 }

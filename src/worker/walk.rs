@@ -11,11 +11,11 @@ use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     JobUpdate, Recipe, Stage, StageTime,
 };
-use safelight_core::media;
 
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
+use super::inputs::Inputs;
 use super::save;
 use super::{WorkerLimits, WorkerOptions};
 
@@ -43,15 +43,20 @@ impl Walk<'_> {
     /// Runs the job. Its folder goes at the end, unless it failed after some of it was made.
     pub(super) fn run(&mut self) -> JobOutcome {
         let started = Instant::now();
-        let folder = match self.prepare() {
-            Ok(folder) => folder,
+        let (folder, inputs) = match self.prepare() {
+            Ok(prepared) => prepared,
             Err(err) => return JobOutcome::Failed(err),
         };
-        let outcome = match self.walk(&folder, started) {
+        // Where locks do not work, the folder's age alone tells that the job lives.
+        let _held = folder.hold();
+        let outcome = match self.walk(&folder, &inputs, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
             Ok(None) => JobOutcome::Cancelled,
             Err(err) if folder.num_finished(&Recipe::of(self.request)) > 0 => {
-                let kept = format!("What was finished is kept in {}", folder.path().display());
+                let kept = format!(
+                    "What was finished is kept for a week in {}",
+                    folder.path().display()
+                );
                 let advice = [err.advice.as_str(), &kept].map(str::trim).join(". ");
                 return JobOutcome::Failed(err.advise(advice.trim_start_matches(". ")));
             }
@@ -63,29 +68,32 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Checks what only the disk knows, and makes the job's folder with its copy of the start picture.
-    fn prepare(&self) -> Result<JobFolder, JobError> {
+    /// Checks what only the disk knows, and makes the job's folder with copies of its pictures.
+    fn prepare(&self) -> Result<(JobFolder, Inputs), JobError> {
         save::check(self.request)?;
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
             .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
-        if let Some(image) = &self.request.image {
-            let copied = media::open_picture(image)
-                .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))
-                .and_then(|picture| {
-                    media::write_png(&folder.start_picture(), &picture)
-                        .map_err(|err| save::error_of(&err))
-                });
-            if let Err(err) = copied {
+        let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
+            // The first of the new frames is the old clip's last.
+            let doubled = inputs.num_extended.min(1);
+            let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
+            save::check_frames(self.request, num_frames)?;
+            Ok(inputs)
+        });
+        match prepared {
+            Ok(inputs) => Ok((folder, inputs)),
+            Err(err) => {
+                // The first error is the one that matters.
                 folder.remove().ok();
-                return Err(err);
+                Err(err)
             }
         }
-        Ok(folder)
     }
 
     fn walk(
         &mut self,
         folder: &JobFolder,
+        inputs: &Inputs,
         started: Instant,
     ) -> Result<Option<JobOutput>, JobError> {
         let recipe = Recipe::of(self.request);
@@ -104,7 +112,7 @@ impl Walk<'_> {
                 return Ok(None);
             }
             if stage == Stage::Save {
-                let output = self.save(&mut gathered, started)?;
+                let output = self.save(inputs, &mut gathered, started)?;
                 if lost_in.is_none() {
                     // The times of a job that was interrupted are nobody's measure.
                     self.estimates
@@ -177,7 +185,12 @@ impl Walk<'_> {
         gathered.warnings.push(text);
     }
 
-    fn save(&self, gathered: &mut Gathered, started: Instant) -> Result<JobOutput, JobError> {
+    fn save(
+        &self,
+        inputs: &Inputs,
+        gathered: &mut Gathered,
+        started: Instant,
+    ) -> Result<JobOutput, JobError> {
         let stage = Stage::Save;
         self.events.certain(JobUpdate::Stage {
             stage,
@@ -190,8 +203,10 @@ impl Walk<'_> {
             let what = format!("expected {expected} decoded frames, found {found}");
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
-        let path = save::write(self.request, &clip, self.engine.report())?;
-        if let Err(err) = save::write_sidecar(self.request, &path, self.engine.report()) {
+        let clip = inputs.join(self.request, clip)?;
+        let settings = save::settings_of(self.request, inputs, self.engine.report());
+        let path = save::write(self.request, &clip, &settings)?;
+        if let Err(err) = save::write_sidecar(self.request, &path, &settings) {
             // The clip is there, and carries the same settings.
             self.events.certain(JobUpdate::Warning(err.clone()));
             gathered.warnings.push(err);

@@ -2,15 +2,15 @@
 //!
 //! Arguments that the reference tool has too mean the same here.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler,
-    StartPicture,
+    SourceClip, StartPicture,
 };
-use safelight_core::media;
+use safelight_core::media::{self, MediaError};
 use safelight_core::naming;
 use safelight_core::settings::Settings;
 use serde::Deserialize;
@@ -31,19 +31,28 @@ pub struct GenerateArgs {
     /// A picture to start from
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// How a start picture of another aspect comes to the clip's size: stretch or crop [default: stretch]
+    /// A picture to end on, for models that can
+    #[arg(long, value_name = "FILE")]
+    pub last_image: Option<PathBuf>,
+    /// A clip to go on from: the new frames start with its last one and stand behind it in the written file
+    #[arg(long, value_name = "CLIP")]
+    pub extend: Option<PathBuf>,
+    /// How pictures of another aspect come to the clip's size: stretch or crop [default: stretch]
     #[arg(long)]
     pub fit: Option<Fit>,
-    /// Pixels [default: the model's own, turned to a start picture's aspect]
+    /// A model's set of values that go together, such as fast-4; other arguments change them
+    #[arg(long, value_name = "ID")]
+    pub preset: Option<String>,
+    /// Pixels [default: the model's own, turned to a given picture's aspect]
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,
     /// Pixels
     #[arg(long, value_name = "N")]
     pub height: Option<u32>,
-    /// 4n+1; 1 makes a picture [default: the model's own, 1 for .png]
+    /// New frames, 4n+1; 1 makes a picture [default: the model's own, 1 for .png]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
-    /// Frames a second of the written clip
+    /// Frames a second of the written clip [default: the model's own, or the extended clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
     /// Denoising steps
@@ -52,10 +61,19 @@ pub struct GenerateArgs {
     /// Classifier-free guidance; 1 turns it off
     #[arg(long, value_name = "X")]
     pub guidance: Option<f64>,
+    /// The same for the low-noise expert of models that have one [default: as the other]
+    #[arg(long, value_name = "X")]
+    pub guidance_2: Option<f64>,
+    /// The first step to make, counted from 0
+    #[arg(long, value_name = "N")]
+    pub start_step: Option<u32>,
+    /// The step to end before; what noise is left then stays
+    #[arg(long, value_name = "N")]
+    pub end_step: Option<u32>,
     /// Shift of the noise schedule [default: the model's own]
     #[arg(long, value_name = "X")]
     pub shift: Option<f64>,
-    /// unipc or euler
+    /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
     #[arg(long, value_name = "NAME")]
     pub sampler: Option<Sampler>,
     /// The same seed gives the same clip on any device [default: a new one each time]
@@ -67,6 +85,21 @@ pub struct GenerateArgs {
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
+    /// Encode and decode in tiles of so many pixels a side, for less memory
+    #[arg(long, value_name = "N")]
+    pub vae_tile: Option<u32>,
+    /// The VAE to use instead of the one found with the model: a folder or a file
+    #[arg(long, value_name = "PATH")]
+    pub vae: Option<PathBuf>,
+    /// The same for the text encoder
+    #[arg(long, value_name = "PATH")]
+    pub text_encoder: Option<PathBuf>,
+    /// The same for the image encoder
+    #[arg(long, value_name = "PATH")]
+    pub image_encoder: Option<PathBuf>,
+    /// The same for the tokenizer
+    #[arg(long, value_name = "PATH")]
+    pub tokenizer: Option<PathBuf>,
     /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: named by the prompt and the seed]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -88,31 +121,79 @@ pub struct GenerateArgs {
 #[derive(Deserialize)]
 struct Carried {
     request: GenerateRequest,
+    /// The fingerprints of its pictures and its clip.
+    #[serde(default)]
+    inputs: BTreeMap<String, String>,
 }
 
 impl GenerateArgs {
-    /// These arguments, with what they leave open taken from the file that `--from` names.
-    pub fn with_carried(mut self) -> Result<Self, JobError> {
+    /// These arguments, with what they leave open taken from the file that `--from` names, and what is
+    /// not as it was when that file was made, a sentence each.
+    pub fn with_carried(mut self) -> Result<(Self, Vec<String>), JobError> {
         let Some(file) = &self.from else {
-            return Ok(self);
+            return Ok((self, Vec::new()));
         };
-        let request = carried_request(file)?;
+        let Carried { request, inputs } = carried(file)?;
+        let warnings = self.take_inputs(&request, &inputs);
         self.model = self.model.or(Some(request.model));
         self.prompt = self.prompt.or(Some(request.prompt));
         self.negative = self.negative.or(Some(request.negative_prompt));
-        self.image = self.image.or(request.image);
         self.fit = self.fit.or(Some(request.fit));
         self.width = self.width.or(Some(request.width));
         self.height = self.height.or(Some(request.height));
         self.frames = self.frames.or(Some(request.num_frames));
         self.fps = self.fps.or(Some(request.fps));
-        self.steps = self.steps.or(Some(request.num_steps));
-        self.guidance = self.guidance.or(Some(request.guidance_scale));
-        self.shift = self.shift.or(request.shift);
-        self.sampler = self.sampler.or(Some(request.sampler));
+        // A preset stands for all of these.
+        if self.preset.is_none() {
+            self.steps = self.steps.or(Some(request.num_steps));
+            self.guidance = self.guidance.or(Some(request.guidance_scale));
+            self.guidance_2 = self.guidance_2.or(request.guidance_scale_2);
+            self.start_step = self.start_step.or(Some(request.start_step));
+            self.end_step = self.end_step.or(request.end_step);
+            self.shift = self.shift.or(request.shift);
+            self.sampler = self.sampler.or(Some(request.sampler));
+        }
+        self.vae_tile = self.vae_tile.or(request.vae_tile);
         self.seed = self.seed.or(Some(request.seed));
         self.dtype = self.dtype.or(Some(request.dtype));
-        Ok(self)
+        Ok((self, warnings))
+    }
+
+    /// Takes over the carried pictures and clip, and tells which are not what they were.
+    fn take_inputs(
+        &mut self,
+        request: &GenerateRequest,
+        fingerprints: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut take = |own: &mut Option<PathBuf>, field: &str, carried: &Option<PathBuf>| {
+            let (None, Some(path)) = (&own, carried) else {
+                return;
+            };
+            let found = match field {
+                "extend" => media::clip_fingerprint(path),
+                _ => media::picture_fingerprint(path),
+            };
+            // One that cannot be read is told where it is opened.
+            if let (Some(then), Ok(now)) = (fingerprints.get(field), found)
+                && *then != now
+            {
+                warnings.push(format!(
+                    "the file is not the one that the clip was made with: {}",
+                    path.display()
+                ));
+            }
+            *own = Some(path.clone());
+        };
+        // A picture and a clip to start from exclude each other.
+        if self.extend.is_none() {
+            take(&mut self.image, "image", &request.image);
+        }
+        if self.image.is_none() {
+            take(&mut self.extend, "extend", &request.extend);
+        }
+        take(&mut self.last_image, "last_image", &request.last_image);
+        warnings
     }
 
     /// A name here that no file has.
@@ -129,26 +210,26 @@ impl GenerateArgs {
         )
     }
 
-    /// The form; reads the start picture's size from its file.
+    /// The form; reads the sizes of pictures and clips from their files.
     pub fn form(&self, seed: u64, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
             prompt: self.prompt.clone().unwrap_or_default(),
             negative_prompt: self.negative.clone(),
             image: self.image.as_deref().map(start_picture).transpose()?,
-            last_image: None,
-            extend: None,
+            last_image: self.last_image.as_deref().map(start_picture).transpose()?,
+            extend: self.extend.as_deref().map(source_clip).transpose()?,
             fit: self.fit.unwrap_or_default(),
-            preset: None,
+            preset: self.preset.clone(),
             width: self.width,
             height: self.height,
             num_frames: self.frames,
             fps: self.fps,
             num_steps: self.steps,
             guidance_scale: self.guidance,
-            guidance_scale_2: None,
-            start_step: None,
-            end_step: None,
-            vae_tile: None,
+            guidance_scale_2: self.guidance_2,
+            start_step: self.start_step,
+            end_step: self.end_step,
+            vae_tile: self.vae_tile,
             shift: self.shift,
             sampler: self.sampler,
             seed,
@@ -164,8 +245,7 @@ impl GenerateArgs {
 }
 
 fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
-    let picture = media::open_picture(path)
-        .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?;
+    let picture = media::open_picture(path).map_err(|err| unusable(&err))?;
     Ok(StartPicture {
         path: path.to_owned(),
         width: picture.width,
@@ -173,21 +253,52 @@ fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
     })
 }
 
-fn carried_request(file: &Path) -> Result<GenerateRequest, JobError> {
+fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
+    let info = media::clip_info(path).map_err(|err| unusable(&err))?;
+    Ok(SourceClip {
+        path: path.to_owned(),
+        info,
+    })
+}
+
+fn unusable(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+}
+
+fn carried(file: &Path) -> Result<Carried, JobError> {
     let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
     let text = media::read_settings(file)
-        .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?
+        .map_err(|err| unusable(&err))?
         .ok_or_else(|| {
             invalid(format!(
                 "expected a file that Safelight made, found none of its settings in {}",
                 file.display()
             ))
         })?;
-    let carried: Carried = serde_json::from_str(&text).map_err(|err| {
+    serde_json::from_str(&text).map_err(|err| {
         invalid(format!(
             "the settings in the file cannot be understood ({err}): {}",
             file.display()
         ))
-    })?;
-    Ok(carried.request)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_sampler() {
+        #[derive(clap::Parser)]
+        struct Probe {
+            #[command(flatten)]
+            _args: GenerateArgs,
+        }
+        let help = Probe::command().render_long_help().to_string();
+        for sampler in Sampler::ALL {
+            assert!(help.contains(sampler.name()), "{}", sampler.name());
+        }
+    }
 }

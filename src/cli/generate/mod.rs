@@ -54,7 +54,7 @@ pub(super) fn report_misunderstood(err: &clap::Error) {
 
 /// The exit code of a job that began; the error of one that could not.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
-    let args = args.with_carried()?;
+    let (args, warnings) = args.with_carried()?;
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
@@ -89,7 +89,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     for notice in &notices {
         report.notice(notice);
     }
-    for text in surroundings.oddities() {
+    for text in surroundings.oddities().into_iter().chain(warnings) {
         report.update(&JobUpdate::Warning(text));
     }
     let outcome = loop {

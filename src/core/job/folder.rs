@@ -1,8 +1,8 @@
-//! A job's folder: its request, its start picture, and what each finished stage left.
+//! A job's folder: its request, its pictures, and what each finished stage left.
 //!
 //! It knows names and existence; tensors are written and read by the engine.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,23 @@ impl JobFolder {
     /// The copy of the end picture, as [`Self::start_picture`].
     pub fn end_picture(&self) -> PathBuf {
         self.0.join("end.png")
+    }
+
+    /// The folder with a copy of the clip that is extended, under its own name.
+    pub fn extended(&self) -> PathBuf {
+        self.0.join("extend")
+    }
+
+    /// Marks the job as alive for as long as the returned file is open; fails when it already is, be it
+    /// in another process.
+    pub fn hold(&self) -> io::Result<File> {
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.0.join("alive.lock"))?;
+        lock.try_lock()?;
+        Ok(lock)
     }
 
     /// Where a stage leaves its result.

@@ -5,6 +5,7 @@
 
 mod clip;
 mod error;
+mod fingerprint;
 mod kind;
 mod metadata;
 mod open;
@@ -15,9 +16,11 @@ mod resize;
 mod source;
 
 pub use clip::{
-    ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_writable, write_clip, write_png,
+    ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
+    write_clip, write_png,
 };
 pub use error::MediaError;
+pub use fingerprint::{clip_fingerprint, picture_fingerprint};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;

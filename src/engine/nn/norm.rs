@@ -2,6 +2,8 @@
 
 use tch::{Kind, Tensor};
 
+use super::Rope;
+use crate::kernels::{self, Norm};
 use crate::weights::{Weights, WeightsError};
 
 /// Mean and deviation, computed and given back in f32 (diffusers' `FP32LayerNorm` before its final cast).
@@ -26,6 +28,14 @@ impl LayerNorm {
         }
     }
 
+    /// The norm as a pass that other work is joined with.
+    pub fn as_pass(&self) -> Norm<'_> {
+        match &self.affine {
+            Some((weight, bias)) => Norm::Affine { weight, bias },
+            None => Norm::Plain,
+        }
+    }
+
     /// `xs`: `(.., dim)` of any kind -> the same in f32
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         let weight = self.affine.as_ref().map(|(weight, _)| weight);
@@ -38,19 +48,23 @@ impl LayerNorm {
 /// Root mean square, as `torch.nn.RMSNorm` has it.
 pub struct RmsNorm {
     weight: Tensor,
-    dim: i64,
     eps: f64,
 }
 
 impl RmsNorm {
     pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[dim])?;
-        Ok(Self { weight, dim, eps })
+        Ok(Self { weight, eps })
     }
 
-    /// `xs`: `(.., dim)` -> the same
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.rms_norm([self.dim], Some(&self.weight), self.eps)
+    /// `xs`: `(B, L, dim)`, whose memory may be used again -> the same
+    pub fn forward(&self, xs: Tensor) -> Tensor {
+        kernels::rms_norm_rope(xs, &self.weight, self.eps, None)
+    }
+
+    /// The same and then `rope`, heads side by side.
+    pub fn forward_turned(&self, xs: Tensor, rope: &Rope) -> Tensor {
+        kernels::rms_norm_rope(xs, &self.weight, self.eps, Some(rope.turns()))
     }
 }
 

@@ -4,7 +4,7 @@
 //! Sets no environment: whoever starts the engine does.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -172,11 +172,20 @@ fn find_gpu_half() -> Result<(&'static GpuHalf, Library), String> {
 }
 
 /// The folder of the `libtorch_cpu.so` that this process runs on.
-fn libtorch_folder() -> Option<PathBuf> {
+pub(crate) fn libtorch_folder() -> Option<PathBuf> {
+    folder_of_loaded("libtorch_cpu.so")
+}
+
+/// The folder of a library that this process has loaded: `name`, with or without a version behind it.
+pub(crate) fn folder_of_loaded(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines()
-        .filter_map(|line| line.find('/').map(|start| PathBuf::from(&line[start..])))
-        .find(|path| path.file_name() == Some(OsStr::new("libtorch_cpu.so")))
+        .filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])))
+        .find(|path| {
+            let found = path.file_name().and_then(OsStr::to_str);
+            let rest = found.and_then(|found| found.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
         .and_then(|path| path.parent().map(PathBuf::from))
 }
 

@@ -48,7 +48,7 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     match context.order.stage {
         Stage::EncodeText => encode_text(context),
         Stage::EncodeImage => encode_image(context),
-        Stage::EncodeVision => todo!(),
+        Stage::EncodeVision => encode_vision(context),
         Stage::Denoise => denoise(context, Expert::Only),
         Stage::DenoiseHigh => denoise(context, Expert::HighNoise),
         Stage::DenoiseLow => denoise(context, Expert::LowNoise),
@@ -122,16 +122,8 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let mut capture = context.capture()?;
     let hooks = StageHooks::new(context, 0);
     let request = &context.order.request;
-    let start = pictures::open(&context.folder().start_picture(), request.fit, request)?;
+    let (start, end) = pictures::of_job(&context.folder(), request)?;
     start.record("image", &mut capture);
-    let end = match request.last_image {
-        Some(_) => Some(pictures::open(
-            &context.folder().end_picture(),
-            request.fit,
-            request,
-        )?),
-        None => None,
-    };
     if let Some(end) = &end {
         end.record("last_image", &mut capture);
     }
@@ -153,6 +145,34 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         &context.result(Stage::EncodeImage),
         "image_latents",
         &latents,
+    )?;
+    Ok(Some(()))
+}
+
+fn encode_vision(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let mut capture = context.capture()?;
+    let hooks = StageHooks::new(context, 0);
+    let (start, end) = pictures::of_job(&context.folder(), &context.order.request)?;
+    let pictures: Vec<_> = [Some(start), end]
+        .into_iter()
+        .flatten()
+        .map(|picture| picture.fitted)
+        .collect();
+    let embeds = wan::encode_vision(
+        &context.config()?,
+        &pictures,
+        context.placement(),
+        &mut capture,
+        &hooks,
+    )?;
+    let Some(embeds) = embeds else {
+        return Ok(None);
+    };
+    warn_unwritten(capture.finish(), &hooks);
+    wan::save_tensor(
+        &context.result(Stage::EncodeVision),
+        "image_embeds",
+        &embeds,
     )?;
     Ok(Some(()))
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use safelight_core::job::{Fit, GenerateRequest};
+use safelight_core::job::{Fit, GenerateRequest, JobFolder};
 use safelight_core::media::{self, MediaError, Picture};
 use tch::Tensor;
 
@@ -18,14 +18,20 @@ pub(super) struct GivenPicture {
     pub(super) fitted: Picture,
 }
 
-/// Opens a picture of the job.
-pub(super) fn open(
-    path: &Path,
-    fit: Fit,
+/// The job's start picture and, where the request has one, its end picture.
+pub(super) fn of_job(
+    folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<GivenPicture, EngineError> {
+) -> Result<(GivenPicture, Option<GivenPicture>), EngineError> {
+    let start = open(&folder.start_picture(), request)?;
+    let end = request.last_image.as_ref();
+    let end = end.map(|_| open(&folder.end_picture(), request));
+    Ok((start, end.transpose()?))
+}
+
+fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
     let source = media::open_picture(path).map_err(|err| error_of(&err))?;
-    let fitted = match fit {
+    let fitted = match request.fit {
         Fit::Stretch => source.clone(),
         Fit::Crop => media::crop_to_aspect(&source, request.width, request.height)
             .map_err(|err| error_of(&err))?,

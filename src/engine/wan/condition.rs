@@ -1,9 +1,10 @@
 //! What pictures that are given become before denoising begins.
 //!
-//! Pictures come as large as the clip; opening, cropping and resizing them is the caller's.
+//! Opening, cropping and resizing pictures is the caller's.
 
 use safelight_core::job::GenerateRequest;
-use tch::Tensor;
+use safelight_core::media::Picture;
+use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
 use super::prepare::{LatentShape, clip_of_given, given_frames_mask, pixels_from_rgb8};
@@ -12,6 +13,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::vae::{WanVaeEncoder, normalize};
+use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 
 /// Stage 2. `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
 ///
@@ -86,4 +88,68 @@ fn encode(
     capture.put("vae.encode.0.mean", &posterior.mean);
     capture.put("vae.encode.0.logvar", &posterior.logvar);
     Ok(Some(normalize(&config.vae, &posterior.mean)))
+}
+
+/// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the
+/// transformer reads of them, `(N, 257, C)` in f32.
+///
+/// Computed in f32 whatever the transformer computes in, as the published model is meant to be: it is small.
+pub fn encode_vision(
+    config: &WanConfig,
+    pictures: &[Picture],
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let files = &config.files;
+    let Some((network, folder)) = config
+        .image_encoder
+        .as_ref()
+        .zip(files.image_encoder.as_deref())
+    else {
+        return Err(EngineError::Internal {
+            reason: "this model has no image encoder".to_owned(),
+        });
+    };
+    let expected = match config.transformer.pos_embed_seq_len {
+        Some(places) => places / network.num_tokens(),
+        None => 1,
+    };
+    if pictures.len() as i64 != expected {
+        return Err(EngineError::Request {
+            reason: format!(
+                "this model reads {expected} pictures, not {}",
+                pictures.len()
+            ),
+        });
+    }
+    let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
+    processor.check(network, files.image_processor.as_deref().unwrap_or(folder))?;
+    let pixels: Vec<Tensor> = pictures
+        .iter()
+        .map(|picture| pixel_values(&picture.rgb, picture.width, picture.height, &processor))
+        .collect::<Result<_, _>>()?;
+    let pixels = Tensor::cat(&pixels, 0);
+    capture.put("image_encoder.image.pixel_values", &pixels);
+    let exact = Placement {
+        kind: Kind::Float,
+        ..place
+    };
+    let weights = exact.open(folder)?;
+    let encoder = ClipVisionEncoder::new(network, &weights)?;
+    let unexpected = ClipVisionEncoder::unexpected_keys(&weights);
+    warn_unexpected(&unexpected, "image encoder", hooks);
+    let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
+        return Ok(None);
+    };
+    capture.put("image_embeds", &embeds);
+    if capture.is_on() {
+        let whole = encoder.finish(&embeds);
+        capture.put(
+            "image_encoder.image.last_hidden_state",
+            &whole.last_hidden_state,
+        );
+        capture.put("image_encoder.image.pooler_output", &whole.pooler_output);
+    }
+    Ok(Some(embeds))
 }

@@ -10,6 +10,7 @@ use crate::error::EngineError;
 use crate::json;
 use crate::text::Umt5Config;
 use crate::vae::WanVaeConfig;
+use crate::vision::ClipVisionConfig;
 
 /// A model's files and what its configuration says.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct WanConfig {
     /// The low-noise expert's.
     pub transformer_2: Option<TransformerConfig>,
     pub scheduler: SchedulerConfig,
+    /// In models that read pictures' embeddings.
+    pub image_encoder: Option<ClipVisionConfig>,
     pub text_encoder: Umt5Config,
     pub vae: WanVaeConfig,
 }
@@ -37,6 +40,11 @@ impl WanConfig {
                 Some(folder) => SchedulerConfig::read(folder)?,
                 None => SchedulerConfig::published(),
             },
+            image_encoder: files
+                .image_encoder
+                .as_deref()
+                .map(ClipVisionConfig::read)
+                .transpose()?,
             text_encoder: Umt5Config::read(&files.text_encoder)?,
             vae: WanVaeConfig::read(&files.vae)?,
         };
@@ -67,6 +75,13 @@ impl WanConfig {
                         0 => z_dim,
                         _ => 2 * z_dim + self.vae.temporal_factor(),
                     },
+                ),
+                (
+                    "image encoder's width and that which the transformer reads",
+                    self.image_encoder
+                        .as_ref()
+                        .map_or(0, |clip| clip.hidden_size),
+                    transformer.image_dim.unwrap_or(0),
                 ),
                 (
                     "patches of the two experts",

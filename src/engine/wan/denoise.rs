@@ -3,7 +3,9 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's.
 
 use std::ops::Range;
+use std::path::Path;
 
+use safelight_core::catalog::TransformerKeys;
 use safelight_core::job::{GenerateRequest, Sampler};
 use tch::{Device, Kind, Tensor};
 
@@ -12,7 +14,7 @@ use super::guidance::Guidance;
 use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
 use super::state::{DenoiseState, PromptEmbeds};
 use super::transformer::WanTransformer;
-use super::{Placement, keys, warn_unexpected};
+use super::{Placement, warn_unexpected};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -20,7 +22,7 @@ use crate::nn::Rope;
 use crate::sampling::{
     Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise,
 };
-use crate::weights::ReadAhead;
+use crate::weights::{ReadAhead, Weights};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
@@ -146,9 +148,7 @@ impl<'a> Loop<'a> {
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
-        let weights = place
-            .open(folder)?
-            .translated(keys::diffusers_from_original);
+        let weights = open_transformer(folder, place)?;
         let transformer = WanTransformer::new(network, &weights)?;
         warn_unexpected(&weights.finish(), "transformer", hooks);
         let (per_frame, frames) = shape.tokens(network.patch_size);
@@ -270,12 +270,22 @@ impl<'a> Loop<'a> {
     }
 }
 
+/// A transformer's weights, to be asked for by the authors' names whatever the file calls them.
+pub fn open_transformer(place: &Path, how: Placement) -> Result<Weights, EngineError> {
+    let weights = how.open(place)?;
+    // What is no transformer at all is named by the first key that is asked for.
+    Ok(match TransformerKeys::detect(|key| weights.has(key)) {
+        Some(keys) => weights.translated(move |original| keys.file_key(original)),
+        None => weights,
+    })
+}
+
 /// The network of an expert, where it lies, and how strongly it is guided.
 fn expert_of<'a>(
     config: &'a WanConfig,
     request: &GenerateRequest,
     expert: Expert,
-) -> Result<(&'a TransformerConfig, &'a std::path::Path, f64), EngineError> {
+) -> Result<(&'a TransformerConfig, &'a Path, f64), EngineError> {
     let files = &config.files;
     if expert != Expert::LowNoise {
         return Ok((

@@ -4,8 +4,9 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
 //! 2. [`encode_image`]: given first and last frames to latents,
-//! 3. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
-//! 4. [`decode`]: latents to frames.
+//! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
+//! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
+//! 5. [`decode`]: latents to frames.
 //!
 //! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
 //! What comes between stages (files, unloading, messages) is the caller's.
@@ -17,7 +18,6 @@ mod condition;
 mod config;
 mod denoise;
 mod guidance;
-mod keys;
 mod prepare;
 mod state;
 mod transformer;
@@ -34,10 +34,9 @@ use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_pro
 use crate::vae::{WanVaeDecoder, denormalize};
 use crate::weights::Weights;
 
-pub use condition::encode_image;
+pub use condition::{encode_image, encode_vision};
 pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
-pub use denoise::{Conditions, Expert, denoise, new_solver};
-pub use keys::diffusers_from_original;
+pub use denoise::{Conditions, Expert, denoise, new_solver, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
     pixels_from_rgb8, rgb8_from_pixels, with_first_frame,
@@ -166,7 +165,7 @@ fn embed(encoder: &Umt5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Te
     Some(embeds.constant_pad_nd([0, 0, 0, padding]))
 }
 
-/// Stage 4. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
+/// Stage 5. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
 pub fn decode(
     config: &WanConfig,
     latents: &Tensor,

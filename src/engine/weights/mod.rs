@@ -108,6 +108,11 @@ impl Weights {
         }
     }
 
+    /// The files' own keys, whatever this position is; looking at them does not count as using them.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.source.keys.keys().map(String::as_str)
+    }
+
     /// Whether the key is there; asking this does not count as using it.
     pub fn has(&self, name: &str) -> bool {
         self.source.keys.contains_key(&self.file_key(name))

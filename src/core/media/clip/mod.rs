@@ -2,7 +2,7 @@
 //!
 //! Frames are encoded as they come and the file appears under its name when all are there: an error, a
 //! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
-//! Clips are never read back.
+//! Reading clips is `source`'s.
 
 mod encoder;
 mod gif;
@@ -146,6 +146,18 @@ impl ClipOptions {
 pub fn check_writable(path: &Path) -> Result<(), MediaError> {
     ClipFormat::from_path(path)?;
     place::check_place(path)
+}
+
+/// As [`check_writable`] for a clip of so many frames: where each of them becomes a numbered file, all
+/// those places are looked at.
+pub fn check_frames_writable(path: &Path, num_frames: usize) -> Result<(), MediaError> {
+    check_writable(path)?;
+    if ClipFormat::from_path(path)? == ClipFormat::Png && num_frames > 1 {
+        for number in 1..=num_frames {
+            place::check_target(&numbered(path, number))?;
+        }
+    }
+    Ok(())
 }
 
 /// Tells whether frames of this size could be written to `path`.

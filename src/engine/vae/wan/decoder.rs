@@ -6,8 +6,9 @@ use tch::{Kind, Tensor};
 
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
 use super::config::{Level, WanVaeConfig};
-use super::keys;
+use super::keys::{self, Half};
 use super::resample::{Upsample, unpatchify};
+use super::tiles::{Grid, Mosaic, Tiling};
 use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::weights::{Weights, WeightsError};
@@ -21,6 +22,8 @@ pub struct WanVaeDecoder {
     upsamples: Vec<UpLevel>,
     head: Head,
     patch_size: i64,
+    /// Pixels along an edge of one latent.
+    spatial_factor: i64,
     kind: Kind,
 }
 
@@ -37,7 +40,7 @@ impl WanVaeDecoder {
         form: ConvForm,
     ) -> Result<Self, VaeError> {
         let form = form.or_fastest(weights);
-        let root = keys::original_names(weights);
+        let root = keys::original_names(weights, cfg);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
         let first = levels
@@ -47,22 +50,17 @@ impl WanVaeDecoder {
             .last()
             .map_or(cfg.decoder_base_dim, |level| level.output);
         let feed = |frames| Feed { form, frames };
-        let upsamples = levels.into_iter().enumerate().map(|(i, level)| {
-            UpLevel::new(
-                &(&w / "upsamples" / i / "upsamples"),
-                level,
-                cfg.num_res_blocks + 1,
-                form,
-            )
-        });
+        let upsamples = levels
+            .into_iter()
+            .map(|level| UpLevel::new(&(&w / "upsamples"), level, cfg, form));
         Ok(Self {
             entrance: CausalConv3d::new(
                 &(&root / "conv2"),
                 [cfg.z_dim, cfg.z_dim],
                 [1, 1, 1],
-                form,
+                feed(1),
             )?,
-            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], form)?,
+            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], feed(1))?,
             middle: Middle::new(&(&w / "middle"), first, feed(1))?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
             head: Head::new(
@@ -71,15 +69,14 @@ impl WanVaeDecoder {
                 feed(cfg.temporal_factor()),
             )?,
             patch_size: cfg.patch_size,
+            spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
     }
 
     /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        let mut unexpected = weights.finish();
-        unexpected.retain(|key| !keys::is_of_encoder(key));
-        unexpected
+        keys::unexpected(weights, Half::Encoder)
     }
 
     /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` one chunk a latent frame, `(1, 3, n, H, W)` in
@@ -96,13 +93,53 @@ impl WanVaeDecoder {
                 if i > 0 {
                     pass.cache.rewind();
                 }
-                frames(self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?);
+                let chunk = self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?;
+                frames(self.pixels(&chunk));
             }
             Some(())
         })
     }
 
-    /// `latent`: `(1, C, 1, h, w)` → `(1, 3, n, H, W)`
+    /// The same in overlapping tiles, for less memory on the device: the frames all come at the end, in order and in
+    /// the same chunks. A clip that fits into one tile is decoded whole.
+    pub fn decode_tiled(
+        &self,
+        latents: &Tensor,
+        tiling: Tiling,
+        cancelled: &dyn Fn() -> bool,
+        frames: &mut dyn FnMut(Tensor),
+    ) -> Option<()> {
+        let size = latents.size();
+        let Some(grid) = Grid::new(tiling, self.spatial_factor, [size[3], size[4]]) else {
+            return self.decode(latents, cancelled, frames);
+        };
+        tch::no_grad(|| {
+            let mut mosaic = Mosaic::new(grid, self.spatial_factor / self.patch_size);
+            let mut pass = Pass::new(cancelled);
+            for tile in grid.tiles() {
+                pass.forget();
+                let latents = latents.narrow(3, tile.top, tile.height);
+                let latents = latents.narrow(4, tile.left, tile.width);
+                for i in 0..size[2] {
+                    if i > 0 {
+                        pass.cache.rewind();
+                    }
+                    let chunk = self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?;
+                    if let Some(whole) = mosaic.put(&tile, i as usize, &chunk) {
+                        frames(self.pixels(&whole));
+                    }
+                }
+            }
+            Some(())
+        })
+    }
+
+    /// `xs`: `(n, H/p, W/p, 3 · p · p)` → `(1, 3, n, H, W)` in -1..1
+    fn pixels(&self, xs: &Tensor) -> Tensor {
+        unpatchify(xs, self.patch_size).clamp_(-1.0, 1.0)
+    }
+
+    /// `latent`: `(1, C, 1, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
     fn decode_chunk(&self, latent: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
         let xs = latent.to_device(self.entrance.device()).to_kind(self.kind);
@@ -114,8 +151,7 @@ impl WanVaeDecoder {
         for level in &self.upsamples {
             xs = level.forward(&xs, pass)?;
         }
-        let xs = self.head.forward(&xs, pass)?;
-        Some(unpatchify(&xs, self.patch_size).clamp(-1.0, 1.0))
+        self.head.forward(&xs, pass)
     }
 }
 
@@ -126,30 +162,37 @@ struct UpLevel {
 }
 
 impl UpLevel {
+    /// `list`: where the authors list the levels or, in Wan 2.1, their parts.
     fn new(
-        w: &Weights,
+        list: &Weights,
         level: Level,
-        num_res_blocks: i64,
+        cfg: &WanVaeConfig,
         form: ConvForm,
     ) -> Result<Self, WeightsError> {
         let feed = Feed {
             form,
             frames: level.frames,
         };
-        let blocks = (0..num_res_blocks).map(|i| {
+        let count = cfg.num_res_blocks + 1;
+        let blocks = (0..count).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), [input, level.output], feed)
+            ResidualBlock::new(
+                &level.part(list, "upsamples", i, cfg),
+                [input, level.output],
+                feed,
+            )
         });
+        let step = level.part(list, "upsamples", count, cfg);
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level
                 .step
-                .map(|time| Upsample::new(&(w / num_res_blocks), level, time, form))
+                .map(|time| Upsample::new(&step, level, time, feed))
                 .transpose()?,
         })
     }
 
-    /// `xs`: `(T, H, W, C)` → `(T or 2T, H or 2H, W or 2W, O)`
+    /// `xs`: `(T, H, W, C)` → `(T or 2T, H or 2H, W or 2W, next)`
     fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         let before = xs.shallow_clone();
         let mut xs = xs.shallow_clone();

@@ -120,9 +120,7 @@ impl Run {
     }
 
     fn transformer(&self) -> WanTransformer {
-        let folder = &self.config.files.transformer;
-        let weights = Weights::open(&folder, Kind::Float, Device::Cpu).unwrap();
-        let weights = weights.translated(diffusers_from_original);
+        let weights = open_transformer(&self.config.files.transformer, CPU).unwrap();
         let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
         assert!(weights.finish().is_empty(), "{:?}", weights.finish());
         transformer

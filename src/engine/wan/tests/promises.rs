@@ -115,9 +115,11 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
 #[test]
 fn a_transformer_in_bf16_gives_velocities_in_f32() {
     let run = Run::open("euler");
-    let weights = Weights::open(&run.config.files.transformer, Kind::BFloat16, Device::Cpu)
-        .unwrap()
-        .translated(diffusers_from_original);
+    let half = Placement {
+        kind: Kind::BFloat16,
+        ..CPU
+    };
+    let weights = open_transformer(&run.config.files.transformer, half).unwrap();
     let transformer = WanTransformer::new(&run.config.transformer, &weights).unwrap();
     drop(weights);
     let size = run.shape().size();

@@ -40,6 +40,16 @@ impl VariantRun {
     }
 }
 
+impl Run {
+    /// A picture as the reference opened it.
+    fn picture_of(&self, name: &str) -> Option<Picture> {
+        let source = self.tensors.get(name)?;
+        let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
+        let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
+        Some(Picture::new(columns, rows, rgb).unwrap())
+    }
+}
+
 /// Writes a whole diffusers folder of one variant.
 fn write_model(variant: &str, folder: &Path) {
     let home = fixtures().join("variants");
@@ -222,10 +232,7 @@ fn given_pictures_become_the_latents_of_the_reference() {
         let run = &variant.run;
         let (width, height) = (run.request.width, run.request.height);
         let resized = |name: &str| {
-            let source = run.tensors.get(name)?;
-            let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
-            let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
-            let picture = Picture::new(columns, rows, rgb).unwrap();
+            let picture = run.picture_of(name)?;
             Some(media::resize_lanczos(&picture, width, height).unwrap().rgb)
         };
         let start = resized("image.source_u8").unwrap();
@@ -259,5 +266,27 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
         assert_close(name, &pixels.1, run.get("pixels"), 3e-5);
+    }
+}
+
+#[test]
+fn given_pictures_become_the_embeddings_of_the_reference() {
+    for name in ["i2v21", "flf2v21"] {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let pictures: Vec<Picture> = ["image.source_u8", "last_image.source_u8"]
+            .into_iter()
+            .filter_map(|name| run.picture_of(name))
+            .collect();
+        let off = &mut Capture::off();
+        let found = encode_vision(&run.config, &pictures, CPU, off, &NoHooks);
+        assert_close(
+            name,
+            &found.unwrap().unwrap(),
+            run.get("image_embeds"),
+            1e-5,
+        );
+        let wrong = encode_vision(&run.config, &[], CPU, off, &NoHooks);
+        assert!(wrong.unwrap_err().to_string().contains("pictures"));
     }
 }

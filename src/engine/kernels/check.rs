@@ -1,0 +1,206 @@
+//! Runs every kernel on small tensors and compares it with its definition in f32.
+//!
+//! The numbers are waves, not random: no generator's state is touched. Costs milliseconds; times nothing.
+
+use tch::{Device, Kind, Tensor};
+
+use super::loaded::Kernels;
+use super::terms::{Gate, Norm, TokenRows};
+use super::{KernelError, twins};
+
+const EPS: f64 = 1e-6;
+
+/// Tokens of the check: no multiple of anything.
+const TOKENS: i64 = 37;
+
+/// Where the second range of tokens starts.
+const SPLIT: i64 = 5;
+
+/// Rows from short to long: several to a block, one to a block, and each number of pieces a thread.
+const CHANNELS: [i64; 7] = [32, 96, 384, 1024, 1536, 5120, 13824];
+
+/// Heads of this size divide all of them.
+const HEAD_DIM: i64 = 32;
+
+/// Compares all kernels of one kind with their definitions.
+pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    for channels in CHANNELS {
+        let data = Data::new(channels, kernels.kind(), device);
+        data.check_norms(kernels)?;
+        data.check_sums(kernels)?;
+        data.check_rms(kernels)?;
+        data.check_pixels(kernels)?;
+    }
+    check_activations(kernels, device)
+}
+
+struct Data {
+    xs: Tensor,
+    ys: Tensor,
+    /// `(2, 6, C)` in f32
+    values: Tensor,
+    weight: Tensor,
+    turns: Tensor,
+}
+
+const RANGES: [(i64, i64); 2] = [(0, SPLIT), (SPLIT, TOKENS - SPLIT)];
+
+impl Data {
+    fn new(channels: i64, kind: Kind, device: Device) -> Self {
+        let wave = |size: &[i64], pace: f64| wave(size, pace, device);
+        let angles = wave(&[TOKENS, 1, HEAD_DIM / 2], 0.83) * 3.0;
+        Self {
+            xs: (wave(&[1, TOKENS, channels], 0.37) * 2.0 + 0.5).to_kind(kind),
+            ys: wave(&[1, TOKENS, channels], 0.71).to_kind(kind),
+            values: wave(&[2, 6, channels], 0.53),
+            weight: wave(&[channels], 0.29) + 1.5,
+            turns: Tensor::complex(&angles.cos(), &angles.sin()),
+        }
+    }
+
+    fn rows(&self) -> TokenRows<'_> {
+        TokenRows {
+            values: &self.values,
+            ranges: &RANGES,
+        }
+    }
+
+    fn check_norms(&self, kernels: &Kernels) -> Result<(), KernelError> {
+        let narrow = self.weight.to_kind(kernels.kind());
+        let norms = [
+            Norm::Plain,
+            Norm::Affine {
+                weight: &self.weight,
+                bias: &narrow,
+            },
+            Norm::Modulated {
+                rows: self.rows(),
+                shift: 3,
+                scale: 4,
+            },
+        ];
+        for norm in &norms {
+            let found = fits("layer_norm", kernels.layer_norm(&self.xs, norm, EPS))?;
+            let expected = twins::layer_norm(&wide(&self.xs), norm, EPS);
+            compare("layer_norm", &found, &expected)?;
+        }
+        Ok(())
+    }
+
+    fn check_sums(&self, kernels: &Kernels) -> Result<(), KernelError> {
+        let gate = Gate {
+            rows: self.rows(),
+            index: 2,
+        };
+        let norm = Norm::Modulated {
+            rows: self.rows(),
+            shift: 0,
+            scale: 1,
+        };
+        for gate in [None, Some(gate)] {
+            let mut expected = wide(&self.xs);
+            twins::gated_add(&mut expected, &wide(&self.ys), gate);
+            let mut sum = self.xs.copy();
+            fits("gated_add", kernels.gated_add(&mut sum, &self.ys, gate))?;
+            compare("gated_add", &sum, &expected)?;
+
+            let mut sum = self.xs.copy();
+            let normed = kernels.gated_add_norm(&mut sum, &self.ys, gate, &norm, EPS);
+            let normed = fits("gated_add_norm", normed)?;
+            compare("gated_add_norm", &sum, &expected)?;
+            // The norm is that of the sum as it was rounded.
+            let expected = twins::layer_norm(&wide(&sum), &norm, EPS);
+            compare("gated_add_norm", &normed, &expected)?;
+        }
+        Ok(())
+    }
+
+    fn check_rms(&self, kernels: &Kernels) -> Result<(), KernelError> {
+        for weight in [&self.weight, &self.weight.to_kind(kernels.kind())] {
+            for turns in [None, Some(&self.turns)] {
+                let wide = wide(&self.xs);
+                let expected =
+                    twins::rms_norm_rope(&wide, &weight.to_kind(Kind::Float), EPS, turns);
+                // As it comes, and as one of three parts of a wider product.
+                let apart = Tensor::cat(&[&self.ys, &self.xs, &self.ys], -1);
+                let channels = self.weight.size()[0];
+                for mut found in [self.xs.copy(), apart.narrow(-1, channels, channels)] {
+                    let done = kernels.rms_norm_rope(&mut found, weight, EPS, turns);
+                    fits("rms_norm_rope", done)?;
+                    compare("rms_norm_rope", &found, &expected)?;
+                }
+                let beside = apart.narrow(-1, 2 * channels, channels);
+                compare("rms_norm_rope", &beside, &self.ys.to_kind(Kind::Float))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_pixels(&self, kernels: &Kernels) -> Result<(), KernelError> {
+        // A pixel without light divides by the shortest length instead of zero.
+        let xs = self.xs.copy();
+        drop(xs.narrow(1, 3, 1).zero_());
+        for with_silu in [false, true] {
+            let found = kernels.pixel_norm(&xs, &self.weight, with_silu);
+            let expected = twins::pixel_norm(&wide(&xs), &self.weight, with_silu);
+            compare("pixel_norm", &fits("pixel_norm", found)?, &expected)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    // From where both are flat to where both are straight, and a rest behind the last whole piece.
+    let xs = (wave(&[40_003], 0.37, device) * 30.0).to_kind(kernels.kind());
+    for (name, is_silu, twin) in [
+        ("gelu_tanh", false, twins::gelu_tanh as fn(&mut Tensor)),
+        ("silu", true, twins::silu),
+    ] {
+        let mut found = xs.copy();
+        fits(name, kernels.activate(&mut found, is_silu))?;
+        let mut expected = wide(&xs);
+        twin(&mut expected);
+        compare(name, &found, &expected)?;
+    }
+    Ok(())
+}
+
+/// Numbers between -1 and 1 that do not repeat.
+pub(super) fn wave(size: &[i64], pace: f64, device: Device) -> Tensor {
+    let count = size.iter().product::<i64>();
+    let steps = Tensor::arange(count, (Kind::Float, device)) * pace;
+    (steps.sin() * 0.6 + (&steps * 0.0137).cos() * 0.4).view(size)
+}
+
+/// A copy in f32: some definitions change what they are given.
+fn wide(xs: &Tensor) -> Tensor {
+    xs.to_dtype(Kind::Float, false, true)
+}
+
+fn fits<T>(kernel: &str, result: Option<T>) -> Result<T, KernelError> {
+    result.ok_or_else(|| KernelError::Mismatch {
+        kernel: kernel.to_owned(),
+        off: f64::INFINITY,
+    })
+}
+
+/// How far a result may be off: the rounding of its kind, and what fast functions and other orders of sums do.
+fn compare(kernel: &str, found: &Tensor, expected: &Tensor) -> Result<(), KernelError> {
+    let (relative, absolute) = match found.kind() {
+        Kind::BFloat16 => (1.0 / 256.0, 1e-4),
+        Kind::Half => (1.0 / 2048.0, 1e-4),
+        _ => (2e-5, 2e-5),
+    };
+    let limit = expected.abs() * relative + absolute;
+    let off = (found.to_kind(Kind::Float) - expected).abs() / limit;
+    let off = off.max().double_value(&[]);
+    // What is no number is no smaller than the limit either.
+    if off <= 1.0 {
+        Ok(())
+    } else {
+        Err(KernelError::Mismatch {
+            kernel: format!("{kernel} of {:?}", found.size()),
+            off,
+        })
+    }
+}

@@ -1,0 +1,583 @@
+//! The vendor's compiler and driver, found at run time: NVRTC and the CUDA driver, or HIPRTC and HIP.
+//!
+//! The one place of these kernels, beside `ops.rs`, that is unsafe. Knows no tensors and no kernel's meaning.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use super::KernelError;
+use crate::runtime::libtorch_folder;
+
+type Result<T> = std::result::Result<T, KernelError>;
+
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+type CreateProgram = unsafe extern "C" fn(
+    *mut *mut c_void,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+type CompileProgram = unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
+type ProgramSize = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
+type ProgramBytes = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
+type DestroyProgram = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+type LoadModule = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
+type FindFunction = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
+type Launch = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+type GetInt = unsafe extern "C" fn(*mut c_int) -> c_int;
+type SetInt = unsafe extern "C" fn(c_int) -> c_int;
+type GetForInt = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+type Properties = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type RetainContext = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+type Context = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// What one vendor calls the functions that both have with one signature.
+struct Names {
+    gpu_half: &'static str,
+    /// Where to look when what libtorch itself loads does not have them.
+    libraries: &'static [&'static str],
+    version: &'static CStr,
+    create: &'static CStr,
+    compile: &'static CStr,
+    log_size: &'static CStr,
+    log: &'static CStr,
+    code_size: &'static CStr,
+    code: &'static CStr,
+    destroy: &'static CStr,
+    load_module: &'static CStr,
+    find_function: &'static CStr,
+    launch: &'static CStr,
+}
+
+const CUDA: Names = Names {
+    gpu_half: "libtorch_cuda.so",
+    libraries: &["libnvrtc.so.13", "libnvrtc.so.12", "libcuda.so.1"],
+    version: c"nvrtcVersion",
+    create: c"nvrtcCreateProgram",
+    compile: c"nvrtcCompileProgram",
+    log_size: c"nvrtcGetProgramLogSize",
+    log: c"nvrtcGetProgramLog",
+    code_size: c"nvrtcGetCUBINSize",
+    code: c"nvrtcGetCUBIN",
+    destroy: c"nvrtcDestroyProgram",
+    load_module: c"cuModuleLoadData",
+    find_function: c"cuModuleGetFunction",
+    launch: c"cuLaunchKernel",
+};
+
+const HIP: Names = Names {
+    gpu_half: "libtorch_hip.so",
+    libraries: &["libhiprtc.so", "libamdhip64.so"],
+    version: c"hiprtcVersion",
+    create: c"hiprtcCreateProgram",
+    compile: c"hiprtcCompileProgram",
+    log_size: c"hiprtcGetProgramLogSize",
+    log: c"hiprtcGetProgramLog",
+    code_size: c"hiprtcGetCodeSize",
+    code: c"hiprtcGetCode",
+    destroy: c"hiprtcDestroyProgram",
+    load_module: c"hipModuleLoadData",
+    find_function: c"hipModuleGetFunction",
+    launch: c"hipModuleLaunchKernel",
+};
+
+/// How a vendor says which device a thread means.
+enum Devices {
+    Cuda {
+        get: GetForInt,
+        attribute: Attribute,
+        retain: RetainContext,
+        current: Context,
+        push: PushContext,
+        pop: Context,
+    },
+    Hip {
+        get: GetInt,
+        set: SetInt,
+        properties: Properties,
+    },
+}
+
+/// The functions of the vendor whose half of libtorch is loaded.
+pub(super) struct Driver {
+    version: Version,
+    create: CreateProgram,
+    compile: CompileProgram,
+    log_size: ProgramSize,
+    log: ProgramBytes,
+    code_size: ProgramSize,
+    code: ProgramBytes,
+    destroy: DestroyProgram,
+    load_module: LoadModule,
+    find_function: FindFunction,
+    launch: Launch,
+    devices: Devices,
+    /// They stay for the life of the process.
+    _libraries: Vec<Library>,
+}
+
+/// A loaded binary and the context that it lives in. Both stay for the life of the process.
+pub(super) struct Module {
+    index: c_int,
+    /// CUDA's primary context of the device; null for HIP.
+    context: Handle,
+    module: Handle,
+}
+
+/// A pointer that only the driver looks into.
+#[derive(Clone, Copy)]
+pub(super) struct Handle(*mut c_void);
+
+#[expect(unsafe_code, reason = "the driver's handles are plain numbers to us")]
+// SAFETY: CUDA and HIP let any thread use a handle.
+unsafe impl Send for Handle {}
+#[expect(unsafe_code, reason = "the driver's handles are plain numbers to us")]
+// SAFETY: CUDA and HIP let several threads use a handle at once.
+unsafe impl Sync for Handle {}
+
+/// How many threads do a kernel's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grid {
+    pub(super) blocks: u32,
+    /// Along a row, and rows.
+    pub(super) threads: [u32; 2],
+}
+
+impl Driver {
+    /// Finds the functions. libtorch's GPU half must be loaded.
+    pub(super) fn open() -> Result<Self> {
+        let folder = libtorch_folder().ok_or(KernelError::NoGpuHalf)?;
+        let names = [CUDA, HIP]
+            .into_iter()
+            .find(|names| folder.join(names.gpu_half).exists())
+            .ok_or(KernelError::NoGpuHalf)?;
+        let libraries = libraries(&folder, &names);
+        let find = Finder(&libraries);
+        let devices = if names.gpu_half == CUDA.gpu_half {
+            Devices::Cuda {
+                get: find.function(c"cuDeviceGet")?,
+                attribute: find.function(c"cuDeviceGetAttribute")?,
+                retain: find.function(c"cuDevicePrimaryCtxRetain")?,
+                current: find.function(c"cuCtxGetCurrent")?,
+                push: find.function(c"cuCtxPushCurrent_v2")?,
+                pop: find.function(c"cuCtxPopCurrent_v2")?,
+            }
+        } else {
+            Devices::Hip {
+                get: find.function(c"hipGetDevice")?,
+                set: find.function(c"hipSetDevice")?,
+                properties: find
+                    .function(c"hipGetDevicePropertiesR0600")
+                    .or_else(|_| find.function(c"hipGetDeviceProperties"))?,
+            }
+        };
+        Ok(Self {
+            version: find.function(names.version)?,
+            create: find.function(names.create)?,
+            compile: find.function(names.compile)?,
+            log_size: find.function(names.log_size)?,
+            log: find.function(names.log)?,
+            code_size: find.function(names.code_size)?,
+            code: find.function(names.code)?,
+            destroy: find.function(names.destroy)?,
+            load_module: find.function(names.load_module)?,
+            find_function: find.function(names.find_function)?,
+            launch: find.function(names.launch)?,
+            devices,
+            _libraries: libraries,
+        })
+    }
+
+    /// The compiler with its version: what a binary depends on beside source and device.
+    pub(super) fn compiler(&self) -> Result<String> {
+        let (mut major, mut minor) = (0, 0);
+        #[expect(unsafe_code, reason = "calls into the compiler")]
+        // SAFETY: the function fills two integers.
+        let code = unsafe { (self.version)(&raw mut major, &raw mut minor) };
+        succeeded("the compiler's version", code)?;
+        Ok(format!("{} {major}.{minor}", self.compiler_name()))
+    }
+
+    fn compiler_name(&self) -> &'static str {
+        match self.devices {
+            Devices::Cuda { .. } => "NVRTC",
+            Devices::Hip { .. } => "HIPRTC",
+        }
+    }
+
+    /// What the vendor calls the device's instructions: `sm_90`, `gfx1151`.
+    pub(super) fn architecture(&self, index: usize) -> Result<String> {
+        let index = device_index(index)?;
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        match &self.devices {
+            Devices::Cuda { get, attribute, .. } => {
+                // The numbers of `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
+                const MAJOR: c_int = 75;
+                const MINOR: c_int = 76;
+                let (mut device, mut major, mut minor) = (0, 0, 0);
+                // SAFETY: each function fills one integer.
+                unsafe {
+                    succeeded("cuDeviceGet", get(&raw mut device, index))?;
+                    succeeded(
+                        "the device's generation",
+                        attribute(&raw mut major, MAJOR, device),
+                    )?;
+                    succeeded(
+                        "the device's generation",
+                        attribute(&raw mut minor, MINOR, device),
+                    )?;
+                }
+                Ok(format!("sm_{major}{minor}"))
+            }
+            Devices::Hip { properties, .. } => {
+                // The struct grew with each release, but is far smaller than this in all of them.
+                let mut bytes = vec![0_u64; 2048];
+                // SAFETY: the buffer is larger, and as aligned, as what the function fills.
+                let code = unsafe { properties(bytes.as_mut_ptr().cast(), index) };
+                succeeded("hipGetDeviceProperties", code)?;
+                let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                gcn_arch_name(&bytes).ok_or(KernelError::Nonsense {
+                    call: "hipGetDeviceProperties",
+                })
+            }
+        }
+    }
+
+    /// What the compiler must be told beside the source.
+    pub(super) fn options(&self, architecture: &str) -> Vec<String> {
+        match self.devices {
+            Devices::Cuda { .. } => vec![
+                format!("--gpu-architecture={architecture}"),
+                "--std=c++17".to_owned(),
+            ],
+            Devices::Hip { .. } => vec![
+                format!("--offload-arch={architecture}"),
+                "-std=c++17".to_owned(),
+                "-O3".to_owned(),
+            ],
+        }
+    }
+
+    /// Compiles `source` to a binary for one device.
+    pub(super) fn compile(&self, source: &CStr, options: &[String]) -> Result<Vec<u8>> {
+        let options: Vec<CString> = options
+            .iter()
+            .filter_map(|option| CString::new(option.as_str()).ok())
+            .collect();
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let mut program = ptr::null_mut();
+        #[expect(unsafe_code, reason = "calls into the compiler")]
+        // SAFETY: all strings end with a zero and outlive the calls; the program is destroyed once, last.
+        unsafe {
+            let code = (self.create)(
+                &raw mut program,
+                source.as_ptr(),
+                c"rows.cu".as_ptr(),
+                0,
+                ptr::null(),
+                ptr::null(),
+            );
+            succeeded("creating a program", code)?;
+            let code = (self.compile)(program, options.len() as c_int, options.as_ptr());
+            let result = if code == 0 {
+                self.bytes(program, self.code_size, self.code)
+            } else {
+                let log = self.bytes(program, self.log_size, self.log);
+                let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
+                Err(KernelError::Compile {
+                    log: first_lines(&log),
+                })
+            };
+            (self.destroy)(&raw mut program);
+            result
+        }
+    }
+
+    #[expect(unsafe_code, reason = "calls into the compiler")]
+    /// # Safety
+    /// `program` is alive, and the two functions belong together.
+    unsafe fn bytes(
+        &self,
+        program: *mut c_void,
+        size: ProgramSize,
+        fill: ProgramBytes,
+    ) -> Result<Vec<u8>> {
+        let mut len = 0;
+        // SAFETY: as the caller promises; the buffer has the length that the compiler asked for.
+        unsafe {
+            succeeded("the size of a result", size(program, &raw mut len))?;
+            let mut bytes = vec![0_u8; len];
+            succeeded("reading a result", fill(program, bytes.as_mut_ptr().cast()))?;
+            Ok(bytes)
+        }
+    }
+
+    /// Loads a binary that [`Self::compile`] made for this device.
+    pub(super) fn load(&self, index: usize, binary: &[u8]) -> Result<Module> {
+        let mut module = Module {
+            index: device_index(index)?,
+            context: Handle(ptr::null_mut()),
+            module: Handle(ptr::null_mut()),
+        };
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        if let Devices::Cuda { get, retain, .. } = &self.devices {
+            let mut device = 0;
+            // SAFETY: the functions fill a number and a handle; the context is never released.
+            unsafe {
+                succeeded("cuDeviceGet", get(&raw mut device, module.index))?;
+                let code = retain(&raw mut module.context.0, device);
+                succeeded("cuDevicePrimaryCtxRetain", code)?;
+            }
+        }
+        let mut loaded = ptr::null_mut();
+        let code = self.on_device(&module, || {
+            #[expect(unsafe_code, reason = "calls into the driver")]
+            // SAFETY: the driver copies the binary, whose length is in its header.
+            unsafe {
+                (self.load_module)(&raw mut loaded, binary.as_ptr().cast())
+            }
+        })?;
+        succeeded("loading the binary", code)?;
+        module.module = Handle(loaded);
+        Ok(module)
+    }
+
+    pub(super) fn function(&self, module: &Module, name: &CStr) -> Result<Handle> {
+        let mut function = ptr::null_mut();
+        let code = self.on_device(module, || {
+            #[expect(unsafe_code, reason = "calls into the driver")]
+            // SAFETY: the module is loaded, and the name ends with a zero.
+            unsafe {
+                (self.find_function)(&raw mut function, module.module.0, name.as_ptr())
+            }
+        })?;
+        succeeded("finding a kernel in the binary", code)?;
+        Ok(Handle(function))
+    }
+
+    /// Queues a kernel on the stream that libtorch computes on.
+    #[expect(
+        unsafe_code,
+        reason = "a kernel reads and writes what its arguments point to"
+    )]
+    /// # Safety
+    /// `args` is the struct that the kernel takes, and all that it points to lies on the module's device,
+    /// is as long as the kernel believes, and was allocated on the stream that is current now.
+    pub(super) unsafe fn launch<T>(
+        &self,
+        module: &Module,
+        function: Handle,
+        grid: Grid,
+        args: &mut T,
+    ) -> Result<()> {
+        let stream = current_stream(module.index)?;
+        let mut parameters = [ptr::from_mut(args).cast::<c_void>()];
+        let [x, y] = grid.threads;
+        let code = self.on_device(module, || {
+            // SAFETY: the handles are the driver's own; the parameters are copied before the call returns.
+            unsafe {
+                (self.launch)(
+                    function.0,
+                    grid.blocks,
+                    1,
+                    1,
+                    x,
+                    y,
+                    1,
+                    0,
+                    stream.0,
+                    parameters.as_mut_ptr(),
+                    ptr::null_mut(),
+                )
+            }
+        })?;
+        succeeded("launching a kernel", code)
+    }
+
+    /// Calls the driver with the module's device current on this thread, and leaves things as they were.
+    fn on_device(&self, module: &Module, call: impl FnOnce() -> c_int) -> Result<c_int> {
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        match &self.devices {
+            Devices::Cuda {
+                current, push, pop, ..
+            } => {
+                let (mut now, wanted) = (ptr::null_mut(), module.context.0);
+                // SAFETY: the functions take and fill handles; what is pushed is popped again.
+                unsafe {
+                    succeeded("cuCtxGetCurrent", current(&raw mut now))?;
+                    if now == wanted {
+                        return Ok(call());
+                    }
+                    succeeded("cuCtxPushCurrent", push(wanted))?;
+                    let code = call();
+                    succeeded("cuCtxPopCurrent", pop(&raw mut now))?;
+                    Ok(code)
+                }
+            }
+            Devices::Hip { get, set, .. } => {
+                let mut now = 0;
+                // SAFETY: the functions take and fill a number.
+                unsafe {
+                    succeeded("hipGetDevice", get(&raw mut now))?;
+                    if now == module.index {
+                        return Ok(call());
+                    }
+                    succeeded("hipSetDevice", set(module.index))?;
+                    let code = call();
+                    succeeded("hipSetDevice", set(now))?;
+                    Ok(code)
+                }
+            }
+        }
+    }
+}
+
+// See `stream.cpp`.
+#[expect(unsafe_code, reason = "tch has no streams")]
+unsafe extern "C" {
+    fn safelight_current_stream(index: i8, handle: *mut *mut c_void) -> bool;
+}
+
+fn current_stream(index: c_int) -> Result<Handle> {
+    let index = i8::try_from(index).map_err(|_err| KernelError::NoStream)?;
+    let mut stream = ptr::null_mut();
+    #[expect(unsafe_code, reason = "tch has no streams")]
+    // SAFETY: the function fills a handle and never throws.
+    let is_known = unsafe { safelight_current_stream(index, &raw mut stream) };
+    if is_known {
+        Ok(Handle(stream))
+    } else {
+        Err(KernelError::NoStream)
+    }
+}
+
+/// Everything that may hold the functions, the surest first: what this process has loaded already.
+fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
+    let mut found = vec![Library::this()];
+    // libtorch's own door to compiler and driver; it knows where its package keeps them.
+    let own = [folder.join("libcaffe2_nvrtc.so")];
+    let beside = names.libraries.iter().map(|name| folder.join(name));
+    let system = names.libraries.iter().map(PathBuf::from);
+    for path in own.into_iter().chain(beside).chain(system) {
+        if path.is_absolute() && !path.exists() {
+            continue;
+        }
+        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+        // SAFETY: these are the libraries that libtorch itself loads to compile kernels.
+        let opened = unsafe { Library::open(Some(&path), RTLD_NOW) };
+        found.extend(opened.ok());
+    }
+    open_nvrtc_builtins();
+    found
+}
+
+/// NVRTC opens its builtins by their bare name, which the linker finds only where they are loaded already.
+fn open_nvrtc_builtins() {
+    let Some(folder) = crate::runtime::folder_of_loaded("libnvrtc.so") else {
+        return;
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with("libnvrtc-builtins.so")
+        {
+            #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+            // SAFETY: it is the other half of the compiler that is loaded already.
+            let opened = unsafe { Library::open(Some(entry.path()), RTLD_NOW | RTLD_GLOBAL) };
+            // Closing it would unload it; the process keeps it.
+            opened.map(Library::into_raw).ok();
+        }
+    }
+}
+
+struct Finder<'a>(&'a [Library]);
+
+impl Finder<'_> {
+    fn function<T: Copy>(&self, name: &'static CStr) -> Result<T> {
+        self.0
+            .iter()
+            .find_map(|library| {
+                #[expect(unsafe_code, reason = "a symbol has no type of its own")]
+                // SAFETY: `T` is the signature that the vendor documents for this name.
+                let symbol = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
+                symbol.ok().map(|symbol| *symbol)
+            })
+            .ok_or_else(|| KernelError::MissingFunction {
+                name: name.to_str().unwrap_or_default(),
+            })
+    }
+}
+
+fn device_index(index: usize) -> Result<c_int> {
+    c_int::try_from(index).map_err(|_err| KernelError::NoStream)
+}
+
+fn succeeded(call: &'static str, code: c_int) -> Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(KernelError::Call { call, code })
+    }
+}
+
+/// The field `gcnArchName` of HIP's device properties, wherever this release has it: behind the marketing
+/// name, which comes first and has 256 bytes.
+fn gcn_arch_name(properties: &[u8]) -> Option<String> {
+    let fields = properties.get(256..)?;
+    let start = fields.windows(3).position(|window| window == b"gfx")?;
+    let name = CStr::from_bytes_until_nul(&fields[start..]).ok()?;
+    let name = name.to_str().ok()?;
+    (name.len() < 64).then(|| name.to_owned())
+}
+
+/// The part of a compiler's log that says what is wrong.
+fn first_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.trim_end_matches('\0').lines().take(4).collect();
+    lines.join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amd_device_is_named_wherever_its_release_keeps_the_name() {
+        for at in [396, 1160, 1400] {
+            let mut properties = vec![0_u8; 2048];
+            properties[..17].copy_from_slice(b"gfx is no name of");
+            properties[at..at + 23].copy_from_slice(b"gfx90a:sramecc+:xnack-\0");
+            let name = gcn_arch_name(&properties);
+            assert_eq!(name.as_deref(), Some("gfx90a:sramecc+:xnack-"));
+        }
+        assert_eq!(gcn_arch_name(&[0; 2048]), None);
+        assert_eq!(gcn_arch_name(b"short"), None);
+    }
+
+    #[test]
+    fn without_a_gpu_half_there_is_no_driver() {
+        assert_eq!(Driver::open().err(), Some(KernelError::NoGpuHalf));
+    }
+}

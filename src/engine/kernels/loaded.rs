@@ -1,0 +1,317 @@
+//! The kernels on one device for one kind of number: compiled or read from the cache, checked once, then used for
+//! the life of the process.
+//!
+//! Where anything fails, one line is logged and the kernels stay unused.
+
+use std::any::Any;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tch::{Device, Kind, Tensor};
+
+use super::driver::{Driver, Grid, Handle, Module};
+use super::store::Stored;
+use super::{KernelError, check};
+
+const SOURCE: &str = include_str!("rows.cu");
+
+/// Checks that ended the engine this many times are not begun again.
+const MAX_TRIES: u32 = 2;
+
+/// Devices that are looked at; a machine with more uses libtorch's operations on the others.
+const MAX_DEVICES: usize = 16;
+
+/// How many pieces of 16 bytes a thread may hold: the kernels exist for each.
+pub(super) const MAX_PIECES: usize = 4;
+
+/// A kernel that exists for 1 to [`MAX_PIECES`] pieces a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowKernel {
+    Add,
+    Norm,
+    AddNorm,
+    Rms,
+}
+
+impl RowKernel {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Add, "add"),
+        (Self::Norm, "norm"),
+        (Self::AddNorm, "add_norm"),
+        (Self::Rms, "rms"),
+    ];
+}
+
+/// Kernels that passed their check.
+pub(super) struct Kernels {
+    driver: &'static Driver,
+    module: Module,
+    rows: [[Handle; MAX_PIECES]; RowKernel::ALL.len()],
+    activate: Handle,
+    kind: Kind,
+    /// For the doctor.
+    line: String,
+    /// A launch failed after the check: none is tried again.
+    is_broken: AtomicBool,
+}
+
+type Slot = OnceLock<Result<Kernels, KernelError>>;
+
+static SLOTS: [[Slot; 3]; MAX_DEVICES] = [const { [const { OnceLock::new() }; 3] }; MAX_DEVICES];
+
+/// The kernels for numbers like those of `xs`; compiles and checks them on first use.
+pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static Kernels> {
+    let Device::Cuda(index) = xs.device() else {
+        return None;
+    };
+    let kernels = opened(index, xs.kind())?.as_ref().ok()?;
+    (!kernels.is_broken.load(Ordering::Relaxed)).then_some(kernels)
+}
+
+fn opened(index: usize, kind: Kind) -> Option<&'static Result<Kernels, KernelError>> {
+    if !is_wanted() {
+        return None;
+    }
+    let slot = &SLOTS.get(index)?[number_of(kind)?];
+    Some(slot.get_or_init(|| {
+        let kernels = Kernels::open(index, kind);
+        match &kernels {
+            Ok(kernels) => tracing::debug!("own kernels on cuda:{index}: {}", kernels.line),
+            Err(err) => tracing::warn!(
+                "libtorch's operations stand in for our own kernels on cuda:{index} ({kind:?}): {err}"
+            ),
+        }
+        kernels
+    }))
+}
+
+/// `false` with `SAFELIGHT_KERNELS=off`, which is for comparisons.
+fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("SAFELIGHT_KERNELS").is_none_or(|value| value != "off"))
+}
+
+/// Which of the source's kinds this is.
+fn number_of(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::Float => Some(0),
+        Kind::Half => Some(1),
+        Kind::BFloat16 => Some(2),
+        _ => None,
+    }
+}
+
+/// One line on the kernels of a device, for the doctor. Tries them for bf16 if nothing did yet.
+pub fn status(device: Device) -> String {
+    let Device::Cuda(index) = device else {
+        return "own kernels: none for the CPU".to_owned();
+    };
+    match opened(index, Kind::BFloat16) {
+        None if is_wanted() => "own kernels: none for this device".to_owned(),
+        None => "own kernels: switched off by SAFELIGHT_KERNELS".to_owned(),
+        Some(Err(err)) => format!("own kernels: not used, because {err}"),
+        Some(Ok(kernels)) if kernels.is_broken.load(Ordering::Relaxed) => {
+            "own kernels: not used any more, because a launch failed".to_owned()
+        }
+        Some(Ok(kernels)) => format!("own kernels: in use, {}", kernels.line),
+    }
+}
+
+impl Kernels {
+    /// Compiles and checks without a look at what was tried before.
+    pub(super) fn open(index: usize, kind: Kind) -> Result<Self, KernelError> {
+        let number = number_of(kind).ok_or(KernelError::Nonsense { call: "the kind" })?;
+        let driver = driver()?;
+        let architecture = driver.architecture(index)?;
+        let compiler = driver.compiler()?;
+        let mut options = driver.options(&architecture);
+        options.push(format!("-DKIND={number}"));
+
+        let name = format!("{architecture}-{kind:?}");
+        let mut what = vec![SOURCE, &*compiler];
+        what.extend(options.iter().map(String::as_str));
+        let stored = Stored::of_this_user(&name, &what);
+        if let Some(tries) = stored.as_ref().map(Stored::tries)
+            && tries >= MAX_TRIES
+        {
+            return Err(KernelError::Crashed { tries });
+        }
+        if let Some(stored) = &stored {
+            stored.begin_try();
+        }
+        let origin = format!("{architecture}, {compiler}");
+        let result = Self::load(driver, index, kind, &options, stored.as_ref(), &origin)
+            .and_then(|kernels| kernels.checked(index));
+        // A check that broke the device may not end the process before the next job does.
+        let is_harmless = match &result {
+            Err(KernelError::Torch { reason }) => reason.contains("out of memory"),
+            Err(KernelError::Call { .. }) => false,
+            _ => true,
+        };
+        if let Some(stored) = stored
+            && is_harmless
+        {
+            stored.end_try();
+        }
+        result
+    }
+
+    fn load(
+        driver: &'static Driver,
+        index: usize,
+        kind: Kind,
+        options: &[String],
+        stored: Option<&Stored>,
+        origin: &str,
+    ) -> Result<Self, KernelError> {
+        if let Some(binary) = stored.and_then(Stored::read)
+            && let Ok(module) = driver.load(index, &binary)
+        {
+            return Self::from_module(driver, module, kind, format!("{origin}, from the cache"));
+        }
+        let started = Instant::now();
+        let source =
+            CString::new(SOURCE).map_err(|_err| KernelError::Nonsense { call: "the source" })?;
+        let binary = driver.compile(&source, options)?;
+        let secs = started.elapsed().as_secs_f64();
+        let module = driver.load(index, &binary)?;
+        if let Some(stored) = stored {
+            stored.write(&binary);
+        }
+        let line = format!("{origin}, compiled in {secs:.1} s");
+        Self::from_module(driver, module, kind, line)
+    }
+
+    fn from_module(
+        driver: &'static Driver,
+        module: Module,
+        kind: Kind,
+        line: String,
+    ) -> Result<Self, KernelError> {
+        let find = |name: String| {
+            let name = CString::new(name).map_err(|_err| KernelError::Nonsense {
+                call: "a kernel's name",
+            })?;
+            driver.function(&module, &name)
+        };
+        let mut rows = [[find("activate".to_owned())?; MAX_PIECES]; RowKernel::ALL.len()];
+        let activate = rows[0][0];
+        for (kernel, name) in RowKernel::ALL {
+            for (i, slot) in rows[kernel as usize].iter_mut().enumerate() {
+                *slot = find(format!("{name}_{}", i + 1))?;
+            }
+        }
+        Ok(Self {
+            driver,
+            module,
+            rows,
+            activate,
+            kind,
+            line,
+            is_broken: AtomicBool::new(false),
+        })
+    }
+
+    fn checked(self, index: usize) -> Result<Self, KernelError> {
+        let checked = catch_unwind(AssertUnwindSafe(|| {
+            check::check(&self, Device::Cuda(index))
+        }));
+        checked.unwrap_or_else(|panic| {
+            Err(KernelError::Torch {
+                reason: panic_line(&*panic),
+            })
+        })?;
+        Ok(self)
+    }
+}
+
+impl Kernels {
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn line(&self) -> &str {
+        &self.line
+    }
+
+    pub(super) fn row_kernel(&self, kernel: RowKernel, pieces: usize) -> Option<Handle> {
+        self.rows[kernel as usize]
+            .get(pieces.checked_sub(1)?)
+            .copied()
+    }
+
+    pub(super) fn activate_kernel(&self) -> Handle {
+        self.activate
+    }
+
+    /// Queues a kernel; `None`, and the kernels are done with, where the driver refuses.
+    #[expect(
+        unsafe_code,
+        reason = "a kernel reads and writes what its arguments point to"
+    )]
+    /// # Safety
+    /// As for [`Driver::launch`].
+    pub(super) unsafe fn launch<T>(&self, kernel: Handle, grid: Grid, args: &mut T) -> Option<()> {
+        // SAFETY: as the caller promises.
+        let launched = unsafe { self.driver.launch(&self.module, kernel, grid, args) };
+        if let Err(err) = &launched
+            && !self.is_broken.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!("libtorch's operations stand in for our own kernels from now on: {err}");
+        }
+        launched.ok()
+    }
+}
+
+fn driver() -> Result<&'static Driver, KernelError> {
+    static DRIVER: OnceLock<Result<Driver, KernelError>> = OnceLock::new();
+    DRIVER
+        .get_or_init(Driver::open)
+        .as_ref()
+        .map_err(Clone::clone)
+}
+
+fn panic_line(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("for no known reason");
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_has_no_kernels() {
+        let xs = Tensor::zeros([4, 8], (Kind::Float, Device::Cpu));
+        assert!(kernels_for(&xs).is_none());
+        assert_eq!(status(Device::Cpu), "own kernels: none for the CPU");
+    }
+
+    #[test]
+    fn a_device_without_a_driver_says_why_and_uses_none() {
+        let line = status(Device::Cuda(0));
+        assert!(line.starts_with("own kernels: not used, because"), "{line}");
+        assert_eq!(
+            status(Device::Cuda(MAX_DEVICES)),
+            "own kernels: none for this device"
+        );
+    }
+
+    #[test]
+    fn the_source_has_every_kernel_that_is_asked_for() {
+        for (_, name) in RowKernel::ALL {
+            assert!(SOURCE.contains(&format!("KERNEL {name}_##V(")), "{name}");
+        }
+        for pieces in 1..=MAX_PIECES {
+            assert!(SOURCE.contains(&format!("ROW_KERNELS({pieces})")));
+        }
+        assert!(SOURCE.contains("KERNEL activate("));
+    }
+}

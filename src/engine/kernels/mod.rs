@@ -1,0 +1,102 @@
+//! Our own kernels for GPUs: the element-wise passes between matrix products, each in one pass over memory.
+//!
+//! `rows.cu` is compiled on the user's machine by what libtorch brings along, NVRTC or HIPRTC, on first use, and kept
+//! in the cache folder. Every kernel has a twin in libtorch's operations, which is its definition; the two are
+//! compared once in each process before a kernel is used. Where no kernel can be used, on the CPU, for other kinds
+//! and shapes, or where anything at all fails, the twin does the work, so no job depends on a kernel.
+//! `SAFELIGHT_KERNELS=off` uses the twins alone, for comparisons.
+//!
+//! Networks call these through [`crate::nn`], which knows weights and tables; nothing here does.
+
+mod bench;
+mod check;
+mod driver;
+mod error;
+mod loaded;
+mod ops;
+mod store;
+mod terms;
+pub mod twins;
+
+pub use bench::report;
+pub use error::KernelError;
+pub use loaded::status;
+pub use terms::{Gate, Norm, TokenRows};
+
+use loaded::kernels_for;
+use tch::Tensor;
+
+#[cfg(test)]
+mod tests;
+
+/// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same.
+pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.layer_norm(xs, norm, eps))
+        .unwrap_or_else(|| twins::layer_norm(xs, norm, eps))
+}
+
+/// `xs += ys * gate` in place, or `xs += ys`: both `(B, L, C)`.
+pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
+    let done = kernels_for(xs).and_then(|kernels| kernels.gated_add(xs, ys, gate));
+    if done.is_none() {
+        twins::gated_add(xs, ys, gate);
+    }
+}
+
+/// [`gated_add`], then [`layer_norm`] of the sum, which is given back.
+pub fn gated_add_norm(
+    xs: &mut Tensor,
+    ys: &Tensor,
+    gate: Option<Gate<'_>>,
+    norm: &Norm<'_>,
+    eps: f64,
+) -> Tensor {
+    let fused = kernels_for(xs).and_then(|kernels| kernels.gated_add_norm(xs, ys, gate, norm, eps));
+    fused.unwrap_or_else(|| {
+        gated_add(xs, ys, gate);
+        layer_norm(xs, norm, eps)
+    })
+}
+
+/// Root mean square over the last dimension, then the turns of neighbouring pairs.
+///
+/// `xs`: `(B, L, C)`, its rows at any one distance, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of
+/// `D` -> the same as `xs`. What was in `xs` is gone: the result may lie in its memory.
+pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
+    let mut xs = xs;
+    let done =
+        kernels_for(&xs).and_then(|kernels| kernels.rms_norm_rope(&mut xs, weight, eps, turns));
+    match done {
+        Some(()) => xs,
+        None => twins::rms_norm_rope(&xs, weight, eps, turns),
+    }
+}
+
+/// GELU with the hyperbolic tangent. What was in `xs` is gone: the result lies in its memory.
+pub fn gelu_tanh(xs: Tensor) -> Tensor {
+    activate(xs, false, twins::gelu_tanh)
+}
+
+/// `x * sigmoid(x)`. What was in `xs` is gone: the result lies in its memory.
+pub fn silu(xs: Tensor) -> Tensor {
+    activate(xs, true, twins::silu)
+}
+
+fn activate(xs: Tensor, is_silu: bool, twin: fn(&mut Tensor)) -> Tensor {
+    let mut xs = xs;
+    let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&mut xs, is_silu));
+    if done.is_none() {
+        twin(&mut xs);
+    }
+    xs
+}
+
+/// Each pixel's channels over their length, times `factor`, then SiLU where it is asked for.
+///
+/// `xs`: `(.., C)`, `factor`: `(C)` -> the same as `xs`
+pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
+        .unwrap_or_else(|| twins::pixel_norm(xs, factor, with_silu))
+}

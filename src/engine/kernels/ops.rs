@@ -1,0 +1,466 @@
+//! One safe function for each pass, from tensors to a launch; `None` where the kernel does not fit the tensors.
+//!
+//! Everything that a kernel takes for granted is checked here: device, kind, sizes, strides, alignment.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tch::{Device, Kind, Tensor};
+
+use super::driver::Grid;
+use super::loaded::{Kernels, MAX_PIECES, RowKernel};
+use super::terms::{Gate, Norm, TokenRows};
+use super::twins::SHORTEST_PIXEL;
+
+/// What threads read and write at once.
+const PIECE_BYTES: usize = 16;
+
+/// `MAX_THREADS` of the source.
+const MAX_THREADS: usize = 512;
+
+/// Threads that share a row are summed by each of them up to here; more go two ways, by whole warps.
+const NEAR_THREADS: usize = 32;
+
+/// Threads of a block where the rows leave the choice.
+const USUAL_THREADS: usize = 256;
+
+/// `Rows` of the source.
+#[repr(C)]
+struct RowsArg {
+    at: *const c_void,
+    stride: i64,
+    split: u32,
+    is_wide: i32,
+}
+
+/// `NormArgs` of the source.
+#[repr(C)]
+struct NormArgs {
+    xs: *mut c_void,
+    ys: *const c_void,
+    out: *mut c_void,
+    gate: RowsArg,
+    scale: RowsArg,
+    shift: RowsArg,
+    rows: u32,
+    tokens: u32,
+    channels: u32,
+    eps: f32,
+    offset: f32,
+}
+
+/// `RmsArgs` of the source.
+#[repr(C)]
+struct RmsArgs {
+    xs: *const c_void,
+    out: *mut c_void,
+    weight: *const c_void,
+    turns: *const c_void,
+    xs_stride: i64,
+    out_stride: i64,
+    rows: u32,
+    tokens: u32,
+    channels: u32,
+    head_dim: u32,
+    eps: f32,
+    is_wide: i32,
+    by_length: i32,
+    with_silu: i32,
+}
+
+/// `ActivationArgs` of the source.
+#[repr(C)]
+struct ActivationArgs {
+    xs: *mut c_void,
+    count: i64,
+    is_silu: i32,
+}
+
+/// A tensor as rows of channels that lie at one distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowsOf {
+    rows: u32,
+    tokens: u32,
+    channels: u32,
+    stride: i64,
+}
+
+impl Kernels {
+    /// See [`super::twins::layer_norm`].
+    pub(super) fn layer_norm(&self, xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Option<Tensor> {
+        self.add_and_norm(xs, None, Some((norm, eps)))
+    }
+
+    /// See [`super::twins::gated_add`]; `ys` without a gate is added as it is.
+    pub(super) fn gated_add(
+        &self,
+        xs: &mut Tensor,
+        ys: &Tensor,
+        gate: Option<Gate<'_>>,
+    ) -> Option<()> {
+        self.add_and_norm(xs, Some((ys, gate)), None).map(drop)
+    }
+
+    /// Both in one: `xs` in place, and its norm.
+    pub(super) fn gated_add_norm(
+        &self,
+        xs: &mut Tensor,
+        ys: &Tensor,
+        gate: Option<Gate<'_>>,
+        norm: &Norm<'_>,
+        eps: f64,
+    ) -> Option<Tensor> {
+        self.add_and_norm(xs, Some((ys, gate)), Some((norm, eps)))
+    }
+
+    /// Gives back the norm, or without one an empty tensor.
+    fn add_and_norm(
+        &self,
+        xs: &Tensor,
+        added: Option<(&Tensor, Option<Gate<'_>>)>,
+        norm: Option<(&Norm<'_>, f64)>,
+    ) -> Option<Tensor> {
+        let shape = self.whole_rows(xs)?;
+        let mut args = NormArgs {
+            xs: xs.data_ptr(),
+            ys: ptr::null(),
+            out: ptr::null_mut(),
+            gate: RowsArg::NONE,
+            scale: RowsArg::NONE,
+            shift: RowsArg::NONE,
+            rows: shape.rows,
+            tokens: shape.tokens,
+            channels: shape.channels,
+            eps: 0.0,
+            offset: 1.0,
+        };
+        if let Some((ys, gate)) = added {
+            if ys.size() != xs.size() || self.whole_rows(ys)? != shape {
+                return None;
+            }
+            args.ys = ys.data_ptr();
+            if let Some(Gate { rows, index }) = gate {
+                args.gate = self.token_rows(&rows, index, &shape, xs.device())?;
+            }
+        }
+        let mut out = Tensor::new();
+        if let Some((norm, eps)) = norm {
+            match *norm {
+                Norm::Plain => {}
+                Norm::Affine { weight, bias } => {
+                    args.offset = 0.0;
+                    args.scale = self.one_row(weight, &shape, xs.device())?;
+                    args.shift = self.one_row(bias, &shape, xs.device())?;
+                }
+                Norm::Modulated { rows, shift, scale } => {
+                    args.scale = self.token_rows(&rows, scale, &shape, xs.device())?;
+                    args.shift = self.token_rows(&rows, shift, &shape, xs.device())?;
+                }
+            }
+            args.eps = eps as f32;
+            out = xs.empty_like();
+            args.out = out.data_ptr();
+        }
+        let kernel = match (added.is_some(), norm.is_some()) {
+            (true, true) => RowKernel::AddNorm,
+            (true, false) => RowKernel::Add,
+            (false, _) => RowKernel::Norm,
+        };
+        self.launch_rows(kernel, &shape, &mut args)?;
+        Some(out)
+    }
+
+    /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
+    pub(super) fn rms_norm_rope(
+        &self,
+        xs: &mut Tensor,
+        weight: &Tensor,
+        eps: f64,
+        turns: Option<&Tensor>,
+    ) -> Option<()> {
+        let shape = self.rows(xs)?;
+        let weight_arg = self.one_row(weight, &shape, xs.device())?;
+        let mut args = RmsArgs {
+            xs: xs.data_ptr(),
+            out: xs.data_ptr(),
+            weight: weight_arg.at,
+            turns: ptr::null(),
+            xs_stride: shape.stride,
+            out_stride: shape.stride,
+            rows: shape.rows,
+            tokens: shape.tokens,
+            channels: shape.channels,
+            head_dim: shape.channels,
+            eps: eps as f32,
+            is_wide: weight_arg.is_wide,
+            by_length: 0,
+            with_silu: 0,
+        };
+        if let Some(turns) = turns {
+            let head_dim = 2 * turns.size().last()?;
+            let is_whole = turns.kind() == Kind::ComplexFloat
+                && turns.device() == xs.device()
+                && turns.is_contiguous()
+                && turns.numel() as i64 * 2 == i64::from(shape.tokens) * head_dim
+                && i64::from(shape.channels) % head_dim == 0
+                && head_dim as usize % self.piece_len() == 0;
+            args.turns = (is_whole && is_aligned(turns.data_ptr())).then(|| turns.data_ptr())?;
+            args.head_dim = head_dim as u32;
+        }
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)
+    }
+
+    /// See [`super::twins::pixel_norm`].
+    pub(super) fn pixel_norm(
+        &self,
+        xs: &Tensor,
+        factor: &Tensor,
+        with_silu: bool,
+    ) -> Option<Tensor> {
+        let shape = self.whole_rows(xs)?;
+        let factor = self.one_row(factor, &shape, xs.device())?;
+        let out = xs.empty_like();
+        let mut args = RmsArgs {
+            xs: xs.data_ptr(),
+            out: out.data_ptr(),
+            weight: factor.at,
+            turns: ptr::null(),
+            xs_stride: shape.stride,
+            out_stride: shape.stride,
+            rows: shape.rows,
+            tokens: shape.tokens,
+            channels: shape.channels,
+            head_dim: shape.channels,
+            eps: SHORTEST_PIXEL as f32,
+            is_wide: factor.is_wide,
+            by_length: 1,
+            with_silu: i32::from(with_silu),
+        };
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
+        Some(out)
+    }
+
+    /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`].
+    pub(super) fn activate(&self, xs: &mut Tensor, is_silu: bool) -> Option<()> {
+        let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
+        let fits = xs.kind() == self.kind() && xs.is_contiguous() && is_aligned(xs.data_ptr());
+        let per_block = 2 * USUAL_THREADS * self.piece_len();
+        let blocks = (count as usize).div_ceil(per_block);
+        let grid = Grid {
+            blocks: i32::try_from(blocks).ok().filter(|_| fits)? as u32,
+            threads: [USUAL_THREADS as u32, 1],
+        };
+        let mut args = ActivationArgs {
+            xs: xs.data_ptr(),
+            count,
+            is_silu: i32::from(is_silu),
+        };
+        #[expect(unsafe_code, reason = "a kernel writes through a pointer")]
+        // SAFETY: `ActivationArgs` is what the kernel takes, and the tensor has `count` numbers of its kind.
+        unsafe {
+            self.launch(self.activate_kernel(), grid, &mut args)
+        }
+    }
+
+    fn launch_rows<T>(&self, kernel: RowKernel, shape: &RowsOf, args: &mut T) -> Option<()> {
+        let (pieces, threads) = threads_for(shape.channels as usize / self.piece_len())?;
+        let grid = Grid {
+            blocks: shape.rows.div_ceil(threads[1]),
+            threads,
+        };
+        let kernel = self.row_kernel(kernel, pieces)?;
+        #[expect(unsafe_code, reason = "a kernel writes through pointers")]
+        // SAFETY: only the functions above call this, with the struct that the kernel takes. Its pointers are
+        // those of tensors whose kinds, sizes, strides, alignment and device were checked against `shape`, and
+        // which libtorch allocated on its current stream.
+        unsafe {
+            self.launch(kernel, grid, args)
+        }
+    }
+
+    /// Numbers in a piece.
+    fn piece_len(&self) -> usize {
+        PIECE_BYTES / self.kind().elt_size_in_bytes()
+    }
+
+    /// Rows without gaps.
+    fn whole_rows(&self, xs: &Tensor) -> Option<RowsOf> {
+        self.rows(xs).filter(|_| xs.is_contiguous())
+    }
+
+    fn rows(&self, xs: &Tensor) -> Option<RowsOf> {
+        let shape = rows_of(&xs.size(), &xs.stride())?;
+        let piece = self.piece_len() as i64;
+        let is_even = i64::from(shape.channels) % piece == 0 && shape.stride % piece == 0;
+        (xs.kind() == self.kind() && is_even && is_aligned(xs.data_ptr())).then_some(shape)
+    }
+
+    /// One vector for all tokens: `(C)`
+    fn one_row(&self, row: &Tensor, shape: &RowsOf, device: Device) -> Option<RowsArg> {
+        let fits = row.size() == [i64::from(shape.channels)]
+            && row.is_contiguous()
+            && row.device() == device
+            && is_aligned(row.data_ptr());
+        let is_wide = self.is_wide(row)?;
+        fits.then(|| RowsArg {
+            at: row.data_ptr(),
+            stride: 0,
+            split: u32::MAX,
+            is_wide,
+        })
+    }
+
+    /// Vector `index` of one range or of two.
+    fn token_rows(
+        &self,
+        rows: &TokenRows<'_>,
+        index: i64,
+        shape: &RowsOf,
+        device: Device,
+    ) -> Option<RowsArg> {
+        let tokens = i64::from(shape.tokens);
+        let split = match *rows.ranges {
+            [(0, len)] if len == tokens => tokens,
+            [(0, first), (start, second)] if start == first && first + second == tokens => first,
+            _ => return None,
+        };
+        let values = rows.values;
+        let &[ranges, vectors, channels] = &values.size()[..] else {
+            return None;
+        };
+        let &[range_stride, vector_stride, 1] = &values.stride()[..] else {
+            return None;
+        };
+        let is_wide = self.is_wide(values)?;
+        let width = values.kind().elt_size_in_bytes() as i64;
+        let at = values
+            .data_ptr()
+            .wrapping_byte_offset((index * vector_stride * width) as isize);
+        let fits = ranges == rows.ranges.len() as i64
+            && (0..vectors).contains(&index)
+            && channels == i64::from(shape.channels)
+            && values.device() == device
+            && is_aligned(at)
+            && (range_stride * width) % PIECE_BYTES as i64 == 0;
+        fits.then_some(RowsArg {
+            at,
+            stride: range_stride,
+            split: split as u32,
+            is_wide,
+        })
+    }
+
+    /// Whether parameters are in f32 rather than in the kind of the rows; `None` for other kinds.
+    fn is_wide(&self, parameters: &Tensor) -> Option<i32> {
+        match parameters.kind() {
+            Kind::Float => Some(1),
+            kind if kind == self.kind() => Some(0),
+            _ => None,
+        }
+    }
+}
+
+impl RowsArg {
+    const NONE: Self = Self {
+        at: ptr::null(),
+        stride: 0,
+        split: 0,
+        is_wide: 1,
+    };
+}
+
+fn is_aligned(pointer: *const c_void) -> bool {
+    pointer.addr().is_multiple_of(PIECE_BYTES)
+}
+
+/// The rows of a tensor of this size: all its dimensions but the last, where they are one behind the other at one
+/// distance. The tokens are the last but one.
+fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
+    let (&channels, outer) = size.split_last()?;
+    let (&tokens, batch) = outer.split_last()?;
+    let (&innermost, outer_strides) = stride.split_last()?;
+    let (&row_stride, _) = outer_strides.split_last()?;
+    let rows: i64 = outer.iter().product();
+    let mut expected = row_stride * tokens;
+    let is_even = batch
+        .iter()
+        .zip(&outer_strides[..batch.len()])
+        .rev()
+        .all(|(&len, &stride)| {
+            let is_next = len == 1 || stride == expected;
+            expected *= len;
+            is_next
+        });
+    let is_sound = is_even && innermost == 1 && row_stride >= channels && rows > 0 && channels > 0;
+    is_sound.then_some(())?;
+    Some(RowsOf {
+        rows: i32::try_from(rows).ok()? as u32,
+        tokens: i32::try_from(tokens).ok()? as u32,
+        channels: i32::try_from(channels).ok()? as u32,
+        stride: row_stride,
+    })
+}
+
+/// Pieces that each thread holds, and the threads along a row and over rows, for rows of `pieces`.
+fn threads_for(pieces: usize) -> Option<(usize, [u32; 2])> {
+    // Each thread as few pieces as may be: more threads hide more of the memory's delay.
+    for limit in [NEAR_THREADS, 384, MAX_THREADS] {
+        for held in 1..=MAX_PIECES {
+            let mut along = pieces.div_ceil(held);
+            if along > NEAR_THREADS {
+                along = along.next_multiple_of(NEAR_THREADS);
+            }
+            if along <= limit && along > 0 {
+                let rows = if along > NEAR_THREADS {
+                    1
+                } else {
+                    USUAL_THREADS / along
+                };
+                return Some((held, [along as u32, rows as u32]));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_piece_of_a_row_has_a_thread() {
+        for pieces in 1..=MAX_PIECES * MAX_THREADS {
+            let (held, [along, rows]) = threads_for(pieces).unwrap();
+            assert!(held * along as usize >= pieces, "{pieces}");
+            assert!((along * rows) as usize <= MAX_THREADS && rows > 0);
+            // The sum over a row in the source: several rows a block for few threads a row alone.
+            assert!(along <= 32 || rows == 1 && along % 32 == 0);
+        }
+        assert_eq!(threads_for(MAX_PIECES * MAX_THREADS + 1), None);
+        assert_eq!(threads_for(0), None);
+    }
+
+    #[test]
+    fn rows_may_lie_apart_but_at_one_distance() {
+        let rows = |size: &[i64], stride: &[i64]| {
+            rows_of(size, stride).map(|found| (found.rows, found.tokens, found.stride))
+        };
+        assert_eq!(rows(&[2, 3, 8], &[24, 8, 1]), Some((6, 3, 8)));
+        // One of three thirds of a wider product.
+        assert_eq!(rows(&[1, 3, 8], &[72, 24, 1]), Some((3, 3, 24)));
+        assert_eq!(rows(&[2, 3, 8], &[72, 24, 1]), Some((6, 3, 24)));
+        assert_eq!(rows(&[2, 3, 8], &[80, 24, 1]), None);
+        assert_eq!(rows(&[1, 3, 8], &[24, 1, 3]), None);
+        assert_eq!(rows(&[2, 3, 8], &[8, 0, 1]), None);
+        assert_eq!(rows(&[0, 3, 8], &[24, 8, 1]), None);
+        assert_eq!(rows(&[8], &[1]), None);
+    }
+
+    #[test]
+    fn arguments_are_laid_out_as_in_the_source() {
+        assert_eq!(size_of::<RowsArg>(), 24);
+        assert_eq!(size_of::<NormArgs>(), 120);
+        assert_eq!(size_of::<RmsArgs>(), 80);
+        assert_eq!(size_of::<ActivationArgs>(), 24);
+    }
+}

@@ -1,0 +1,140 @@
+//! Compiled kernels in the cache folder, and how often checking them ended the engine.
+//!
+//! Everything here may fail and nothing may be missed: without the folder the kernels are compiled again.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use safelight_core::settings::Paths;
+
+/// The files of one binary.
+pub(super) struct Stored {
+    binary: PathBuf,
+    tries: PathBuf,
+}
+
+impl Stored {
+    /// `what` is all that the binary depends on; `name` is for people. `None` without a home folder.
+    pub(super) fn of_this_user(name: &str, what: &[&str]) -> Option<Self> {
+        let folder = Paths::of_this_user()?.cache.join("kernels");
+        Some(Self::under(&folder, name, what))
+    }
+
+    fn under(folder: &Path, name: &str, what: &[&str]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        for part in what {
+            hasher.write(part.as_bytes());
+            hasher.write_u8(0xff); // No text has this byte, so no two lists run into one.
+        }
+        let name: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let stem = format!("{name}-{:016x}", hasher.finish());
+        Self {
+            binary: folder.join(format!("{stem}.bin")),
+            tries: folder.join(format!("{stem}.tries")),
+        }
+    }
+
+    /// The binary, unless there is none or it is not what was written.
+    pub(super) fn read(&self) -> Option<Vec<u8>> {
+        let bytes = fs::read(&self.binary).ok()?;
+        let (sum, binary) = bytes.split_first_chunk::<8>()?;
+        (u64::from_le_bytes(*sum) == checksum(binary)).then(|| binary.to_vec())
+    }
+
+    pub(super) fn write(&self, binary: &[u8]) {
+        let mut bytes = checksum(binary).to_le_bytes().to_vec();
+        bytes.extend_from_slice(binary);
+        self.put(&self.binary, &bytes);
+    }
+
+    /// How many checks began and never ended: each took the engine with it.
+    pub(super) fn tries(&self) -> u32 {
+        let text = fs::read_to_string(&self.tries).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    pub(super) fn begin_try(&self) {
+        self.put(&self.tries, (self.tries() + 1).to_string().as_bytes());
+    }
+
+    pub(super) fn end_try(&self) {
+        fs::remove_file(&self.tries).ok(); // At worst the next start counts one try too many.
+    }
+
+    /// Another engine may read or write the same file.
+    fn put(&self, path: &Path, bytes: &[u8]) {
+        let Some(folder) = path.parent() else { return };
+        let partial = path.with_extension(format!("{}.partial", std::process::id()));
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&partial, bytes))
+            .and_then(|()| fs::rename(&partial, path));
+        if let Err(err) = written {
+            fs::remove_file(&partial).ok();
+            tracing::debug!("{} could not be written: {err}", path.display());
+        }
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_comes_back_for_the_same_source_device_and_compiler_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = |what: &[&str]| Stored::under(dir.path(), "gfx90a:xnack- bf16", what);
+        assert_eq!(stored(&["source", "sm_90"]).read(), None);
+        stored(&["source", "sm_90"]).write(b"code");
+        assert_eq!(
+            stored(&["source", "sm_90"]).read().as_deref(),
+            Some(&b"code"[..])
+        );
+        assert_eq!(stored(&["source", "sm_89"]).read(), None);
+        assert_eq!(stored(&["sources", "m_90"]).read(), None);
+    }
+
+    #[test]
+    fn a_damaged_binary_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = Stored::under(dir.path(), "sm_90", &["source"]);
+        stored.write(b"code");
+        let whole = fs::read(&stored.binary).unwrap();
+        for damaged in [&whole[..whole.len() - 1], &whole[..4], b""] {
+            fs::write(&stored.binary, damaged).unwrap();
+            assert_eq!(stored.read(), None);
+        }
+    }
+
+    #[test]
+    fn checks_that_never_ended_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = Stored::under(dir.path(), "sm_90", &["source"]);
+        assert_eq!(stored.tries(), 0);
+        stored.begin_try();
+        stored.begin_try();
+        assert_eq!(stored.tries(), 2);
+        stored.end_try();
+        assert_eq!(stored.tries(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let stored = Stored::under(&file, "sm_90", &["source"]);
+        stored.write(b"code");
+        stored.begin_try();
+        assert_eq!((stored.read(), stored.tries()), (None, 0));
+    }
+}

@@ -1,0 +1,45 @@
+//! What the passes are told beside their tensors: modulations, gates and which norm follows.
+//!
+//! Plain descriptions; nothing is computed here.
+
+use tch::{Kind, Tensor};
+
+/// Vectors of channels that hold for ranges of tokens.
+#[derive(Clone, Copy)]
+pub struct TokenRows<'a> {
+    /// `(U, n, C)`: `n` vectors for each of `U` ranges
+    pub values: &'a Tensor,
+    /// Start and length of each of the `U` ranges; together, in order, they are all tokens.
+    pub ranges: &'a [(i64, i64)],
+}
+
+impl TokenRows<'_> {
+    /// Vector `n` of range `u`: `(C)` in f32
+    pub(super) fn row(&self, u: usize, n: i64) -> Tensor {
+        self.values.get(u as i64).get(n).to_kind(Kind::Float)
+    }
+}
+
+/// A factor for each channel and token: vector `index` of `rows`.
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    pub rows: TokenRows<'a>,
+    pub index: i64,
+}
+
+/// What follows mean and deviation in a layer norm.
+#[derive(Clone, Copy)]
+pub enum Norm<'a> {
+    Plain,
+    /// `* weight + bias`, both `(C)`
+    Affine {
+        weight: &'a Tensor,
+        bias: &'a Tensor,
+    },
+    /// `* (1 + scale) + shift`: two vectors of `rows`
+    Modulated {
+        rows: TokenRows<'a>,
+        shift: i64,
+        scale: i64,
+    },
+}

@@ -1,0 +1,109 @@
+//! The definition of every pass in libtorch's own operations: what runs where the kernels do not, and what
+//! they are checked against.
+//!
+//! In half precision sums and products are in f32 and rounded once, as in diffusers; passes over memory are few,
+//! but not one.
+
+use tch::{Kind, Tensor};
+
+use super::terms::{Gate, Norm, TokenRows};
+
+/// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same
+pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
+    match *norm {
+        Norm::Plain => normed(xs, None, None, eps),
+        Norm::Affine { weight, bias } => {
+            let [weight, bias] = [weight, bias].map(|vector| vector.to_kind(Kind::Float));
+            normed(xs, Some(&weight), Some(&bias), eps)
+        }
+        Norm::Modulated { rows, shift, scale } => {
+            let parts: Vec<Tensor> = parts(&rows)
+                .map(|(u, start, len)| {
+                    let weight = rows.row(u, scale) + 1.0;
+                    let part = xs.narrow(1, start, len);
+                    normed(&part, Some(&weight), Some(&rows.row(u, shift)), eps)
+                })
+                .collect();
+            match &parts[..] {
+                [only] => only.shallow_clone(),
+                parts => Tensor::cat(parts, 1),
+            }
+        }
+    }
+}
+
+fn normed(xs: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let channels = xs.size().last().copied().unwrap_or(1);
+    xs.to_kind(Kind::Float)
+        .layer_norm([channels], weight, bias, eps, true)
+        .to_kind(xs.kind())
+}
+
+fn parts(rows: &TokenRows<'_>) -> impl Iterator<Item = (usize, i64, i64)> {
+    let ranges = rows.ranges.iter().enumerate();
+    ranges.map(|(u, &(start, len))| (u, start, len))
+}
+
+/// `xs += ys * gate` in place: both `(B, L, C)`
+pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
+    let Some(Gate { rows, index }) = gate else {
+        drop(xs.g_add_(ys));
+        return;
+    };
+    for (u, start, len) in parts(&rows) {
+        let mut part = xs.narrow(1, start, len);
+        drop(part.addcmul_(&ys.narrow(1, start, len), &rows.row(u, index)));
+    }
+}
+
+/// Root mean square over the last dimension, then the turns of neighbouring pairs.
+///
+/// `xs`: `(B, L, C)`, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of `D` -> the same as `xs`
+pub fn rms_norm_rope(xs: &Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
+    let kind = xs.kind();
+    let channels = weight.size();
+    let ys = if weight.kind() == kind {
+        xs.rms_norm(&channels, Some(weight), eps)
+    } else {
+        let weight = weight.to_kind(Kind::Float);
+        xs.to_kind(Kind::Float)
+            .rms_norm(&channels, Some(&weight), eps)
+    };
+    let Some(turns) = turns else {
+        return ys.to_kind(kind);
+    };
+    let size = xs.size();
+    let half = turns.size().last().copied().unwrap_or(1);
+    let mut pairs = size[..size.len() - 1].to_vec();
+    pairs.extend([-1, half, 2]); // b l (h d) -> b l h (d 2)
+    let pairs = ys.to_kind(Kind::Float).reshape(pairs).view_as_complex();
+    (pairs * turns).view_as_real().reshape(size).to_kind(kind)
+}
+
+/// `xs`: any shape -> the same, in place
+pub fn gelu_tanh(xs: &mut Tensor) {
+    drop(xs.gelu_("tanh"));
+}
+
+/// `xs`: any shape -> the same, in place
+pub fn silu(xs: &mut Tensor) {
+    drop(xs.silu_());
+}
+
+/// Each pixel's channels over their length, times `factor`, then SiLU where it is asked for.
+///
+/// `xs`: `(.., C)`, `factor`: `(C)` -> the same as `xs`
+pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
+    let wide = xs.to_kind(Kind::Float);
+    let length = wide
+        .norm_scalaropt_dim(2, [-1], true)
+        .clamp_min(SHORTEST_PIXEL);
+    let mut ys = wide / length * factor.to_kind(Kind::Float);
+    if with_silu {
+        silu(&mut ys);
+    }
+    ys.to_kind(xs.kind())
+}
+
+/// Pixels that are shorter are not made longer than their share of this.
+pub(super) const SHORTEST_PIXEL: f64 = 1e-12;

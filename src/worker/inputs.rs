@@ -1,0 +1,132 @@
+//! A job's pictures and its clip: copied into its folder before anything is computed, so that they may
+//! vanish meanwhile, and the old clip put before the new frames in the end.
+//!
+//! Bringing pictures to the clip's size is the engine's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use safelight_core::job::{Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder};
+use safelight_core::media::{self, MediaError, Picture};
+
+use super::save;
+
+/// What a job starts from.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    /// Fingerprints of the files by the names of their fields in the request.
+    pub(super) fingerprints: BTreeMap<&'static str, String>,
+    /// The copy of the clip that is extended.
+    extended: Option<PathBuf>,
+    /// How many frames it has.
+    pub(super) num_extended: usize,
+}
+
+impl Inputs {
+    /// Copies everything that the request names into the job's folder.
+    pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
+        let mut inputs = Self::default();
+        let pictures = [
+            ("image", &request.image, folder.start_picture()),
+            ("last_image", &request.last_image, folder.end_picture()),
+        ];
+        for (field, source, copy) in pictures {
+            let Some(source) = source else {
+                continue;
+            };
+            let picture = media::open_picture(source).map_err(|err| unusable(&err))?;
+            media::write_png(&copy, &picture).map_err(|err| save::error_of(&err))?;
+            inputs.remember(field, media::picture_fingerprint(source))?;
+        }
+        if let Some(clip) = &request.extend {
+            inputs.copy_clip(clip, folder)?;
+            inputs.remember("extend", media::clip_fingerprint(clip))?;
+        }
+        Ok(inputs)
+    }
+
+    fn remember(
+        &mut self,
+        field: &'static str,
+        found: Result<String, MediaError>,
+    ) -> Result<(), JobError> {
+        let fingerprint = found.map_err(|err| unusable(&err))?;
+        self.fingerprints.insert(field, fingerprint);
+        Ok(())
+    }
+
+    /// Copies the clip's files and makes its last frame the start picture. All of it is decoded once:
+    /// a clip that is damaged in its middle should be told now, not after the new part was made.
+    fn copy_clip(&mut self, path: &Path, folder: &JobFolder) -> Result<(), JobError> {
+        let files = media::clip_files(path).map_err(|err| unusable(&err))?;
+        let target = folder.extended();
+        let disk = |err: std::io::Error| {
+            JobError::new(
+                JobErrorKind::Disk,
+                format!("the clip cannot be copied ({err}): {}", path.display()),
+            )
+            .advise("Free some space or choose another folder")
+        };
+        std::fs::create_dir_all(&target).map_err(disk)?;
+        let mut copies = Vec::new();
+        for file in &files {
+            let copy = target.join(file.file_name().unwrap_or_default());
+            std::fs::copy(file, &copy).map_err(disk)?;
+            copies.push(copy);
+        }
+        let Some(first) = copies.into_iter().next() else {
+            return Ok(());
+        };
+        let clip = media::open_clip(&first).map_err(|err| unusable(&err))?;
+        if let Some(last) = clip.frames.last() {
+            media::write_png(&folder.start_picture(), last).map_err(|err| save::error_of(&err))?;
+        }
+        self.num_extended = clip.frames.len();
+        self.extended = Some(first);
+        Ok(())
+    }
+
+    /// The clip to write: the old frames, if any, and the new ones without the first, which is the old
+    /// clip's last.
+    pub(super) fn join(&self, request: &GenerateRequest, new: Clip) -> Result<Clip, JobError> {
+        let Some(extended) = &self.extended else {
+            return Ok(new);
+        };
+        let old = media::open_clip(extended).map_err(|err| unusable(&err))?;
+        let size = (request.width, request.height);
+        let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
+        for frame in old.frames {
+            frames.push(if (frame.width, frame.height) == size {
+                frame
+            } else {
+                let fitted = fitted(&frame, request).map_err(|err| unusable(&err))?;
+                Arc::new(fitted)
+            });
+        }
+        frames.extend(new.frames.into_iter().skip(1));
+        Ok(Clip {
+            frames,
+            fps: new.fps,
+        })
+    }
+}
+
+/// The picture in the clip's size, as the engine brings a start picture to it.
+fn fitted(picture: &Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
+    let (width, height) = (request.width, request.height);
+    match request.fit {
+        Fit::Stretch => media::resize_lanczos(picture, width, height),
+        Fit::Crop => {
+            let cropped = media::crop_to_aspect(picture, width, height)?;
+            media::resize_lanczos(&cropped, width, height)
+        }
+    }
+}
+
+fn unusable(err: &MediaError) -> JobError {
+    if err.is_disk_full() {
+        return save::error_of(err);
+    }
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+}

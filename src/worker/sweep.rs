@@ -1,0 +1,59 @@
+//! Folders of jobs that ended without success are kept for a while and then removed.
+//!
+//! Only folders of our own shape go, and never one whose job still runs, be it in another process.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use safelight_core::job::JobFolder;
+
+/// How long a failed job's folder is kept.
+const KEEP: Duration = Duration::from_hours(7 * 24);
+
+/// Removes what is older than [`KEEP`] from the folder of all jobs.
+pub(super) fn sweep(jobs: &Path) {
+    let Ok(entries) = fs::read_dir(jobs) else {
+        // There has been no job yet.
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !is_ours(&path) || !is_old(&path) {
+            continue;
+        }
+        let folder = JobFolder::at(&path);
+        let Ok(_held) = folder.hold() else {
+            continue;
+        };
+        match folder.remove() {
+            Ok(()) => tracing::info!("removed an old job's folder: {}", path.display()),
+            Err(err) => tracing::warn!("an old job's folder stays ({err}): {}", path.display()),
+        }
+    }
+}
+
+/// A real folder named by a job's number, with a request in it.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_number = name.is_some_and(|name| {
+        name.parse::<u64>()
+            .is_ok_and(|number| number.to_string() == name)
+    });
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    is_number && is_folder && path.join("request.json").is_file()
+}
+
+/// Whether nothing in the folder was written lately. What cannot be told counts as new.
+fn is_old(path: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else {
+        return false;
+    };
+    let now = SystemTime::now();
+    entries.flatten().all(|entry| {
+        entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > KEEP))
+    })
+}
