@@ -6,7 +6,7 @@ use egui::{
 };
 use safelight_core::catalog::{InputUse, ModelSpec};
 
-use super::widgets::{bytes_text, group_label, icon_button, palette, wide_note};
+use super::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::state::Models;
@@ -132,8 +132,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         };
         let text = RichText::new(format!("{icon} {title}")).small();
         let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
-        let response = ui
-            .add(button)
+        let response = flush(ui, button)
             .on_hover_text("What is missing or wrong, and what to do")
             .accessible_name(&title);
         if response.clicked() {

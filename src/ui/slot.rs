@@ -51,7 +51,8 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
         (Some(input), false) => wide_ui(ui, view, slot, input),
         (None, _) => empty_ui(ui, view, slot, is_narrow),
     };
-    view.session.inputs.rects[slot as usize] = Some(rect);
+    let visible = rect.intersect(ui.clip_rect());
+    view.session.inputs.rects[slot as usize] = visible.is_positive().then_some(visible);
 }
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
@@ -127,7 +128,10 @@ fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect 
             ui.vertical(|ui| {
                 name_ui(ui, input);
                 facts_ui(ui, input);
-                ui.horizontal(|ui| buttons_ui(ui, view, slot, input));
+                ui.horizontal(|ui| {
+                    ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                    buttons_ui(ui, view, slot, input);
+                });
             });
         });
     });
@@ -146,7 +150,7 @@ fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rec
         ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, slot, input, size));
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.spacing_mut().button_padding.x = 3.0;
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 buttons_ui(ui, view, slot, input);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     name_ui(ui, input);

@@ -28,6 +28,8 @@ pub const EMPTY_TILE_HEIGHT: f32 = 72.0;
 pub const HEADING_HEIGHT: f32 = 28.0;
 /// Inside such a place.
 pub const TILE_MARGIN: i8 = 8;
+/// Beside the icons in it.
+pub const ICON_PADDING: f32 = 3.0;
 /// The words in an empty place.
 pub const DROP_TEXT: f32 = 13.0;
 /// The film strip on a clip's last frame.
