@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "generate/inputs.rs"]
+mod inputs;
 
 use std::fs;
 use std::path::Path;
@@ -260,14 +262,32 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let whole = fs::read(home.path().join("whole.png")).unwrap();
     fs::write(home.path().join("cut.png"), &whole[..whole.len() / 2]).unwrap();
     fs::write(home.path().join("text.png"), "not a picture").unwrap();
+    fs::write(
+        home.path().join("cut.mp4"),
+        "\0\0\0\x14ftypisom\0\0\0\0isom\0\0\x10\0moov",
+    )
+    .unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 24] = [
         (&["--frames", "4294967295"], "4n+1"),
         (&["--width", "4096", "--height", "64"], "3840"),
         (&["--out", "seq.mp4", "--sidecar"], "seq.json"),
         (&["--capture", "cut.png/folder"], "capture"),
-        (&["--width", "50"], "multiple of"),
-        (&["--frames", "6"], "4n+1"),
+        (&["--width", "0"], "multiple of"),
+        (&["--frames", "0"], "4n+1"),
+        (&["--start-step", "2"], "before step 2"),
+        (&["--end-step", "3"], "between step 1 and step 2"),
+        (&["--vae-tile", "63"], "between 64"),
+        (&["--preset", "slow"], "has none"),
+        (&["--sampler", "dpm"], "dpmpp_2m"),
+        (
+            &["--last-image", "whole.png"],
+            "cannot end on a given picture",
+        ),
+        (&["--extend", "text.png"], "a text file"),
+        (&["--extend", "whole.png"], "without a number"),
+        (&["--extend", "none.mp4"], "none.mp4"),
+        (&["--extend", "cut.mp4"], "ends early"),
         (&["--steps", "0"], "between 1 and 1000"),
         (&["--guidance", "-3"], "between 0 and 100"),
         (&["--image", "cut.png"], "cut.png"),

@@ -42,12 +42,12 @@ pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
 }
 
 fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard, CatalogError> {
-    if args.path.exists() {
-        return IdentityCard::read(&args.path);
-    }
     let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    if args.path.exists() {
+        return catalog.card(&args.path);
+    }
     let spec = catalog.find(&args.path.to_string_lossy())?;
-    IdentityCard::read(&spec.folder)
+    catalog.card(&spec.folder)
 }
 
 fn as_text(card: &IdentityCard) -> String {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fake_engine;
+mod inputs;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,7 +34,13 @@ struct Rig {
 
 impl Rig {
     fn new(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(tempfile::tempdir().unwrap(), script)
+    }
+
+    fn in_folder(
+        folder: tempfile::TempDir,
+        script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
         let worked = Arc::<AtomicU32>::default();
@@ -69,8 +76,16 @@ impl Rig {
     }
 
     fn submit(&self, device: DeviceChoice) -> CancelToken {
+        self.submit_with(device, |_| {})
+    }
+
+    fn submit_with(
+        &self,
+        device: DeviceChoice,
+        change: impl FnOnce(&mut GenerateRequest),
+    ) -> CancelToken {
         let cancel = CancelToken::default();
-        let request = GenerateRequest {
+        let mut request = GenerateRequest {
             model: "test".to_owned(),
             family: Family::Wan,
             files: ModelFiles::in_folder(self.folder.path()),
@@ -99,6 +114,7 @@ impl Rig {
             out: self.folder.path().join("clip.mp4"),
             sidecar: false,
         };
+        change(&mut request);
         let command = WorkerCommand::Generate {
             id: JobId::next(),
             request: Box::new(request),
@@ -122,6 +138,11 @@ impl Rig {
 
     fn run(&self) -> (Vec<JobUpdate>, JobOutcome) {
         self.submit(DeviceChoice::Auto);
+        self.hear()
+    }
+
+    fn run_with(&self, change: impl FnOnce(&mut GenerateRequest)) -> (Vec<JobUpdate>, JobOutcome) {
+        self.submit_with(DeviceChoice::Auto, change);
         self.hear()
     }
 
@@ -371,7 +392,11 @@ fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_without_a_second_
         panic!("expected a failure")
     };
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
-    assert!(err.advice.contains("is kept in"), "{}", err.advice);
+    assert!(
+        err.advice.contains("is kept for a week in"),
+        "{}",
+        err.advice
+    );
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
 

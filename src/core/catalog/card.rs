@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::configs::ModelIndex;
+use super::identify::Target;
+use super::library::Library;
 use super::weights::WeightSet;
-use super::{CatalogError, Family, ModelSpec, identify, kind};
+use super::{CatalogError, Family, ModelSpec, identify, kind, single};
 
 /// What one component of a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,20 +53,105 @@ impl IdentityCard {
     /// Reads the card of a diffusers folder or of one weight file. Fails only where there is nothing
     /// to put on a card.
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
-        match identify::folder_of(path) {
-            Ok(folder) => Self::of_folder(&folder),
-            Err(CatalogError::Unsupported { .. }) if !kind::is_gguf(path) => {
-                Ok(Self::of_weights(path, WeightSet::from_file(path)?))
+        Self::read_with(path, &Library::default(), ModelSpec::open)
+    }
+
+    /// As [`Self::read`], where parts of a model may also lie in places that were searched before.
+    pub(super) fn read_with(
+        path: &Path,
+        library: &Library,
+        open: impl FnOnce(&Path) -> Result<ModelSpec, CatalogError>,
+    ) -> Result<Self, CatalogError> {
+        let is_file = path.is_file();
+        let (path, place) = match identify::target(path)? {
+            Target::Pipeline(folder) if !is_file || path.ends_with("model_index.json") => {
+                return Self::of_folder(&folder);
             }
-            Err(err) => Err(err),
+            // The transformer of a diffusers folder has a card of its own.
+            Target::Pipeline(_) => (path.to_owned(), path.to_owned()),
+            Target::Parts(path) => match single::transformer_at(&path, library) {
+                Ok(place) => (path, place),
+                // One component's own folder is as good as its file.
+                Err(CatalogError::NoModel { path }) => match WeightSet::open(&path) {
+                    Ok(_) => (path.clone(), path),
+                    Err(CatalogError::Missing { .. }) => {
+                        return Err(identify::without_index(&path));
+                    }
+                    Err(err) => return Err(err),
+                },
+                Err(err) => return Err(err),
+            },
+        };
+        let card = Self::of_weights(&path, &place, WeightSet::at(&place)?);
+        let is_transformer = card
+            .components
+            .iter()
+            .any(|component| component.name == "transformer");
+        if card.family == "wan" && is_transformer {
+            return Ok(card.with_model(open(&path)));
         }
+        Ok(card)
+    }
+
+    /// What becomes of a transformer's file with what lies around it.
+    fn with_model(mut self, model: Result<ModelSpec, CatalogError>) -> Self {
+        match model {
+            Ok(spec) => {
+                let files = &spec.files;
+                let experts = if files.transformer_2.is_some() {
+                    ", a high-noise and a low-noise expert"
+                } else {
+                    ""
+                };
+                self.what = format!(
+                    "a {} {} model{experts}: {}",
+                    spec.family.label(),
+                    spec.variant,
+                    self.what
+                );
+                let parts = [
+                    ("transformer", Some(&files.transformer)),
+                    ("transformer_2", files.transformer_2.as_ref()),
+                    ("vae", Some(&files.vae)),
+                    ("text_encoder", Some(&files.text_encoder)),
+                    ("image_encoder", files.image_encoder.as_ref()),
+                ];
+                // In a diffusers folder the parts are that folder's, with a card of its own.
+                let is_single = files.scheduler.is_none();
+                let parts = parts.into_iter().filter(|_| is_single);
+                let cards: Vec<ComponentCard> = parts
+                    .filter_map(|(name, place)| {
+                        // All of them were opened just before.
+                        let weights = WeightSet::at(place?).ok()?;
+                        Some(component_card(
+                            name.to_owned(),
+                            String::new(),
+                            place?,
+                            &weights,
+                        ))
+                    })
+                    .collect();
+                if is_single {
+                    self.parameters = cards.iter().map(|card| card.parameters).sum();
+                    self.bytes = spec.bytes;
+                    self.components = cards;
+                }
+                self.variant.clone_from(&spec.variant);
+                self.is_runnable = true;
+                self.model = Some(spec);
+            }
+            // The card says what it is; it is not broken.
+            Err(CatalogError::Unsupported { what, .. }) => self.what = what,
+            Err(err) => self.problems.push(err.to_string()),
+        }
+        self
     }
 
     /// One file, or the shards of one component.
-    fn of_weights(path: &Path, weights: WeightSet) -> Self {
+    fn of_weights(path: &Path, place: &Path, weights: WeightSet) -> Self {
         let tensors = kind::of_tensors(&weights);
         let name = tensors.role.to_owned();
-        let component = component_card(name, String::new(), path, &weights);
+        let component = component_card(name, String::new(), place, &weights);
         Self {
             path: path.to_owned(),
             kind: if weights.files.len() == 1 {
@@ -86,14 +173,6 @@ impl IdentityCard {
     }
 
     fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
-        if !folder.join("model_index.json").exists() {
-            // One component's own folder is as good as its file.
-            return match WeightSet::open(folder) {
-                Ok(weights) => Ok(Self::of_weights(folder, weights)),
-                Err(CatalogError::Missing { .. }) => Err(identify::without_index(folder)),
-                Err(err) => Err(err),
-            };
-        }
         let index = ModelIndex::read(folder)?;
         let mut problems = Vec::new();
         let mut components = Vec::new();

@@ -132,6 +132,22 @@ impl WanTransformerConfig {
     pub fn dim(&self) -> u64 {
         self.num_attention_heads * self.attention_head_dim
     }
+
+    /// Whether the tensors of two transformers have the same names and shapes.
+    pub fn is_same_shape(&self, other: &Self) -> bool {
+        let sizes = |cfg: &Self| {
+            [
+                cfg.dim(),
+                cfg.in_channels,
+                cfg.out_channels,
+                cfg.text_dim,
+                cfg.ffn_dim,
+                cfg.num_layers,
+                cfg.image_dim.unwrap_or(0),
+            ]
+        };
+        sizes(self) == sizes(other) && self.patch_size == other.patch_size
+    }
 }
 
 /// `vae/config.json` of a Wan model, with diffusers' defaults where a key is left out.

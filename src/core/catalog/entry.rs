@@ -2,14 +2,16 @@
 //!
 //! Knows nothing of folders on this machine beyond their names.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::line_and_column;
+use super::names::model_words;
 use super::wan::{TransformerShape, WanFacts};
-use super::{CatalogError, Defaults, Family, LatentRgb, Limits};
+use super::{CatalogError, Defaults, Family, LatentRgb, Limits, Preset};
 use crate::job::Sampler;
 
 const BUILT_IN: &str = include_str!("../../../models.toml");
@@ -42,6 +44,7 @@ pub(super) struct Details {
     pub limits: PartialLimits,
     pub example_prompts: Option<Vec<String>>,
     pub latent_rgb: Option<LatentRgb>,
+    pub presets: Option<Vec<Preset>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -82,6 +85,7 @@ impl Details {
             },
             example_prompts: over.example_prompts.or(self.example_prompts),
             latent_rgb: over.latent_rgb.or(self.latent_rgb),
+            presets: over.presets.or(self.presets),
         }
     }
 }
@@ -138,8 +142,37 @@ impl PartialLimits {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// What several models have in common, by a name.
+    #[serde(default)]
+    shared: BTreeMap<String, Shared>,
     #[serde(default)]
     model: Vec<RawEntry>,
+}
+
+/// One `[shared.NAME]` as it is written.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Shared {
+    licence: Option<String>,
+    defaults: PartialDefaults,
+    limits: PartialLimits,
+    example_prompts: Option<Vec<String>>,
+    latent_rgb: Option<LatentRgb>,
+    presets: Option<Vec<Preset>>,
+}
+
+impl From<Shared> for Details {
+    fn from(shared: Shared) -> Self {
+        Self {
+            licence: shared.licence,
+            defaults: shared.defaults,
+            limits: shared.limits,
+            example_prompts: shared.example_prompts,
+            latent_rgb: shared.latent_rgb,
+            presets: shared.presets,
+            ..Self::default()
+        }
+    }
 }
 
 /// One `[[model]]` as it is written. Misspelt keys are errors with their place.
@@ -152,6 +185,8 @@ struct RawEntry {
     repository: Option<String>,
     #[serde(default)]
     folders: Vec<String>,
+    #[serde(default)]
+    files: Vec<String>,
     path: Option<PathBuf>,
     #[serde(default)]
     download_bytes: u64,
@@ -165,16 +200,23 @@ struct RawEntry {
     limits: PartialLimits,
     example_prompts: Option<Vec<String>>,
     latent_rgb: Option<LatentRgb>,
+    presets: Option<Vec<Preset>>,
+    /// Names of shared tables, which this entry's own words win over.
+    #[serde(default)]
+    shared: Vec<String>,
 }
 
 /// One known model: what ships with the app and, apart from it, what the user says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Entry {
     pub id: String,
-    pub variant: String,
+    /// Any where a user left it out.
+    pub variant: Option<String>,
     pub repository: Option<String>,
     /// Names that its folder has in the wild.
     pub folders: Vec<String>,
+    /// Names that its transformer's single file has in the wild, whatever it is stored as.
+    pub files: Vec<String>,
     /// The user's own place for it.
     pub path: Option<PathBuf>,
     pub download_bytes: u64,
@@ -184,8 +226,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn from_raw(raw: RawEntry, is_user: bool) -> Self {
-        let details = Details {
+    fn from_raw(raw: RawEntry, shared: Details, is_user: bool) -> Self {
+        let details = shared.overlaid(Details {
             name: raw.name,
             description: raw.description,
             licence: raw.licence,
@@ -193,7 +235,8 @@ impl Entry {
             limits: raw.limits,
             example_prompts: raw.example_prompts,
             latent_rgb: raw.latent_rgb,
-        };
+            presets: raw.presets,
+        });
         let (built_in, user) = if is_user {
             (Details::default(), details)
         } else {
@@ -201,9 +244,10 @@ impl Entry {
         };
         Self {
             id: raw.id.into_inner(),
-            variant: raw.variant.unwrap_or_else(|| "TI2V".to_owned()),
+            variant: raw.variant,
             repository: raw.repository,
             folders: raw.folders,
+            files: raw.files,
             path: raw.path,
             download_bytes: raw.download_bytes,
             shape: raw.shape,
@@ -218,6 +262,8 @@ impl Entry {
             self.repository = user.repository;
         }
         self.folders.extend(user.folders);
+        self.files.extend(user.files);
+        self.variant = user.variant.or(self.variant.take());
         self.path = user.path;
         if user.download_bytes > 0 {
             self.download_bytes = user.download_bytes;
@@ -237,9 +283,20 @@ impl Entry {
             .any(|known| last(known) == wanted)
     }
 
-    /// Whether a model of this variant and shape makes clips as this one does.
-    pub(super) fn is_like(&self, facts: &WanFacts) -> bool {
-        self.variant == facts.variant.name() && self.shape == Some(facts.shape)
+    /// Whether a transformer's file of this name, without its extension, is this model.
+    pub(super) fn has_file_name(&self, name: &str) -> bool {
+        let wanted = model_words(name);
+        self.files
+            .iter()
+            .chain([&self.id])
+            .any(|known| model_words(known) == wanted)
+    }
+
+    /// Whether what is known of variant and shape speaks against a model.
+    pub(super) fn may_be(&self, facts: &WanFacts) -> bool {
+        let variant = facts.variant.name();
+        self.variant.as_ref().is_none_or(|name| name == variant)
+            && self.shape.is_none_or(|shape| shape == facts.shape)
     }
 
     /// The entry as it is listed while the model is not on the disk.
@@ -258,12 +315,34 @@ impl Entry {
             description: details.description.unwrap_or_default(),
             licence: details.licence.unwrap_or_default(),
             family: Family::Wan,
-            variant: self.variant.clone(),
+            variant: self.variant.clone().unwrap_or_default(),
             repository: self.repository.clone(),
             what,
             download_bytes: self.download_bytes,
         }
     }
+}
+
+/// The entry whose models have this variant and shape; among several, that with most words of a name.
+pub(super) fn most_like<'a>(
+    entries: &'a [Entry],
+    facts: &WanFacts,
+    name: &str,
+) -> Option<&'a Entry> {
+    let words = model_words(name);
+    let is_like = |entry: &&Entry| {
+        entry.variant.as_deref() == Some(facts.variant.name()) && entry.shape == Some(facts.shape)
+    };
+    let num_common = |entry: &Entry| {
+        let known = model_words(&entry.id);
+        known.iter().filter(|word| words.contains(word)).count()
+    };
+    // The first of equals, so the order in the file decides.
+    entries
+        .iter()
+        .filter(is_like)
+        .rev()
+        .max_by_key(|entry| num_common(entry))
 }
 
 /// The entries that ship with the app.
@@ -327,7 +406,17 @@ fn parse(text: &str, path: &Path, is_user: bool) -> Result<Vec<Entry>, CatalogEr
         if raw.family.is_some_and(|family| family != Family::Wan) {
             return Err(error(at, "expected the family wan".to_owned()));
         }
-        entries.push(Entry::from_raw(raw, is_user));
+        let mut shared = Details::default();
+        for name in &raw.shared {
+            let Some(table) = file.shared.get(name) else {
+                return Err(error(
+                    at,
+                    format!("expected a table [shared.{name}] in this file, found none"),
+                ));
+            };
+            shared = shared.overlaid(table.clone().into());
+        }
+        entries.push(Entry::from_raw(raw, shared, is_user));
     }
     Ok(entries)
 }

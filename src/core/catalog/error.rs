@@ -14,10 +14,11 @@ pub enum CatalogError {
     #[error("there is no model with the id or path '{name}'; known here: {known}")]
     Unknown { name: String, known: String },
     /// Known, but not on the disk.
-    #[error("{name} is not on this disk; get {what}, {}", size_text(*bytes))]
+    #[error("{name} is not on this disk; get {what}{}", and_size(*bytes))]
     NotHere {
         name: String,
         what: String,
+        /// 0 where it is not known.
         bytes: u64,
     },
     #[error("there is no file or folder here: {}", path.display())]
@@ -133,6 +134,14 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
         .map_or(0, |rest| rest.chars().count())
         + 1;
     (line, column)
+}
+
+fn and_size(bytes: u64) -> String {
+    if bytes == 0 {
+        String::new()
+    } else {
+        format!(", {}", size_text(bytes))
+    }
 }
 
 /// Bytes as a person reads them, such as `34.2 GB`.

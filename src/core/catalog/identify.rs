@@ -6,39 +6,90 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::companions::{self, Companions};
 use super::configs::{ModelIndex, WanTransformerConfig, read_json, sorted_entries};
+use super::library::{Library, place_of};
 use super::wan::{self, WanFacts};
 use super::weights::{WeightSet, is_pickle, pickle};
 use super::{CatalogError, ModelFiles, kind};
 
-/// The diffusers folder that a path names: the folder itself or its `model_index.json`.
-pub(super) fn folder_of(path: &Path) -> Result<PathBuf, CatalogError> {
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A diffusers folder.
+    Pipeline(PathBuf),
+    /// A weight file, or a folder that is no diffusers folder.
+    Parts(PathBuf),
+}
+
+/// What a path leads to. The `model_index.json` of a diffusers folder and its transformer are as good as
+/// the folder.
+pub(super) fn target(path: &Path) -> Result<Target, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
         source,
         path: path.to_owned(),
     })?;
-    match fs::metadata(&absolute) {
-        Ok(stat) if stat.is_dir() => Ok(absolute),
-        Ok(_)
-            if absolute
-                .file_name()
-                .is_some_and(|name| name == "model_index.json") =>
-        {
-            Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
+    let stat = fs::metadata(&absolute).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            CatalogError::NoSuchPath {
+                path: absolute.clone(),
+            }
+        } else {
+            CatalogError::Io {
+                source,
+                path: absolute.clone(),
+            }
         }
-        Ok(_) => Err(single_file(&absolute)),
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
-            Err(CatalogError::NoSuchPath { path: absolute })
+    })?;
+    let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
+    if stat.is_dir() {
+        if absolute.join("model_index.json").exists() {
+            return Ok(Target::Pipeline(absolute));
         }
-        Err(source) => Err(CatalogError::Io {
-            source,
-            path: absolute,
-        }),
+        if is_transformer_of(&absolute, &parent) {
+            return Ok(Target::Pipeline(parent));
+        }
+        return Ok(Target::Parts(absolute));
     }
+    if absolute
+        .file_name()
+        .is_some_and(|name| name == "model_index.json")
+    {
+        return Ok(Target::Pipeline(parent));
+    }
+    if let Some(around) = parent.parent()
+        && place_of(&absolute) == parent
+        && is_transformer_of(&parent, around)
+    {
+        return Ok(Target::Pipeline(around.to_owned()));
+    }
+    if is_pickle(&absolute) {
+        return Err(pickle(&absolute));
+    }
+    if kind::is_gguf(&absolute) {
+        return Err(CatalogError::Unsupported {
+            what: "a GGUF file".to_owned(),
+            path: absolute,
+        });
+    }
+    Ok(Target::Parts(absolute))
+}
+
+/// Whether a folder is what the diffusers folder around it loads as a transformer.
+fn is_transformer_of(folder: &Path, around: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    matches!(&*name, "transformer" | "transformer_2")
+        && ModelIndex::read(around).is_ok_and(|index| index.components.contains_key(&*name))
 }
 
 /// Checks a diffusers folder of a supported family whole; others are named and refused.
-pub(super) fn check_folder(folder: &Path) -> Result<(ModelFiles, WanFacts), CatalogError> {
+///
+/// Parts that the user named stand in for the folder's own.
+pub(super) fn check_folder(
+    folder: &Path,
+    companions: &Companions,
+    library: &Library,
+) -> Result<(ModelFiles, WanFacts), CatalogError> {
     if !folder.join("model_index.json").exists() {
         return Err(without_index(folder));
     }
@@ -76,10 +127,14 @@ pub(super) fn check_folder(folder: &Path) -> Result<(ModelFiles, WanFacts), Cata
     if index.components.contains_key("image_processor") {
         components.push(("image_processor", None));
     }
+    components.retain(|(component, _)| !companions.names(component));
     for (component, class) in components {
         check_component(folder, &index, component, class)?;
     }
-    let files = ModelFiles::from_index(folder, &index);
+    let mut files = ModelFiles::from_index(folder, &index);
+    if !companions.is_empty() {
+        companions::replace(&mut files, companions, library)?;
+    }
     let facts = wan::check(&files, variant)?;
     Ok((files, facts))
 }
@@ -162,9 +217,9 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
             return unsupported("the transformer of a FramePack model".to_owned());
         }
         Some("WanModel") => {
-            return unsupported(
-                "a Wan model in its original layout (a diffusers folder of it works)".to_owned(),
-            );
+            if let Err(err) = WeightSet::open(folder) {
+                return err;
+            }
         }
         Some(class) => {
             return unsupported(format!("one component of a model alone ({class})"));
@@ -180,19 +235,13 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
     }
 }
 
-/// A single file instead of a folder.
-fn single_file(path: &Path) -> CatalogError {
-    if is_pickle(path) {
-        return pickle(path);
-    }
+/// A single file of a family that this version does not run, or of a form that it does not read.
+pub(super) fn foreign_file(path: &Path) -> CatalogError {
     let what = if kind::is_gguf(path) {
         "a GGUF file".to_owned()
     } else {
-        match WeightSet::from_file(path) {
-            Ok(weights) => format!(
-                "a single file with {} instead of a diffusers folder",
-                kind::of_tensors(&weights).text
-            ),
+        match WeightSet::at(path) {
+            Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
             Err(err) => return err,
         }
     };

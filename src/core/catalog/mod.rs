@@ -5,6 +5,7 @@
 //! catalogue it is.
 
 mod card;
+mod companions;
 mod component;
 mod configs;
 mod entry;
@@ -12,8 +13,11 @@ mod error;
 mod files;
 mod identify;
 mod kind;
+mod library;
+mod names;
 pub mod safetensors;
 mod scan;
+mod single;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -21,10 +25,12 @@ mod tokenizer;
 mod wan;
 mod weights;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use card::{ComponentCard, IdentityCard};
+pub use companions::Companions;
 pub use component::{Component, component_config};
 pub use entry::CatalogEntry;
 pub(crate) use error::line_and_column;
@@ -41,11 +47,16 @@ pub(crate) use spec::test_spec;
 use crate::job::{GenerateForm, Sampler, StartPicture};
 use crate::settings::{Paths, Settings};
 use entry::{Details, Entry};
+use identify::Target;
+use library::{Item, Library, Role};
 use scan::{Candidate, Found};
+use single::Assembled;
 use wan::WanFacts;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
+/// How many single files of one kind are offered or listed.
+const MAX_SINGLE_FILES: usize = 200;
 
 /// All models of one user on one machine.
 #[derive(Debug, Default)]
@@ -56,13 +67,16 @@ pub struct Catalog {
     pub missing: Vec<CatalogEntry>,
     /// Where models were looked for, whether or not the place exists.
     pub searched: Vec<PathBuf>,
-    /// Broken model folders, and what is wrong with the user's own `models.toml`.
+    /// Broken models, and what is wrong with the user's own `models.toml`.
     pub problems: Vec<CatalogError>,
-    /// Models of families and variants that this version cannot run.
+    /// Models of families, variants and storages that this version cannot run.
     pub unsupported: Vec<CatalogError>,
     entries: Vec<Entry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
+    /// The parts that lie in the searched places.
+    parts: Vec<Item>,
+    tokenizers: Vec<PathBuf>,
 }
 
 impl Catalog {
@@ -76,17 +90,7 @@ impl Catalog {
             entries,
             ..Self::default()
         };
-        let mut found = Found::default();
-        for path in catalog
-            .entries
-            .iter()
-            .filter_map(|entry| entry.path.as_ref())
-        {
-            scan::search(path, &mut found);
-        }
-        for place in &catalog.searched {
-            scan::search(place, &mut found);
-        }
+        let found = catalog.search();
         for folder in &settings.models.folders {
             if !folder.is_dir() {
                 catalog.problems.push(CatalogError::Missing {
@@ -95,15 +99,10 @@ impl Catalog {
                 });
             }
         }
-        for place in found.cut_short {
-            catalog.problems.push(CatalogError::Config {
-                reason: "too many folders here, so only part of them was searched".to_owned(),
-                path: place,
-            });
-        }
         for candidate in &found.candidates {
             catalog.take(candidate);
         }
+        catalog.take_single_files(&found);
         let is_here = |entry: &&Entry| catalog.available.iter().any(|spec| spec.id == entry.id);
         catalog.missing = catalog
             .entries
@@ -114,26 +113,79 @@ impl Catalog {
         catalog
     }
 
-    /// The model with this id, or the one in the folder at this path.
+    /// Looks through all places, and notes the parts that lie there.
+    fn search(&mut self) -> Found {
+        let mut found = Found::default();
+        let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
+        for path in own_places.chain(&self.searched) {
+            scan::search(path, &mut found);
+        }
+        for place in &found.cut_short {
+            self.problems.push(CatalogError::Config {
+                reason: "too many folders here, so only part of them was searched".to_owned(),
+                path: place.clone(),
+            });
+        }
+        self.parts = scan::parts(&found);
+        self.tokenizers = scan::tokenizers(&found, &self.parts);
+        found
+    }
+
+    /// The model with this id, or the one in the file or folder at this path.
     pub fn find(&self, id_or_path: &str) -> Result<ModelSpec, CatalogError> {
+        self.open_with(id_or_path, &Companions::default())
+    }
+
+    /// As [`Self::find`], with parts that the user named in place of those that were found.
+    pub fn open_with(
+        &self,
+        id_or_path: &str,
+        companions: &Companions,
+    ) -> Result<ModelSpec, CatalogError> {
         if let Some(spec) = self.available.iter().find(|spec| spec.id == id_or_path) {
-            return Ok(spec.clone());
+            if companions.is_empty() {
+                return Ok(spec.clone());
+            }
+            // The entry's own words stay; only the parts are others.
+            let opened = self.open(&spec.folder, companions)?;
+            return Ok(ModelSpec {
+                files: opened.files,
+                bytes: opened.bytes,
+                ..spec.clone()
+            });
         }
         let path = Path::new(id_or_path);
         // An id is one word; what has a slash in it or lies there is a path.
         if !id_or_path.is_empty() && (id_or_path.contains('/') || fs::metadata(path).is_ok()) {
-            return open(path, &self.entries);
+            return self.open(path, companions);
         }
         if let Some((_, folder)) = self.broken.iter().find(|(id, _)| id == id_or_path) {
             // What is wrong with it says more than that it is missing.
-            return open(folder, &self.entries);
+            return self.open(folder, companions);
         }
-        if let Some(entry) = self.missing.iter().find(|entry| entry.id == id_or_path) {
-            return Err(CatalogError::NotHere {
+        Err(self.not_found(id_or_path))
+    }
+
+    fn open(&self, path: &Path, companions: &Companions) -> Result<ModelSpec, CatalogError> {
+        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+        open(path, &self.entries, companions, &library)
+    }
+
+    /// The identity card of a file or folder, whose parts may also lie in the searched places.
+    pub fn card(&self, path: &Path) -> Result<IdentityCard, CatalogError> {
+        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+        IdentityCard::read_with(path, &library, |path| {
+            open(path, &self.entries, &Companions::default(), &library)
+        })
+    }
+
+    fn not_found(&self, id: &str) -> CatalogError {
+        if let Some(entry) = self.missing.iter().find(|entry| entry.id == id) {
+            return CatalogError::NotHere {
                 name: entry.name.clone(),
                 what: entry.what.clone(),
                 bytes: entry.download_bytes,
-            });
+            };
         }
         let known: Vec<&str> = self
             .available
@@ -141,10 +193,10 @@ impl Catalog {
             .map(|spec| spec.id.as_str())
             .chain(self.missing.iter().map(|entry| entry.id.as_str()))
             .collect();
-        Err(CatalogError::Unknown {
-            name: id_or_path.to_owned(),
+        CatalogError::Unknown {
+            name: id.to_owned(),
             known: known.join(", "),
-        })
+        }
     }
 
     /// The embedded model where it is there, else the first that is.
@@ -156,13 +208,10 @@ impl Catalog {
     }
 
     fn take(&mut self, candidate: &Candidate) {
-        let spec = identify::check_folder(&candidate.folder).and_then(|(files, facts)| {
-            let taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
-            let claim =
-                claiming(&self.entries, candidate, &facts).filter(|entry| !taken(&entry.id));
-            build(candidate, files, &facts, claim, &self.entries)
-        });
-        match spec {
+        let library = Library::default();
+        let model = pipeline(&candidate.folder, &Companions::default(), &library)
+            .map(|model| (candidate.name.clone(), model));
+        match model.and_then(|(name, model)| self.claim_and_build(&Assembled { name, ..model })) {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
@@ -175,38 +224,113 @@ impl Catalog {
             }
         }
     }
-}
 
-impl ModelSpec {
-    /// The model in a diffusers folder, or in the folder of a `model_index.json`, checked whole.
-    /// Its id is its path, so that a request for it can be repeated.
-    pub fn open(path: &Path) -> Result<Self, CatalogError> {
-        open(path, &entry::built_in())
+    /// Offers the transformers that lie around as single files, two experts as one model.
+    fn take_single_files(&mut self, found: &Found) {
+        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+        let of_role = |role: Role| {
+            let parts = self.parts.iter().filter(move |item| item.role == role);
+            parts.map(|item| item.place.clone()).collect::<Vec<_>>()
+        };
+        let (transformers, foreign) = (of_role(Role::Transformer), of_role(Role::Foreign));
+        for place in foreign.iter().take(MAX_SINGLE_FILES) {
+            match identify::foreign_file(place) {
+                err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
+                err => self.problems.push(err),
+            }
+        }
+        if transformers.len() > MAX_SINGLE_FILES {
+            self.problems.push(CatalogError::Config {
+                reason: format!(
+                    "expected at most {MAX_SINGLE_FILES} single files with transformers, found {}, so only the first are listed",
+                    transformers.len()
+                ),
+                path: transformers[MAX_SINGLE_FILES].clone(),
+            });
+        }
+        let mut taken: HashSet<PathBuf> = HashSet::new();
+        for place in transformers.iter().take(MAX_SINGLE_FILES) {
+            if taken.contains(place) || found.is_in_candidate(place) {
+                continue;
+            }
+            let model = single::assemble(place, &Companions::default(), &library);
+            if let Ok(model) = &model {
+                taken.insert(model.files.transformer.clone());
+                taken.extend(model.files.transformer_2.clone());
+            }
+            match model.and_then(|model| self.claim_and_build(&model)) {
+                Ok(spec) => self.available.push(spec),
+                Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
+                Err(err) => self.problems.push(err),
+            }
+        }
+    }
+
+    /// The spec of a model, by the entry that it is unless another has taken that.
+    fn claim_and_build(&self, model: &Assembled) -> Result<ModelSpec, CatalogError> {
+        let is_taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
+        let claim = claiming(&self.entries, model).filter(|entry| !is_taken(&entry.id));
+        build(model, claim, &self.entries)
     }
 }
 
-fn open(path: &Path, entries: &[Entry]) -> Result<ModelSpec, CatalogError> {
-    let folder = identify::folder_of(path)?;
-    let (files, facts) = identify::check_folder(&folder)?;
-    let name = scan::model_name(&folder);
-    build(&Candidate { folder, name }, files, &facts, None, entries)
+impl ModelSpec {
+    /// The model in a diffusers folder, or that of a transformer's file with the parts around it, checked
+    /// whole. Its id is its path, so that a request for it can be repeated.
+    pub fn open(path: &Path) -> Result<Self, CatalogError> {
+        let companions = Companions::default();
+        open(path, &entry::built_in(), &companions, &Library::default())
+    }
 }
 
-/// The entry that a folder is: by the place that the user gave, else by its name where its shape fits.
-fn claiming<'a>(
-    entries: &'a [Entry],
-    candidate: &Candidate,
-    facts: &WanFacts,
-) -> Option<&'a Entry> {
+fn open(
+    path: &Path,
+    entries: &[Entry],
+    companions: &Companions,
+    library: &Library,
+) -> Result<ModelSpec, CatalogError> {
+    let model = match identify::target(path)? {
+        Target::Pipeline(folder) => pipeline(&folder, companions, library)?,
+        Target::Parts(path) => {
+            let place = match single::transformer_at(&path, library) {
+                Err(CatalogError::NoModel { path }) => return Err(identify::without_index(&path)),
+                other => other?,
+            };
+            single::assemble(&place, companions, library)?
+        }
+    };
+    build(&model, None, entries)
+}
+
+/// A diffusers folder, checked whole.
+fn pipeline(
+    folder: &Path,
+    companions: &Companions,
+    library: &Library,
+) -> Result<Assembled, CatalogError> {
+    let (files, facts) = identify::check_folder(folder, companions, library)?;
+    Ok(Assembled {
+        place: folder.to_owned(),
+        name: scan::model_name(folder),
+        files,
+        facts,
+    })
+}
+
+/// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
+fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'a Entry> {
     let same_place = |path: &PathBuf| {
         let canonical = |path: &Path| fs::canonicalize(path).ok();
-        canonical(path).is_some_and(|path| Some(path) == canonical(&candidate.folder))
+        canonical(path).is_some_and(|path| Some(path) == canonical(&model.place))
     };
     let by_place = |entry: &&Entry| entry.path.as_ref().is_some_and(same_place);
     let by_name = |entry: &&Entry| {
-        entry.path.is_none()
-            && entry.has_folder_name(&candidate.name)
-            && entry.shape.is_none_or(|shape| shape == facts.shape)
+        let has_name = if model.place.is_dir() {
+            entry.has_folder_name(&model.name)
+        } else {
+            entry.has_file_name(&model.name)
+        };
+        entry.path.is_none() && has_name && entry.may_be(&model.facts)
     };
     entries
         .iter()
@@ -215,16 +339,14 @@ fn claiming<'a>(
 }
 
 /// A spec from what configs say and, in rising order, the catalogue, the folder's own `safelight.json`
-/// and the user's entry. A folder that no entry claims takes the defaults of one with its very shape.
+/// and the user's entry. A model that no entry claims takes the defaults of one with its very shape.
 fn build(
-    candidate: &Candidate,
-    files: ModelFiles,
-    facts: &WanFacts,
+    model: &Assembled,
     claim: Option<&Entry>,
     entries: &[Entry],
 ) -> Result<ModelSpec, CatalogError> {
-    let like = entries.iter().find(|entry| entry.is_like(facts));
-    let known = match (claim, like) {
+    let facts = &model.facts;
+    let known = match (claim, entry::most_like(entries, facts, &model.name)) {
         (Some(entry), _) => entry.built_in.clone(),
         (None, Some(entry)) => Details {
             name: None,
@@ -234,7 +356,7 @@ fn build(
         },
         (None, None) => Details::default(),
     };
-    let own_file = candidate.folder.join("safelight.json");
+    let own_file = model.place.join("safelight.json");
     let own: Details = if own_file.exists() {
         configs::read_json(&own_file)?
     } else {
@@ -243,22 +365,22 @@ fn build(
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
-    let path_text = || candidate.folder.to_string_lossy().into_owned();
+    let path_text = || model.place.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),
-        name: details.name.unwrap_or_else(|| candidate.name.clone()),
+        name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description
             .unwrap_or_else(|| format!("A {} {} model", Family::Wan.label(), facts.variant.name())),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
         family: Family::Wan,
         variant: facts.variant.name().to_owned(),
-        folder: candidate.folder.clone(),
+        folder: model.place.clone(),
         bytes: facts.bytes,
-        files,
+        files: model.files.clone(),
         start_image: facts.variant.start_image(),
         end_image: facts.variant.end_image(facts.has_image_encoder),
-        presets: Vec::new(),
+        presets: details.presets.unwrap_or_default(),
         defaults: details
             .defaults
             .over(plain_defaults(&limits, facts.sampler)),

@@ -1,13 +1,16 @@
 //! Where models may lie on this machine, and which folders there look like one.
 //!
-//! Bounded in depth and number, and blind to loops of links: it runs at every start. Opens no file.
+//! Bounded in depth and number, and blind to loops of links: it runs at every start. Weight files that
+//! lie around by themselves are noted, and looked at with one glance each.
 
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::configs::sorted_entries;
+use super::configs::{ModelIndex, sorted_entries};
+use super::library::{self, Item, Library, Role};
+use super::tokenizer;
 use crate::settings::{Paths, Settings};
 
 /// How deep below a searched place a model may lie.
@@ -27,9 +30,57 @@ pub(super) struct Candidate {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub candidates: Vec<Candidate>,
+    /// Files outside of those folders that may hold weights.
+    pub files: Vec<PathBuf>,
+    /// Folders with a tokenizer in them.
+    pub tokenizers: Vec<PathBuf>,
     /// Places with more folders than the search goes through.
     pub cut_short: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
+}
+
+impl Found {
+    /// Whether a place is part of a diffusers folder.
+    pub(super) fn is_in_candidate(&self, place: &Path) -> bool {
+        let mut candidates = self.candidates.iter();
+        candidates.any(|candidate| place.starts_with(&candidate.folder))
+    }
+}
+
+/// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
+pub(super) fn parts(found: &Found) -> Vec<Item> {
+    let singles = found.files.iter().filter_map(|path| {
+        let role = library::glance(path)?;
+        let place = library::place_of(path);
+        Some(Item { role, place })
+    });
+    let library = Library::default();
+    let in_candidates = found.candidates.iter().flat_map(|candidate| {
+        ["vae", "text_encoder", "image_encoder"].map(|name| candidate.folder.join(name))
+    });
+    let in_candidates = in_candidates.flat_map(|folder| library.in_folder(&folder).to_vec());
+    singles.chain(in_candidates).collect()
+}
+
+/// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
+pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
+    let of_pipelines = found
+        .candidates
+        .iter()
+        .filter(|candidate| {
+            ModelIndex::read(&candidate.folder).is_ok_and(|index| index.class.starts_with("Wan"))
+        })
+        .map(|candidate| candidate.folder.join("tokenizer"));
+    let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
+    let own = found.tokenizers.iter().filter(is_umt5).cloned();
+    let text_encoders = parts
+        .iter()
+        .filter(|item| item.role == Role::TextEncoder)
+        .map(|item| item.place.clone());
+    own.chain(text_encoders)
+        .chain(of_pipelines)
+        .filter(|place| tokenizer::is_place(place))
+        .collect()
 }
 
 /// All places, in the order in which they win.
@@ -58,6 +109,10 @@ pub(super) fn search(place: &Path, found: &mut Found) {
         let Ok(stat) = fs::metadata(&folder) else {
             continue;
         };
+        if stat.is_file() && depth == 0 {
+            // A user's own entry may name a file outright.
+            found.files.push(folder.clone());
+        }
         if !stat.is_dir() || !found.seen.insert((stat.dev(), stat.ino())) {
             continue;
         }
@@ -71,19 +126,35 @@ pub(super) fn search(place: &Path, found: &mut Found) {
             found.candidates.push(Candidate { folder, name });
             continue;
         }
+        // A folder that may not be read holds no model that could be loaded.
+        let inner = sorted_entries(&folder).unwrap_or_default();
+        found.files.extend(library::weight_files(&inner));
+        if tokenizer::is_place(&folder) {
+            found.tokenizers.push(folder.clone());
+        }
         if depth == MAX_DEPTH {
             continue;
         }
-        // A folder that may not be read holds no model that could be loaded.
-        let mut inner = sorted_entries(&folder).unwrap_or_default();
         if folder.file_name().is_some_and(|name| name == "snapshots")
             && repository_of(&folder.join("revision")).is_some()
         {
-            inner = preferred_snapshot(&folder).into_iter().collect();
+            // A repository counts as a place of its own: single files lie deep in some.
+            waiting.extend(preferred_snapshot(&folder).map(|path| (path, 1)));
+            continue;
         }
         let may_hold = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            !name.starts_with('.') && !matches!(&*name, "blobs" | "refs" | ".no_exist")
+            let holds_other_things = [
+                "blobs",
+                "refs",
+                "loras",
+                "lora",
+                "embeddings",
+                "controlnet",
+                "upscale_models",
+                "vae_approx",
+            ];
+            !name.starts_with('.') && !holds_other_things.contains(&&*name)
         };
         // Taken from the end, so that folders come in the order of their names.
         let next = inner.into_iter().filter(may_hold).rev();
@@ -112,20 +183,19 @@ fn repository_of(folder: &Path) -> Option<String> {
     Some(name.strip_prefix("models--")?.replacen("--", "/", 1))
 }
 
-/// The revision that `refs/main` names, else the newest with a model in it.
+/// The revision that `refs/main` names, else the newest; those with a diffusers folder come first.
 fn preferred_snapshot(snapshots: &Path) -> Option<PathBuf> {
     let named = snapshots
         .parent()
         .and_then(|repository| fs::read_to_string(repository.join("refs/main")).ok())
         .map(|revision| revision.trim().to_owned())
         .filter(|revision| !revision.is_empty() && !revision.contains('/'))
-        .map(|revision| snapshots.join(revision))
-        .filter(|folder| folder.join("model_index.json").is_file());
-    named.or_else(|| {
-        sorted_entries(snapshots)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|folder| folder.join("model_index.json").is_file())
-            .max_by_key(|folder| fs::metadata(folder).and_then(|stat| stat.modified()).ok())
+        .map(|revision| snapshots.join(revision));
+    let mut folders = sorted_entries(snapshots).unwrap_or_default();
+    folders.retain(|folder| folder.is_dir());
+    folders.into_iter().max_by_key(|folder| {
+        let changed = fs::metadata(folder).and_then(|stat| stat.modified()).ok();
+        let has_index = folder.join("model_index.json").is_file();
+        (has_index, Some(folder) == named.as_ref(), changed)
     })
 }

@@ -1,8 +1,10 @@
-//! Whether a `tokenizer.json` is whole and stays within its model's vocabulary.
+//! Whether a tokenizer is whole and stays within its model's vocabulary: a `tokenizer.json`, a
+//! `spiece.model`, or one within a weight file.
 //!
 //! Counts ids and keeps none: tokenizing is the engine's.
 
 use std::fmt;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -10,9 +12,15 @@ use serde::{Deserialize, Deserializer};
 
 use super::CatalogError;
 use super::configs::read_capped;
+use super::safetensors::{Header, HeaderError};
 
 /// UMT5's has 17 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// What a tokenizer's folder may hold, in the order in which they win.
+const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
+/// The tensor whose bytes are a `spiece.model`.
+const EMBEDDED: &str = "spiece_model";
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -66,27 +74,158 @@ impl<'de> Deserialize<'de> for NumIds {
     }
 }
 
-/// Checks the `tokenizer.json` in `folder` against the rows of the text encoder's embedding.
-pub(super) fn check(folder: &Path, vocab_size: u64) -> Result<(), CatalogError> {
-    let path = folder.join("tokenizer.json");
-    let text = read_capped(&path, MAX_TOKENIZER_BYTES)?;
+/// Whether a tokenizer lies here: a folder with `tokenizer.json` or `spiece.model`, or a weight file that
+/// carries `spiece_model`.
+pub(super) fn is_place(place: &Path) -> bool {
+    if place.is_dir() {
+        FILES.iter().any(|name| place.join(name).is_file())
+    } else {
+        Header::open(place).is_ok_and(|(_, header)| header.info(EMBEDDED).is_some())
+    }
+}
+
+/// Checks a tokenizer against the rows of the text encoder's embedding.
+pub(super) fn check(place: &Path, vocab_size: u64) -> Result<(), CatalogError> {
+    let num_ids = num_ids(place)?;
+    if num_ids > vocab_size {
+        return Err(CatalogError::Config {
+            reason: format!(
+                "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {num_ids}"
+            ),
+            path: place.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has few spare rows.
+pub(super) fn is_of_vocabulary(num_ids: u64, vocab_size: u64) -> bool {
+    num_ids <= vocab_size && num_ids.saturating_mul(5) >= vocab_size.saturating_mul(4)
+}
+
+/// One more than the largest id of the tokenizer at a place; never 0.
+pub(super) fn num_ids(place: &Path) -> Result<u64, CatalogError> {
+    let [json, spiece] = FILES.map(|name| place.join(name));
+    let (count, path) = if !place.is_dir() {
+        (count_pieces(&embedded(place)?), place.to_owned())
+    } else if json.exists() || !spiece.exists() {
+        (Some(count_json(&json)?), json)
+    } else {
+        let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
+        (count_pieces(&text), spiece)
+    };
+    match count {
+        Some(count) if count > 0 => Ok(count),
+        _ => Err(CatalogError::Config {
+            reason: "not a sound tokenizer: it has no pieces".to_owned(),
+            path,
+        }),
+    }
+}
+
+fn count_json(path: &Path) -> Result<u64, CatalogError> {
+    let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
     let file: TokenizerFile =
         serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
             reason: format!("not a sound tokenizer: {err}"),
-            path: path.clone(),
+            path: path.to_owned(),
         })?;
     let added = file
         .added_tokens
         .iter()
         .map(|token| token.id.saturating_add(1));
-    let num_ids = added.fold(file.model.vocab.0, u64::max);
-    if num_ids == 0 || num_ids > vocab_size {
-        return Err(CatalogError::Config {
-            reason: format!(
-                "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {num_ids}"
-            ),
-            path,
+    Ok(added.fold(file.model.vocab.0, u64::max))
+}
+
+/// The bytes of `spiece.model` within a weight file.
+fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
+    let wrong = |reason: String| CatalogError::Weights {
+        reason,
+        path: path.to_owned(),
+    };
+    let failed = |source| CatalogError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let (file, header) = Header::open(path).map_err(|err| match err {
+        HeaderError::Io(source) => failed(source),
+        HeaderError::Unsound(reason) => wrong(reason),
+    })?;
+    let Some(info) = header.info(EMBEDDED) else {
+        return Err(CatalogError::Missing {
+            what: format!("the tensor {EMBEDDED}"),
+            path: path.to_owned(),
         });
+    };
+    let (begin, end) = info.data_offsets;
+    let length = end.saturating_sub(begin);
+    if length as u64 > MAX_TOKENIZER_BYTES {
+        return Err(wrong(format!("its {EMBEDDED} has {length} bytes")));
     }
-    Ok(())
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, header.data_start + begin as u64)
+        .map_err(failed)?;
+    Ok(bytes)
+}
+
+/// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.
+fn count_pieces(mut bytes: &[u8]) -> Option<u64> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes)?;
+        let length = match tag & 7 {
+            0 => {
+                varint(&mut bytes)?;
+                0
+            }
+            1 => 8,
+            2 => varint(&mut bytes)?,
+            5 => 4,
+            _ => return None,
+        };
+        bytes = bytes.get(usize::try_from(length).ok()?..)?;
+        if tag == 0x0a {
+            count += 1;
+        }
+    }
+    Some(count)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_counted_and_damage_is_no_panic() {
+        // Two pieces, a number and a trainer's part.
+        let whole = [
+            [0x0a, 3, 1, 2, 3].as_slice(),
+            &[0x0a, 0],
+            &[0x20, 0x96, 0x01],
+            &[0x12, 1, 9],
+        ]
+        .concat();
+        assert_eq!(count_pieces(&whole), Some(2));
+        for cut in 0..whole.len() {
+            let _either = count_pieces(&whole[..cut]);
+        }
+        assert_eq!(
+            count_pieces(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            None
+        );
+        assert_eq!(count_pieces(&[0x0a, 200]), None);
+    }
 }

@@ -249,12 +249,12 @@ fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     })
 }
 
-/// Whether `file` is what its folder is read from: its only weight file, its index, or one of its shards.
+/// Whether `file`, a weight file or an index, is what its folder is read from.
 pub(super) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
     weight_file_in(folder).is_ok_and(|own| own == file)
 }
 
-fn is_index(path: &Path) -> bool {
+pub(super) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".index.json")
 }
 
@@ -267,8 +267,12 @@ pub(super) fn is_pickle(path: &Path) -> bool {
 }
 
 pub(super) fn pickle(path: &Path) -> CatalogError {
+    pickle_instead(path, "the .safetensors version of the same weights")
+}
+
+pub(super) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
     CatalogError::Pickle {
-        instead: "the .safetensors version of the same weights".to_owned(),
+        instead: instead.to_owned(),
         path: path.to_owned(),
     }
 }

@@ -279,13 +279,12 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
 fn single_files_and_original_checkpoints_are_named() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_pipeline(&root.path().join("m"));
-    let text = ModelSpec::open(&folder.join(TRANSFORMER))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        text.contains("a single file with a Wan transformer"),
-        "{text}"
-    );
+    let vae = folder.join("vae/diffusion_pytorch_model.safetensors");
+    let text = ModelSpec::open(&vae).unwrap_err().to_string();
+    assert!(text.contains("a single file with a Wan VAE"), "{text}");
+    // A transformer within its diffusers folder is as good as the folder.
+    let spec = ModelSpec::open(&folder.join(TRANSFORMER)).unwrap();
+    assert_eq!(spec.folder, folder);
     let gguf = root.path().join("flux.gguf");
     fs::write(&gguf, b"GGUF\x03\0\0\0").unwrap();
     let text = ModelSpec::open(&gguf).unwrap_err().to_string();
@@ -296,7 +295,7 @@ fn single_files_and_original_checkpoints_are_named() {
         &json!({"_class_name": "WanModel"}),
     );
     let text = ModelSpec::open(&original).unwrap_err().to_string();
-    assert!(text.contains("original layout"), "{text}");
+    assert!(text.contains("a weight file"), "{text}");
 }
 
 #[test]

@@ -5,9 +5,11 @@
 
 mod headers;
 pub mod keys;
+mod single;
 mod tensors;
 mod vae_header;
 mod variant;
+mod wanted;
 
 use std::path::Path;
 
@@ -19,7 +21,9 @@ use super::configs::{
 use super::weights::WeightSet;
 use super::{CatalogError, Component, Limits, ModelFiles, tokenizer};
 use crate::job::Sampler;
+pub(super) use single::{Transformer, TransformerKind};
 pub(super) use variant::{Variant, of_index};
+pub(super) use wanted::Wanted;
 
 const MAX_PIXELS: u64 = 1 << 24;
 const MAX_FRAMES: u64 = 1025;
@@ -214,7 +218,7 @@ pub(super) fn fits_vae(
     if vae.z_dim == expected {
         return Ok(());
     }
-    let (what, example) = variant::vae_example(expected);
+    let (what, example) = wanted::vae_example(expected);
     Err(CatalogError::WrongCompanion {
         what,
         example,
@@ -240,7 +244,7 @@ pub(super) fn fits_text_encoder(
             "a UMT5 text encoder with a d_model of {}, the transformer's text_dim",
             transformer.text_dim
         ),
-        example: variant::TEXT_ENCODER,
+        example: wanted::TEXT_ENCODER,
         found: format!("one of {}", text.d_model),
         path: place.to_owned(),
     })
@@ -256,7 +260,7 @@ fn fits_image_encoder(
         (Some(_), None, _) => Err(CatalogError::MissingCompanion {
             what: "a CLIP image encoder, as the transformer looks at pictures through one,"
                 .to_owned(),
-            example: variant::IMAGE_ENCODER,
+            example: wanted::IMAGE_ENCODER,
             looked: "model_index.json".to_owned(),
             path: files.transformer.clone(),
         }),
@@ -269,7 +273,7 @@ fn fits_image_encoder(
             );
             Err(CatalogError::WrongCompanion {
                 what,
-                example: variant::IMAGE_ENCODER,
+                example: wanted::IMAGE_ENCODER,
                 found: format!("one of {}", image.hidden_size),
                 path: place.clone().unwrap_or_default(),
             })

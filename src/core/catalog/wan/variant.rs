@@ -3,26 +3,6 @@
 use crate::catalog::configs::{ModelIndex, WanTransformerConfig};
 use crate::catalog::{CatalogError, InputUse, ModelFiles};
 
-/// What to get where a companion is missing or wrong.
-pub(super) const TEXT_ENCODER: &str =
-    "umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
-pub(super) const IMAGE_ENCODER: &str =
-    "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
-const VAE_16: &str = "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
-const VAE_48: &str = "wan2.2_vae.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged";
-
-/// The autoencoder for latents of so many channels: a noun phrase, and the file to get.
-pub(super) fn vae_example(channels: u64) -> (String, &'static str) {
-    match channels {
-        16 => ("a Wan 2.1 VAE (z_dim 16)".to_owned(), VAE_16),
-        48 => ("a Wan 2.2 VAE (z_dim 48)".to_owned(), VAE_48),
-        other => (
-            format!("a VAE with a z_dim of {other}"),
-            "the vae folder that was published with this transformer",
-        ),
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::catalog) enum Variant {
     /// Wan 2.1, text to video.

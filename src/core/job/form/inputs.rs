@@ -57,6 +57,17 @@ fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut
                 format!("{name} ends on a picture, and none is given"),
             );
         }
+        (_, Some(_)) if form.image.is_none() && form.extend.is_none() => {
+            // A model that needs one has said so already.
+            if spec.start_image == InputUse::Optional {
+                found.fail(
+                    "image",
+                    format!(
+                        "{name} ends on a picture only where it starts from one, and none is given"
+                    ),
+                );
+            }
+        }
         (_, Some(_)) if num_frames == 1 => {
             found.fail(
                 "frames",

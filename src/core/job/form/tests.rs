@@ -237,8 +237,7 @@ fn any_given_picture_makes_a_clip_of_its_aspect_and_the_models_area() {
     let from = |change: &dyn Fn(&mut GenerateForm)| {
         let mut wish = form();
         change(&mut wish);
-        let request = wish.validate(&spec).unwrap().request;
-        (request.width, request.height)
+        snap::size(&wish, &spec, &mut Findings::default())
     };
     assert_eq!(from(&|form| form.image = picture(1600, 800)), (352, 192));
     assert_eq!(
@@ -323,6 +322,10 @@ fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
         "last-image: Test model ends on a picture, and none is given"
     );
     assert_eq!(text(Required, Optional, &both), "");
+    assert_eq!(
+        text(Optional, Optional, &|form| form.last_image = picture(9, 9)),
+        "image: Test model ends on a picture only where it starts from one, and none is given"
+    );
     assert_eq!(
         text(Required, No, &|form| form.extend = clip(9, 9, 8.0)),
         ""

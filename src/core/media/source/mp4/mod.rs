@@ -277,7 +277,7 @@ fn check_decodable(sps: &Sps) -> Result<(), Unread> {
     let pixels = u64::from(sps.width) * u64::from(sps.height);
     let what = if sps.bit_depth != 8 {
         format!("H.264 of {} bits", sps.bit_depth)
-    } else if sps.chroma_format > 1 {
+    } else if sps.chroma_format != 1 {
         format!("H.264 with {sampling} sampling")
     } else if sps.is_interlaced {
         "interlaced H.264".to_owned()

@@ -1,0 +1,196 @@
+//! Which weight files lie where, and what each is at a glance: the first part of its header, searched for
+//! names that only one kind of model has.
+//!
+//! Looks at each folder and file once and with a bound on every reading, so that thousands of files cost
+//! little. What is found here is only a candidate: the checks read headers whole.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::configs::sorted_entries;
+use super::weights::{is_index, is_pickle, is_weight_file_of};
+use super::{CatalogError, kind, tokenizer};
+
+/// More than the header of any published transformer.
+const MAX_GLANCE_BYTES: u64 = 1 << 20;
+/// How many weight files of one folder are looked at.
+const MAX_FILES: usize = 10_000;
+
+/// What a weight file is at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Role {
+    /// Wan's.
+    Transformer,
+    Vae,
+    TextEncoder,
+    ImageEncoder,
+    /// The transformer of a family that this version does not run, or a GGUF file.
+    Foreign,
+}
+
+/// A component folder, a weight file or a weight index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub role: Role,
+    pub place: PathBuf,
+}
+
+/// Candidates for the parts of a model.
+#[derive(Debug, Default)]
+pub(super) struct Library {
+    /// What a search of all places found, in the order in which places win.
+    pub known: Vec<Item>,
+    /// Tokenizers of UMT5 that lie in those places.
+    pub tokenizers: Vec<PathBuf>,
+    folders: RefCell<HashMap<PathBuf, Rc<Vec<Item>>>>,
+    num_ids: RefCell<HashMap<PathBuf, u64>>,
+}
+
+impl Library {
+    pub(super) fn new(known: Vec<Item>, tokenizers: Vec<PathBuf>) -> Self {
+        Self {
+            known,
+            tokenizers,
+            ..Self::default()
+        }
+    }
+
+    /// The weight files directly in a folder, or the folder itself where it is one component's.
+    pub(super) fn in_folder(&self, folder: &Path) -> Rc<Vec<Item>> {
+        if let Some(items) = self.folders.borrow().get(folder) {
+            return Rc::clone(items);
+        }
+        let files = weight_files(&sorted_entries(folder).unwrap_or_default());
+        let items = files.into_iter().filter_map(|path| {
+            let role = glance(&path)?;
+            Some(Item {
+                role,
+                place: place_of(&path),
+            })
+        });
+        let items = Rc::new(items.collect::<Vec<_>>());
+        let mut folders = self.folders.borrow_mut();
+        folders.insert(folder.to_owned(), Rc::clone(&items));
+        items
+    }
+
+    /// How many ids a tokenizer has; each is read once.
+    pub(super) fn num_token_ids(&self, place: &Path) -> Result<u64, CatalogError> {
+        if let Some(&count) = self.num_ids.borrow().get(place) {
+            return Ok(count);
+        }
+        let count = tokenizer::num_ids(place)?;
+        self.num_ids.borrow_mut().insert(place.to_owned(), count);
+        Ok(count)
+    }
+}
+
+/// The files among the entries of one folder that may hold weights; shards count once, by their index.
+pub(super) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
+    let has_index = entries.iter().any(|path| is_index(path));
+    let files = entries.iter().filter(|path| {
+        let is_weights = path.extension().is_some_and(|end| {
+            ["safetensors", "sft", "gguf"]
+                .iter()
+                .any(|known| end.eq_ignore_ascii_case(known))
+        });
+        is_index(path) || (is_weights && !(has_index && is_shard(path)))
+    });
+    files.take(MAX_FILES).cloned().collect()
+}
+
+/// `diffusion_pytorch_model-00002-of-00006.safetensors`
+pub(super) fn is_shard(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut parts = stem.rsplit('-');
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| part.len() == 5 && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    is_number(parts.next()) && parts.next() == Some("of") && is_number(parts.next())
+}
+
+/// The place by which a file is opened: the folder where it is all of the folder's weights and a
+/// `config.json` lies beside it, the index for a shard, else the file itself.
+pub(super) fn place_of(file: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    let index = || {
+        let entries = sorted_entries(folder).unwrap_or_default();
+        entries.into_iter().find(|path| is_index(path))
+    };
+    let file = if is_shard(file) {
+        index().unwrap_or_else(|| file.to_owned())
+    } else {
+        file.to_owned()
+    };
+    if folder.join("config.json").is_file() && is_weight_file_of(&file, folder) {
+        folder.to_owned()
+    } else {
+        file
+    }
+}
+
+/// What a file is, from the first part of its header.
+pub(super) fn glance(path: &Path) -> Option<Role> {
+    if is_pickle(path) {
+        return None;
+    }
+    if path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+    {
+        return kind::is_gguf(path).then_some(Role::Foreign);
+    }
+    let text = first_part(path)?;
+    let text = String::from_utf8_lossy(&text);
+    role_of_names(&text)
+}
+
+fn first_part(path: &Path) -> Option<Vec<u8>> {
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut file = File::open(path).ok()?;
+    let mut length = MAX_GLANCE_BYTES;
+    if !is_index(path) {
+        let mut bytes = [0; 8];
+        file.read_exact(&mut bytes).ok()?;
+        length = length.min(u64::from_le_bytes(bytes));
+    }
+    let mut text = Vec::new();
+    file.take(length).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Names end in a quote here, so that a LoRA's longer ones are not meant.
+fn role_of_names(text: &str) -> Option<Role> {
+    let has = |name: &str| text.contains(name);
+    if has("embedding.weight\"") {
+        if has("time_projection.1.weight\"") || has("condition_embedder.time_proj.weight\"") {
+            return Some(Role::Transformer);
+        }
+        if has("embeddings.patch_embedding.weight\"") {
+            return Some(Role::ImageEncoder);
+        }
+    }
+    if has("SelfAttention.relative_attention_bias.weight\"")
+        || has("blocks.1.pos_embedding.embedding.weight\"")
+    {
+        return Some(Role::TextEncoder);
+    }
+    // `gamma` is the name of Wan's norms; picture autoencoders have others.
+    if has("decoder.middle.0.residual.0.gamma\"") || has("decoder.norm_out.gamma\"") {
+        return Some(Role::Vae);
+    }
+    let is_foreign = [
+        "double_blocks.0.img_attn.qkv.weight\"",
+        "single_transformer_blocks.0.attn.to_q.weight\"",
+        "individual_token_refiner.blocks.0.self_attn_qkv.weight\"",
+    ];
+    let is_foreign = is_foreign.into_iter().any(has);
+    is_foreign.then_some(Role::Foreign)
+}

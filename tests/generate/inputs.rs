@@ -1,0 +1,179 @@
+//! Sizes that snap, pictures and clips that a job starts from, and what a file remembers of them.
+
+use std::fs;
+use std::process::Output;
+
+use safelight_core::media;
+use serde_json::Value;
+
+use crate::common::{Home, end, events};
+use crate::{run, test_picture};
+
+fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
+    let all = events(output).into_iter();
+    all.filter(|event| event["event"] == kind).collect()
+}
+
+fn assert_finished(output: &Output) -> Value {
+    let (last, code) = end(output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
+    last
+}
+
+#[test]
+fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
+    let home = Home::new();
+    let wish = ["--width", "60", "--frames", "6", "--out", "clip.mp4"];
+    let output = run(home.generate().args(wish));
+    assert_eq!(assert_finished(&output)["frames"], 5);
+    let notices = of_kind(&output, "notice");
+    let fields: Vec<&str> = notices
+        .iter()
+        .filter_map(|it| it["field"].as_str())
+        .collect();
+    assert_eq!(fields, ["width", "frames"]);
+    let text = notices[0]["message"].as_str().unwrap();
+    assert!(
+        text.starts_with("The width was changed from 60 to 64: "),
+        "{text}"
+    );
+    let info = media::clip_info(&home.path().join("clip.mp4")).unwrap();
+    assert_eq!((info.width, info.height, info.num_frames), (64, 32, 5));
+
+    let plain = run(home
+        .safelight()
+        .args(["generate", "--device", "cpu", "--from", "clip.mp4"])
+        .args(["--width", "60", "--out", "again.mp4"]));
+    let told = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert!(
+        told.contains("The width was changed from 60 to 64"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_clip_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
+    let home = Home::new();
+    let small = ["--fps", "12", "--out", "old.mp4"];
+    assert_finished(&run(home.generate().args(small)));
+    let old = media::open_clip(&home.path().join("old.mp4")).unwrap();
+    let mut clips = Vec::new();
+    for (name, fault) in [
+        ("a.png", ""),
+        ("b.png", "denoise:kill"),
+        ("c.png", "decode:kill"),
+    ] {
+        let mut command = home.generate();
+        command.args(["--extend", "old.mp4", "--out", name]);
+        if !fault.is_empty() {
+            let marker = home.path().join(name).with_extension("struck");
+            command.env(
+                "SAFELIGHT_ENGINE_FAULT",
+                format!("{fault}:{}", marker.display()),
+            );
+        }
+        let output = run(&mut command);
+        let last = assert_finished(&output);
+        assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &12.0.into()));
+        assert_eq!(of_kind(&output, "notice").len(), 0);
+        let first = home
+            .path()
+            .join(name)
+            .with_file_name(name.replace('.', "_0001."));
+        clips.push(media::open_clip(&first).unwrap());
+    }
+    for clip in &clips {
+        assert_eq!(clip.fps, 12.0);
+        assert_eq!(clip.frames[..5], old.frames[..]);
+        assert_eq!(clip.frames, clips[0].frames, "a resume changes nothing");
+    }
+    assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn a_clip_of_another_size_is_brought_to_the_new_one_with_a_notice() {
+    let home = Home::new();
+    assert_finished(&run(home.generate().args(["--out", "old.webm"])));
+    let wish = ["--extend", "old.webm", "--width", "32", "--out", "old.webm"];
+    let output = run(home.generate().args(wish));
+    assert_eq!(assert_finished(&output)["frames"], 9);
+    let notices = of_kind(&output, "notice");
+    let text = notices[0]["message"].as_str().unwrap();
+    assert!(text.contains("resized from 64×32 to 32×32"), "{text}");
+    let info = media::clip_info(&home.path().join("old.webm")).unwrap();
+    assert_eq!((info.width, info.height, info.num_frames), (32, 32, 9));
+}
+
+#[test]
+fn a_picture_and_a_clip_to_start_from_exclude_each_other() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 64, 32);
+    assert_finished(&run(home.generate().args(["--out", "old.gif"])));
+    let both = [
+        "--image",
+        "start.png",
+        "--extend",
+        "old.gif",
+        "--out",
+        "clip.mp4",
+    ];
+    let (last, code) = end(&run(home.generate().args(both)));
+    assert_eq!(code, 2);
+    let text = last["message"].as_str().unwrap();
+    assert!(text.contains("either a start picture or a clip"), "{text}");
+}
+
+#[test]
+fn a_repeated_job_tells_when_its_picture_is_another_one() {
+    let home = Home::new();
+    let start = home.path().join("start.png");
+    test_picture(&start, 64, 32);
+    assert_finished(&run(home.generate().args([
+        "--image",
+        "start.png",
+        "--out",
+        "clip.mp4",
+    ])));
+    let again = |out: &str| {
+        let output = run(home
+            .safelight()
+            .args([
+                "generate", "--json", "--device", "cpu", "--from", "clip.mp4",
+            ])
+            .args(["--out", out]));
+        assert_finished(&output);
+        of_kind(&output, "warning")
+    };
+    assert_eq!(again("same.mp4").len(), 0);
+    test_picture(&start, 65, 32);
+    let warnings = again("other.mp4");
+    let text = warnings[0]["message"].as_str().unwrap();
+    assert!(
+        text.contains("start.png") && text.contains("not the one"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_clip_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
+    let home = Home::new();
+    let hevc = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/core/media/source/tests/clips/hevc.mp4"
+    );
+    fs::create_dir(home.path().join("empty")).unwrap();
+    let output = run(home
+        .generate()
+        .env("PATH", home.path().join("empty"))
+        .args(["--extend", hevc, "--out", "clip.mp4"]));
+    let (last, code) = end(&output);
+    assert_eq!(code, 2, "{last}");
+    let text = last["message"].as_str().unwrap();
+    for part in ["HEVC", "ffmpeg", "MP4", "H.264", "hevc.mp4"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

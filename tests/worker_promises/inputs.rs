@@ -1,0 +1,233 @@
+//! Jobs with pictures, clips and two experts, and the folders that old jobs left.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use safelight_core::job::{JobErrorKind, JobFolder, JobOutcome, JobOutput, Stage};
+use safelight_core::media::{self, ClipOptions, Picture};
+
+use crate::Rig;
+use crate::fake_engine::Act;
+
+fn finished(outcome: JobOutcome) -> JobOutput {
+    match outcome {
+        JobOutcome::Finished(output) => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn picture(path: &Path, blue: u8) {
+    let picture = Picture::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
+    media::write_png(path, &picture).unwrap();
+}
+
+/// A clip of four numbered pictures of one size; returns the first.
+fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
+    let frames: Vec<Picture> = (0..4)
+        .map(|n| Picture::from_fn(width, height, |x, y| [x as u8, y as u8, n * 50]).unwrap())
+        .collect();
+    let options = ClipOptions::default();
+    media::write_clip(&folder.join("old.png"), &frames, options)
+        .unwrap()
+        .remove(0)
+}
+
+#[test]
+fn pictures_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let (start, end) = (folder.path().join("a.png"), folder.path().join("b.png"));
+    picture(&start, 10);
+    picture(&end, 200);
+    let jobs = folder.path().join("jobs");
+    let sources = [start.clone(), end.clone()];
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::EncodeImage {
+            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+            let job = JobFolder::at(job.path());
+            for (copy, blue) in [(job.start_picture(), 10), (job.end_picture(), 200)] {
+                assert_eq!(media::open_picture(&copy).unwrap().rgb[2], blue);
+            }
+            sources
+                .iter()
+                .for_each(|source| fs::remove_file(source).unwrap());
+        }
+        Act::Work
+    });
+    let outcome = rig.run_with(|request| {
+        request.image = Some(start);
+        request.last_image = Some(end);
+    });
+    finished(outcome.1);
+}
+
+#[test]
+fn a_picture_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let missing = rig.folder.path().join("missing.png");
+    let (_, outcome) = rig.run_with(|request| request.last_image = Some(missing));
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("expected a failure")
+    };
+    assert_eq!(err.kind, JobErrorKind::InvalidRequest);
+    assert_eq!(rig.job_folders(), 0);
+    assert!(rig.stages.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_extended_clip_is_the_old_frames_and_the_new_ones_without_the_doubled_one() {
+    for dies in [false, true] {
+        let rig = Rig::new(move |launch, stage| {
+            if dies && launch == 0 && stage == Stage::Decode {
+                Act::Die
+            } else {
+                Act::Work
+            }
+        });
+        let old = old_clip(rig.folder.path(), 32, 32);
+        let out = rig.folder.path().join("new.png");
+        let target = out.clone();
+        let (_, outcome) = rig.run_with(|request| {
+            request.extend = Some(old.clone());
+            request.out = target;
+        });
+        let output = finished(outcome);
+        assert_eq!(output.clip.frames.len(), 4 + 5 - 1);
+        let written = media::open_clip(&output.path).unwrap();
+        let before = media::open_clip(&old).unwrap();
+        assert_eq!(written.frames[..4], before.frames[..]);
+        // The fake engine's frames are 0, 40, 80 and so on.
+        let levels: Vec<u8> = written.frames[4..]
+            .iter()
+            .map(|frame| frame.rgb[0])
+            .collect();
+        assert_eq!(levels, [40, 80, 120, 160]);
+    }
+}
+
+#[test]
+fn a_clip_is_extended_in_place_and_in_another_size() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let old = old_clip(rig.folder.path(), 48, 24);
+    let clip = rig.folder.path().join("clip.mp4");
+    let frames: Vec<Picture> = media::open_clip(&old)
+        .unwrap()
+        .frames
+        .iter()
+        .map(|frame| frame.as_ref().clone())
+        .collect();
+    media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
+    let in_place = clip.clone();
+    let output = finished(rig.run_with(|request| request.extend = Some(in_place)).1);
+    assert_eq!(output.path, clip);
+    let written = media::open_clip(&clip).unwrap();
+    assert_eq!(written.frames.len(), 8);
+    assert!(
+        written
+            .frames
+            .iter()
+            .all(|frame| (frame.width, frame.height) == (32, 32))
+    );
+    let settings = media::read_settings(&clip).unwrap().unwrap();
+    assert!(settings.contains(r#""extend":"fnv1a64:"#), "{settings}");
+}
+
+#[test]
+fn a_clip_that_is_damaged_anywhere_is_told_before_any_engine_starts() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let old = old_clip(rig.folder.path(), 32, 32);
+    fs::write(
+        rig.folder.path().join("old_0002.png"),
+        b"\x89PNG\r\n\x1a\nnothing",
+    )
+    .unwrap();
+    let (_, outcome) = rig.run_with(|request| request.extend = Some(old));
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("expected a failure")
+    };
+    assert!(err.summary.contains("old_0002.png"), "{err}");
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn a_folder_in_the_place_of_any_numbered_picture_is_told_before_any_engine_starts() {
+    let rig = Rig::new(|_, _| Act::Work);
+    fs::create_dir(rig.folder.path().join("new_0005.png")).unwrap();
+    let out = rig.folder.path().join("new.png");
+    let (_, outcome) = rig.run_with(|request| request.out = out);
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("expected a failure")
+    };
+    assert!(err.summary.contains("new_0005.png"), "{err}");
+    assert!(rig.stages.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_job_with_two_experts_goes_on_in_the_one_in_which_its_engine_died() {
+    for dying in [Stage::DenoiseHigh, Stage::DenoiseLow, Stage::EncodeVision] {
+        let rig = Rig::new(move |launch, stage| {
+            if launch == 0 && stage == dying {
+                Act::Die
+            } else {
+                Act::Work
+            }
+        });
+        let start = rig.folder.path().join("start.png");
+        picture(&start, 1);
+        let (_, outcome) = rig.run_with(|request| {
+            request.image = Some(start);
+            request.files.transformer_2 = Some("low".into());
+            request.files.image_encoder = Some("vision".into());
+        });
+        finished(outcome);
+        let mut expected = vec![
+            Stage::EncodeText,
+            Stage::EncodeImage,
+            Stage::EncodeVision,
+            Stage::DenoiseHigh,
+            Stage::DenoiseLow,
+            Stage::Unload,
+            Stage::Decode,
+        ];
+        let at = expected.iter().position(|stage| *stage == dying).unwrap();
+        expected.insert(at, dying);
+        assert_eq!(*rig.stages.lock().unwrap(), expected);
+    }
+}
+
+/// A job's folder under `jobs` whose files are `days` old.
+fn left_behind(jobs: &Path, name: &str, days: u64) -> PathBuf {
+    let folder = jobs.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    for file in ["request.json", "latents.safetensors"] {
+        fs::write(folder.join(file), b"{}").unwrap();
+        let file = File::options().write(true).open(folder.join(file)).unwrap();
+        let then = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        file.set_modified(then).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
+    let home = tempfile::tempdir().unwrap();
+    let jobs = home.path().join("jobs");
+    let old = left_behind(&jobs, "1700000000000000", 30);
+    let young = left_behind(&jobs, "1700000000000001", 2);
+    let living = left_behind(&jobs, "1700000000000002", 30);
+    let foreign = left_behind(&jobs, "my-pictures", 30);
+    let padded = left_behind(&jobs, "0017", 30);
+    let empty = jobs.join("1700000000000003");
+    fs::create_dir_all(&empty).unwrap();
+    let lock = JobFolder::at(&living).hold().unwrap();
+    let age = SystemTime::now() - Duration::from_secs(30 * 24 * 3600);
+    lock.set_modified(age).unwrap();
+
+    let rig = Rig::in_folder(home, |_, _| Act::Work);
+    finished(rig.run().1);
+    assert!(!old.exists());
+    for kept in [young, living, foreign, padded, empty] {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+    drop(lock);
+}
