@@ -31,6 +31,7 @@ enum Devices {
         get: GetInt,
         set: SetInt,
         properties: Properties,
+        version: GetInt,
     },
 }
 
@@ -105,6 +106,7 @@ impl Driver {
                 properties: find
                     .function(c"hipGetDevicePropertiesR0600")
                     .or_else(|_| find.function(c"hipGetDeviceProperties"))?,
+                version: find.function(c"hipRuntimeGetVersion")?,
             }
         };
         Ok(Self {
@@ -131,13 +133,17 @@ impl Driver {
         // SAFETY: the function fills two integers.
         let code = unsafe { (self.version)(&raw mut major, &raw mut minor) };
         succeeded("the compiler's version", code)?;
-        Ok(format!("{} {major}.{minor}", self.compiler_name()))
-    }
-
-    fn compiler_name(&self) -> &'static str {
-        match self.devices {
-            Devices::Cuda { .. } => "NVRTC",
-            Devices::Hip { .. } => "HIPRTC",
+        match &self.devices {
+            Devices::Cuda { .. } => Ok(format!("NVRTC {major}.{minor}")),
+            Devices::Hip { version, .. } => {
+                // HIPRTC has said 9.0 for years.
+                let mut release = 0;
+                #[expect(unsafe_code, reason = "calls into the driver")]
+                // SAFETY: the function fills one integer.
+                let code = unsafe { version(&raw mut release) };
+                succeeded("hipRuntimeGetVersion", code)?;
+                Ok(format!("HIPRTC {major}.{minor} of HIP {release}"))
+            }
         }
     }
 
