@@ -17,6 +17,7 @@ mod ops;
 mod store;
 mod terms;
 pub mod twins;
+mod vendor;
 
 pub use bench::report;
 pub use error::KernelError;
