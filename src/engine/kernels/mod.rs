@@ -99,3 +99,8 @@ pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
         .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
         .unwrap_or_else(|| twins::pixel_norm(xs, factor, with_silu))
 }
+
+/// The same, with SiLU, into `out` of the same size, whose rows may lie apart; `None` where there is no kernel for it.
+pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Option<()> {
+    kernels_for(xs)?.pixel_norm_into(xs, factor, true, out)
+}
