@@ -1,5 +1,6 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod bench;
 pub mod capture;
 pub mod error;
 pub mod fault;

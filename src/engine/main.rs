@@ -1,4 +1,5 @@
-//! The engine process: frames in over standard input, frames out over standard output.
+//! The engine process: frames in over standard input, frames out over standard output. With `bench` as its first
+//! argument it measures networks instead.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
 //! process, so it never outlives the app, whatever its stage or its device's driver does.
@@ -13,6 +14,7 @@ use anyhow::Context as _;
 use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use safelight_engine::bench::{self, BenchArguments};
 use safelight_engine::fault::kill_this_process;
 use safelight_engine::kernels;
 use safelight_engine::runtime::Runtime;
@@ -22,6 +24,10 @@ use safelight_engine::serve::{Outgoing, serve};
 const GRACE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("bench") {
+        return measure(arguments);
+    }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(
@@ -35,6 +41,22 @@ fn main() -> ExitCode {
         Err(err) => {
             tracing::error!("{err:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures networks, speaks no protocol and serves nobody.
+fn measure(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let result = BenchArguments::parse(arguments).and_then(|arguments| {
+        let mut output = private_stdout()?;
+        bench::run(&arguments, &mut output)
+    });
+    match result {
+        Ok(all_well) => ExitCode::from(u8::from(!all_well)),
+        Err(err) => {
+            // Where standard error is closed, the code still says it.
+            writeln!(std::io::stderr(), "error: {err}").ok();
+            ExitCode::from(err.exit_code())
         }
     }
 }

@@ -5,7 +5,9 @@ pub enum KernelError {
     #[error("this libtorch has no GPU part")]
     NoGpuHalf,
 
-    #[error("expected the function {name}, found none in the driver and the compiler of this libtorch")]
+    #[error(
+        "expected the function {name}, found none in the driver and the compiler of this libtorch"
+    )]
     MissingFunction { name: &'static str },
 
     #[error("{call} failed with code {code}")]

@@ -2,6 +2,8 @@
 
 use tch::{Kind, Tensor};
 
+use super::Rope;
+use crate::kernels::{self, Norm};
 use crate::weights::{Weights, WeightsError};
 
 /// Mean and deviation, computed and given back in f32 (diffusers' `FP32LayerNorm` before its final cast).
@@ -33,24 +35,38 @@ impl LayerNorm {
         xs.to_kind(Kind::Float)
             .layer_norm([self.dim], weight, bias, self.eps, true)
     }
+
+    /// What follows mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
+    pub fn norm(&self) -> Norm<'_> {
+        match &self.affine {
+            Some((weight, bias)) => Norm::Affine { weight, bias },
+            None => Norm::Plain,
+        }
+    }
+
+    /// `xs`: `(.., dim)` -> the same, rounded to its kind once
+    pub fn forward_as_kind(&self, xs: &Tensor) -> Tensor {
+        kernels::layer_norm(xs, &self.norm(), self.eps)
+    }
 }
 
 /// Root mean square, as `torch.nn.RMSNorm` has it.
 pub struct RmsNorm {
     weight: Tensor,
-    dim: i64,
     eps: f64,
 }
 
 impl RmsNorm {
     pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[dim])?;
-        Ok(Self { weight, dim, eps })
+        Ok(Self { weight, eps })
     }
 
-    /// `xs`: `(.., dim)` -> the same
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.rms_norm([self.dim], Some(&self.weight), self.eps)
+    /// The norm, then positions: `xs`: `(B, L, dim)`, its rows at any one distance -> the same.
+    ///
+    /// What was in `xs` is gone: the result may lie in its memory.
+    pub fn forward_rope(&self, xs: Tensor, rope: Option<&Rope>) -> Tensor {
+        kernels::rms_norm_rope(xs, &self.weight, self.eps, rope.map(Rope::turns))
     }
 }
 

@@ -1,4 +1,6 @@
 //! Rotary positions: neighbouring pairs of numbers are turned by an angle that grows with the position.
+//!
+//! Only the table is here; the turning is joined with the norm before it.
 
 use tch::{Device, Kind, Tensor};
 
@@ -25,16 +27,8 @@ impl Rope {
         Self { turns }
     }
 
-    /// `xs`: `(B, L, H, D)` -> the same; turned in f32, given back in the kind that came in
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        let (b, l, h, d) = xs.size4().expect("queries and keys have four dimensions");
-        let pairs = xs
-            .to_kind(Kind::Float)
-            .view([b, l, h, d / 2, 2])
-            .view_as_complex();
-        (pairs * &self.turns)
-            .view_as_real()
-            .view([b, l, h, d])
-            .to_kind(xs.kind())
+    /// `(L, 1, D / 2)`, complex
+    pub fn turns(&self) -> &Tensor {
+        &self.turns
     }
 }

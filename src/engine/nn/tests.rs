@@ -5,6 +5,7 @@ use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
 use super::*;
+use crate::kernels;
 use crate::weights::Weights;
 
 fn recorded(kind: Kind) -> Weights {
@@ -34,7 +35,7 @@ fn norms_are_those_of_torch() {
     let norm = LayerNorm::without_affine(16, 1e-5);
     assert_close(&norm.forward(&xs), "layer_norm_plain", 1e-6);
     let norm = RmsNorm::new(16, 1e-6, &w).unwrap();
-    assert_close(&norm.forward(&xs), "rms_norm", 1e-6);
+    assert_close(&norm.forward_rope(xs.copy(), None), "rms_norm", 1e-6);
 }
 
 #[test]
@@ -80,8 +81,18 @@ fn positions_turn_as_in_diffusers() {
     let angles = Tensor::cat(&angles.collect::<Vec<_>>(), -1).flatten(0, 2);
     let rope = Rope::new(&angles, Device::Cpu);
     let heads = get("rope.in");
-    assert_close(&rope.forward(&heads), "rope.out", 1e-6);
-    let half = rope.forward(&heads.to_kind(Kind::BFloat16));
+    let size = heads.size();
+    let tokens = heads.flatten(2, 3);
+    // The turns come behind a norm, which divides each token by one number.
+    let length = tokens
+        .square()
+        .mean_dim([-1_i64].as_slice(), true, Kind::Float)
+        .sqrt();
+    let ones = Tensor::ones([tokens.size()[2]], (Kind::Float, Device::Cpu));
+    let turned = kernels::rms_norm_rope(tokens.copy(), &ones, 0.0, Some(rope.turns()));
+    assert_close(&(turned * &length).view(size.as_slice()), "rope.out", 1e-6);
+    let half = tokens.to_kind(Kind::BFloat16);
+    let half = kernels::rms_norm_rope(half, &ones, 0.0, Some(rope.turns()));
     assert_eq!(half.kind(), Kind::BFloat16);
 }
 

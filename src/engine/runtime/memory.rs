@@ -1,4 +1,4 @@
-//! Counts of live, reserved, used and total bytes, the same on every device.
+//! Counts of live, reserved, used and total bytes, and their peaks, the same on every device.
 //!
 //! On the CPU libtorch keeps no count, so an allocator of our own does; weights that are mapped from
 //! files count as live too. What to do about the counts is decided elsewhere.
@@ -11,7 +11,12 @@ use crate::weights::Weights;
 unsafe extern "C" {
     fn safelight_count_cpu_tensors();
     fn safelight_cpu_live_bytes() -> i64;
+    fn safelight_cpu_peak_bytes() -> i64;
+    fn safelight_reset_cpu_peak();
     fn safelight_device_memory(index: i8, out: *mut u64) -> bool;
+    fn safelight_device_peaks(index: i8, out: *mut u64) -> bool;
+    fn safelight_reset_device_peaks(index: i8);
+    fn safelight_synchronize(index: i8) -> bool;
     fn safelight_empty_cache();
 }
 
@@ -25,6 +30,14 @@ pub struct MemoryCounts {
     /// GPU: used on the device by all programs. CPU: this process's resident memory.
     pub used: u64,
     pub total: u64,
+}
+
+/// The most bytes at once since [`reset_peaks`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryPeaks {
+    pub allocated: u64,
+    /// CPU: the same, because nothing is kept there.
+    pub reserved: u64,
 }
 
 /// Counts every CPU tensor from here on. To be called before the first one is made.
@@ -44,6 +57,56 @@ pub fn memory_counts(device: Device) -> MemoryCounts {
     }
 }
 
+/// What [`memory_counts`] would have said at the worst moment since [`reset_peaks`].
+pub fn memory_peaks(device: Device) -> MemoryPeaks {
+    let Device::Cuda(index) = device else {
+        #[expect(unsafe_code, reason = "reads one atomic number")]
+        // SAFETY: no requirements.
+        let peak = unsafe { safelight_cpu_peak_bytes() };
+        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_live();
+        return MemoryPeaks {
+            allocated: peak,
+            reserved: peak,
+        };
+    };
+    let mut out = [0_u64; 2];
+    #[expect(unsafe_code, reason = "the shim fills two numbers")]
+    // SAFETY: `out` has room for the two numbers that the shim writes; without a device it writes none.
+    unsafe {
+        safelight_device_peaks(small(index), out.as_mut_ptr());
+    }
+    let [allocated, reserved] = out;
+    MemoryPeaks {
+        allocated,
+        reserved,
+    }
+}
+
+/// Lets [`memory_peaks`] begin anew at what is allocated now.
+pub fn reset_peaks(device: Device) {
+    #[expect(unsafe_code, reason = "C functions that change only counts")]
+    // SAFETY: both catch everything inside.
+    unsafe {
+        match device {
+            Device::Cuda(index) => safelight_reset_device_peaks(small(index)),
+            _ => safelight_reset_cpu_peak(),
+        }
+    }
+}
+
+/// Waits until the device has done everything. `false` when it failed at it.
+#[must_use]
+pub fn synchronize(device: Device) -> bool {
+    let Device::Cuda(index) = device else {
+        return true;
+    };
+    #[expect(unsafe_code, reason = "a C function with one number")]
+    // SAFETY: catches everything inside.
+    unsafe {
+        safelight_synchronize(small(index))
+    }
+}
+
 /// Gives cached device memory back to the driver. Called at stage boundaries only.
 pub fn empty_cache(device: Device) {
     if let Device::Cuda(_) = device {
@@ -59,8 +122,7 @@ fn accelerator_counts(index: usize) -> MemoryCounts {
     let mut out = [0_u64; 4];
     #[expect(unsafe_code, reason = "the shim fills four numbers")]
     // SAFETY: `out` has room for the four numbers that the shim writes.
-    let known =
-        unsafe { safelight_device_memory(i8::try_from(index).unwrap_or(0), out.as_mut_ptr()) };
+    let known = unsafe { safelight_device_memory(small(index), out.as_mut_ptr()) };
     if !known {
         return MemoryCounts::default();
     }
@@ -71,6 +133,10 @@ fn accelerator_counts(index: usize) -> MemoryCounts {
         used: total.saturating_sub(free),
         total,
     }
+}
+
+fn small(index: usize) -> i8 {
+    i8::try_from(index).unwrap_or(0)
 }
 
 fn cpu_counts() -> MemoryCounts {
@@ -116,5 +182,7 @@ mod tests {
         assert!(cpu_counts().allocated >= before + (4 << 20) - (1 << 16));
         drop(tensor);
         assert!(cpu_counts().allocated < before + (4 << 20));
+        // Other tests may have reset it, but none while more than this was alive.
+        assert!(memory_peaks(Device::Cpu).allocated > 0 && synchronize(Device::Cpu));
     }
 }

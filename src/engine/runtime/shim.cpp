@@ -15,6 +15,14 @@
 namespace {
 
 std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+void count(int64_t size) {
+  const int64_t live = live_bytes.fetch_add(size, std::memory_order_relaxed) + size;
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+  }
+}
 
 // In front of each block stands its size; 64 bytes keep the alignment that vector instructions want.
 constexpr size_t kHeader = 64;
@@ -39,7 +47,7 @@ struct CountingAllocator final : c10::Allocator {
     char *block = static_cast<char *>(c10::alloc_cpu(size + kHeader));
     const int64_t counted = static_cast<int64_t>(size);
     std::memcpy(block, &counted, sizeof(counted));
-    live_bytes.fetch_add(counted, std::memory_order_relaxed);
+    count(counted);
     char *data = block + kHeader;
     return {data, data, &free_counted, c10::Device(c10::DeviceType::CPU)};
   }
@@ -58,6 +66,11 @@ void safelight_count_cpu_tensors() noexcept { c10::SetCPUAllocator(&counting, 25
 
 int64_t safelight_cpu_live_bytes() noexcept { return live_bytes.load(std::memory_order_relaxed); }
 
+// The most that was alive at once since the last reset.
+int64_t safelight_cpu_peak_bytes() noexcept { return peak_bytes.load(std::memory_order_relaxed); }
+
+void safelight_reset_cpu_peak() noexcept { peak_bytes.store(live_bytes.load(std::memory_order_relaxed)); }
+
 // Fills {live, reserved, free, total} of an accelerator. Returns false, and never throws, when there is none.
 bool safelight_device_memory(int8_t index, uint64_t *out) noexcept {
   try {
@@ -67,6 +80,35 @@ bool safelight_device_memory(int8_t index, uint64_t *out) noexcept {
     out[1] = static_cast<uint64_t>(stats.reserved_bytes[0].current);
     out[2] = memory.first;
     out[3] = memory.second;
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Fills the peaks of {live, reserved} since the last reset. Returns false, and never throws, when there is no device.
+bool safelight_device_peaks(int8_t index, uint64_t *out) noexcept {
+  try {
+    const auto stats = at::accelerator::getDeviceStats(index);
+    out[0] = static_cast<uint64_t>(stats.allocated_bytes[0].peak);
+    out[1] = static_cast<uint64_t>(stats.reserved_bytes[0].peak);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+void safelight_reset_device_peaks(int8_t index) noexcept {
+  try {
+    at::accelerator::resetPeakStats(index);
+  } catch (...) {
+  }
+}
+
+// Waits until everything that was given to the device is done. False when the device says that something failed.
+bool safelight_synchronize(int8_t index) noexcept {
+  try {
+    at::accelerator::synchronizeDevice(index);
     return true;
   } catch (...) {
     return false;

@@ -21,7 +21,7 @@ pub use dpmpp::DpmPp2m;
 pub use euler::Euler;
 pub use heun::Heun;
 pub use lcm::Lcm;
-pub use noise::noise;
+pub use noise::{Generator, noise};
 pub use schedule::{End, Schedule, Timesteps};
 pub use unipc::{UniPc, UniPcOptions};
 

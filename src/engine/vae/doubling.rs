@@ -1,8 +1,8 @@
 //! Doubling the edges of frames and convolving them 3 × 3, without ever making the doubled frames.
 //!
 //! Each of the four pixels that one pixel becomes sees only 2 × 2 different pixels: one convolution with four times
-//! the outputs and 4 taps in place of 9, whose results are then put where they belong, together with the shortcut.
-//! For f32 on the CPU.
+//! the outputs and 4 taps in place of 9, whose results are then put where they belong: by libtorch wherever the frames
+//! are, or together with a shortcut by our own code, for f32 on the CPU.
 
 #![expect(
     clippy::inline_always,
@@ -42,6 +42,7 @@ pub(super) struct Spread<'a> {
 impl DoublingConv {
     /// `weight`: `(O, C, 3, 3)`
     pub(super) fn new(weight: &Tensor, bias: &Tensor) -> Self {
+        let kind = weight.kind();
         let weight = weight.to_kind(Kind::Double);
         // Of three taps, the outer one falls on the neighbour and the other two on the pixel itself.
         let halves = |weight: &Tensor, dim: i64| {
@@ -56,7 +57,7 @@ impl DoublingConv {
             .iter()
             .flat_map(|rows| halves(rows, 3))
             .collect();
-        let weight = Tensor::cat(&corners, 0).to_kind(Kind::Float);
+        let weight = Tensor::cat(&corners, 0).to_kind(kind);
         Self {
             // Channels innermost in memory, as in the frames.
             weight: weight
@@ -67,12 +68,36 @@ impl DoublingConv {
         }
     }
 
-    /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added
-    pub(super) fn forward(&self, xs: &Tensor, shortcut: &Spread<'_>) -> Tensor {
-        // One position more than pixels in each direction: t (h + 1) (w + 1) (corner o)
-        let corners = super::causal::convolve_pictures(xs, &self.weight, Some(&self.bias), [1, 1]);
+    /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
+    pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        let corners = self.corners(xs);
         let size = xs.size();
-        let outputs = self.bias.numel() as i64 / CORNERS;
+        let [frame, row, column] = [0, 1, 2].map(|dim| corners.stride()[dim]);
+        let outputs = self.outputs();
+        // A corner below is in the next row, two corners further in its channels; one to the right is one further.
+        let placed = corners.as_strided(
+            [size[0], size[1], 2, size[2], 2, outputs].as_slice(),
+            [frame, row, row + 2 * outputs, column, column + outputs, 1].as_slice(),
+            None::<i64>,
+        );
+        let placed = placed.contiguous();
+        placed.view([size[0], 2 * size[1], 2 * size[2], outputs])
+    }
+
+    fn outputs(&self) -> i64 {
+        self.bias.numel() as i64 / CORNERS
+    }
+
+    /// One position more than pixels in each direction: `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
+    fn corners(&self, xs: &Tensor) -> Tensor {
+        super::causal::convolve_pictures(xs, &self.weight, Some(&self.bias), [1, 1])
+    }
+
+    /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.
+    pub(super) fn forward_with(&self, xs: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+        let corners = self.corners(xs);
+        let size = xs.size();
+        let outputs = self.outputs();
         let size = [size[0], 2 * size[1], 2 * size[2], outputs];
         let doubled = Tensor::empty(size, (Kind::Float, Device::Cpu));
         let placing = Placing {
@@ -197,12 +222,34 @@ mod tests {
         Tensor::randn(size, (Kind::Float, Device::Cpu))
     }
 
-    /// One operation after the other, with channels in front.
-    fn in_steps(xs: &Tensor, weight: &Tensor, bias: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+        assert_eq!(found.size(), expected.size());
+        let off = (found - expected).norm() / expected.norm();
+        f64::try_from(off).unwrap()
+    }
+
+    /// One operation after the other, with channels in front: `(T, O, 2H, 2W)`
+    fn doubled(xs: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
         let size = xs.size();
         let xs = xs.permute([0, 3, 1, 2]);
         let xs = xs.upsample_nearest2d([2 * size[1], 2 * size[2]], None, None);
-        let xs = xs.conv2d(weight, Some(bias), [1, 1], [1, 1], [1, 1], 1);
+        xs.conv2d(weight, Some(bias), [1, 1], [1, 1], [1, 1], 1)
+    }
+
+    #[test]
+    fn doubling_without_a_shortcut_gives_what_its_steps_give() {
+        for (frames, height, width) in [(1, 1, 1), (2, 3, 5), (3, 4, 1)] {
+            let xs = random(&[frames, height, width, 6]);
+            let (weight, bias) = (random(&[3, 6, 3, 3]), random(&[3]));
+            let found = DoublingConv::new(&weight, &bias).forward(&xs);
+            let expected = doubled(&xs, &weight, &bias).permute([0, 2, 3, 1]);
+            let off = distance(&found, &expected);
+            assert!(off < 1e-6, "{frames} × {height} × {width}: off by {off}");
+        }
+    }
+
+    fn in_steps(xs: &Tensor, weight: &Tensor, bias: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+        let xs = doubled(xs, weight, bias);
         let (outputs, time) = (weight.size()[0], shortcut.time);
         let before = shortcut.frames.permute([3, 0, 1, 2]);
         let repeats = outputs * time * 4 / before.size()[0];
@@ -234,10 +281,9 @@ mod tests {
                     time,
                     last_only,
                 };
-                let found = DoublingConv::new(&weight, &bias).forward(&xs, &shortcut);
+                let found = DoublingConv::new(&weight, &bias).forward_with(&xs, &shortcut);
                 let expected = in_steps(&xs, &weight, &bias, &shortcut);
-                let off = (found - &expected).norm() / expected.norm();
-                let off = f64::try_from(off).unwrap();
+                let off = distance(&found, &expected);
                 assert!(off < 1e-6, "{inputs} → {outputs}, {time}: off by {off}");
             }
         }

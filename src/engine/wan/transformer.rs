@@ -12,7 +12,10 @@ use tch::{Device, Kind, Tensor};
 use super::config::TransformerConfig;
 use super::prepare::TokenTimesteps;
 use crate::hooks::Hooks;
-use crate::nn::{LayerNorm, Linear, RmsNorm, Rope, attention, axis_angles, timestep_embedding};
+use crate::nn::{
+    Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
+    gated_add_norm, gelu_tanh, layer_norm, timestep_embedding,
+};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -131,25 +134,37 @@ impl WanTransformer {
         }
         let ranges = timesteps.ranges();
         let (time, modulation) = self.embed_time(&timesteps.values());
-        for (block, context) in self.blocks.iter().zip(&context.blocks) {
+        let modulations: Vec<Tensor> = self
+            .blocks
+            .iter()
+            .map(|block| &block.modulation + &modulation)
+            .chain([&self.head.modulation + time.unsqueeze(1)])
+            .collect();
+        let rows = |i: usize| TokenRows {
+            values: &modulations[i],
+            ranges: &ranges,
+        };
+        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
+        for (i, (block, context)) in self.blocks.iter().zip(&context.blocks).enumerate() {
             if hooks.cancelled() {
                 return None;
             }
-            let modulation = Modulated::new(&block.modulation, &modulation, &ranges);
-            xs = block.forward(xs, &modulation, context, rope);
+            // The last pass of a block is also the first of the next one, or of the head.
+            let next = modulated(rows(i + 1), 0);
+            normed = block.forward(&mut xs, &normed, rows(i), &next, context, rope);
         }
-        let xs = self.head.forward(&xs, &time, &ranges);
+        let xs = self.head.head.forward(&normed);
         Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
     }
 
-    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`
+    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`, both in f32
     fn embed_time(&self, values: &Tensor) -> (Tensor, Tensor) {
         let freqs = timestep_embedding(&values.to_device(self.device), self.config.freq_dim);
         let time = self.time_embedding.0.forward(&freqs).silu();
         let time = self.time_embedding.1.forward(&time).to_kind(self.kind);
         let modulation = self.time_projection.forward(&time.silu());
         let modulation = modulation.view([-1, 6, self.config.dim()]);
-        (time, modulation)
+        (time.to_kind(Kind::Float), modulation.to_kind(Kind::Float))
     }
 
     fn patches_from_latents(&self, latents: &Tensor) -> Tensor {
@@ -174,65 +189,12 @@ impl WanTransformer {
     }
 }
 
-/// Shift, scale and gate of a block's two halves for each distinct timestep, and which tokens they hold for.
-struct Modulated<'a> {
-    /// `(U, 6, C)` in f32
-    values: Tensor,
-    ranges: &'a [(i64, i64)],
-}
-
-impl<'a> Modulated<'a> {
-    /// `table`: `(1, n, C)`, `time`: `(U, n, C)`
-    fn new(table: &Tensor, time: &Tensor, ranges: &'a [(i64, i64)]) -> Self {
-        Self {
-            values: table + time.to_kind(Kind::Float),
-            ranges,
-        }
-    }
-
-    /// Normalised, scaled and shifted: `xs`: `(B, L, C)` -> the same kind
-    fn normed(&self, xs: &Tensor, eps: f64, shift: i64, scale: i64) -> Tensor {
-        let parts: Vec<Tensor> = self
-            .ranges
-            .iter()
-            .enumerate()
-            .map(|(u, &(start, len))| {
-                let weight = self.row(u, scale) + 1.0;
-                xs.narrow(1, start, len)
-                    .to_kind(Kind::Float)
-                    .layer_norm(
-                        weight.size(),
-                        Some(&weight),
-                        Some(&self.row(u, shift)),
-                        eps,
-                        true,
-                    )
-                    .to_kind(xs.kind())
-            })
-            .collect();
-        match &parts[..] {
-            [only] => only.shallow_clone(),
-            parts => Tensor::cat(parts, 1),
-        }
-    }
-
-    /// `xs + gate * ys`, in place; sums in f32
-    fn add_gated(&self, xs: &Tensor, ys: &Tensor, gate: i64) {
-        for (u, &(start, len)) in self.ranges.iter().enumerate() {
-            let gate = self.row(u, gate);
-            let mut slot = xs.narrow(1, start, len);
-            let ys = ys.narrow(1, start, len);
-            if slot.kind() == Kind::Float {
-                drop(slot.addcmul_(&ys, &gate));
-            } else {
-                let sum = slot.to_kind(Kind::Float) + ys.to_kind(Kind::Float) * gate;
-                slot.copy_(&sum);
-            }
-        }
-    }
-
-    fn row(&self, u: usize, n: i64) -> Tensor {
-        self.values.get(u as i64).get(n)
+/// Layer norm with the shift and scale of a block's half: the vectors `first` and `first + 1` of its modulation.
+fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
+    Norm::Modulated {
+        rows,
+        shift: first,
+        scale: first + 1,
     }
 }
 
@@ -266,27 +228,32 @@ impl Block {
         })
     }
 
-    /// `xs`: `(B, L, C)`, changed in place
+    /// `xs`: `(B, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
+    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
     fn forward(
         &self,
-        xs: Tensor,
-        modulation: &Modulated<'_>,
+        xs: &mut Tensor,
+        normed: &Tensor,
+        rows: TokenRows<'_>,
+        next: &Norm<'_>,
         context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
-        let ys = self
-            .self_attn
-            .forward(&modulation.normed(&xs, self.eps, 0, 1), rope);
-        modulation.add_gated(&xs, &ys, 2);
-        let ys = match &self.norm3 {
-            Some(norm) => norm.forward(&xs).to_kind(xs.kind()),
-            None => xs.shallow_clone(),
+        let gate = |index| Some(Gate { rows, index });
+        let ys = self.self_attn.forward(normed, rope);
+        let normed = match &self.norm3 {
+            Some(norm) => gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps),
+            None => {
+                gated_add(xs, &ys, gate(2));
+                xs.shallow_clone()
+            }
         };
-        let xs = xs + self.cross_attn.forward(&ys, context);
-        let ys = self.ffn.0.forward(&modulation.normed(&xs, self.eps, 3, 4));
-        let ys = self.ffn.1.forward(&ys.gelu("tanh"));
-        modulation.add_gated(&xs, &ys, 5);
-        xs
+        let ys = self.cross_attn.forward(&normed, context);
+        let normed = gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps);
+        let ys = gelu_tanh(self.ffn.0.forward(&normed));
+        drop(normed);
+        let ys = self.ffn.1.forward(&ys);
+        gated_add_norm(xs, &ys, gate(5), next, self.eps)
     }
 }
 
@@ -317,17 +284,11 @@ impl SelfAttention {
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, rope: &Rope) -> Tensor {
-        let q = rope.forward(&split_heads(
-            &self.norm_q.forward(&self.q.forward(xs)),
-            self.num_heads,
-        ));
-        let k = rope.forward(&split_heads(
-            &self.norm_k.forward(&self.k.forward(xs)),
-            self.num_heads,
-        ));
-        let v = split_heads(&self.v.forward(xs), self.num_heads);
-        // b l h d -> b h l d
-        let [q, k, v] = [q, k, v].map(|xs| xs.transpose(1, 2));
+        let q = self.norm_q.forward_rope(self.q.forward(xs), Some(rope));
+        let k = self.norm_k.forward_rope(self.k.forward(xs), Some(rope));
+        let v = self.v.forward(xs);
+        // b l (h d) -> b h l d
+        let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads).transpose(1, 2));
         self.o
             .forward(&join_heads(&attention(&q, &k, &v, None, None)))
     }
@@ -383,14 +344,16 @@ impl CrossAttention {
 
     /// `text`: `(B, S, C)`
     fn keys_and_values(&self, text: &Tensor) -> KeysAndValues {
-        let k = self.norm_k.forward(&self.k.forward(text));
+        let k = self.norm_k.forward_rope(self.k.forward(text), None);
         self.by_heads(&k, &self.v.forward(text))
     }
 
     /// `images`: `(1, S, C)`; `None` in models that read no pictures
     fn image_keys_and_values(&self, images: &Tensor) -> Option<KeysAndValues> {
         let image = self.image.as_ref()?;
-        let k = image.norm_k_img.forward(&image.k_img.forward(images));
+        let k = image
+            .norm_k_img
+            .forward_rope(image.k_img.forward(images), None);
         Some(self.by_heads(&k, &image.v_img.forward(images)))
     }
 
@@ -401,8 +364,8 @@ impl CrossAttention {
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, context: &BlockContext) -> Tensor {
-        let q = split_heads(&self.norm_q.forward(&self.q.forward(xs)), self.num_heads);
-        let q = q.transpose(1, 2);
+        let q = self.norm_q.forward_rope(self.q.forward(xs), None);
+        let q = split_heads(&q, self.num_heads).transpose(1, 2);
         let (k, v) = &context.text;
         let mut ys = attention(&q, k, v, None, None);
         if let Some((k, v)) = &context.image {
@@ -458,7 +421,6 @@ impl ImageEmbedding {
 struct Head {
     head: Linear,
     modulation: Tensor,
-    eps: f64,
 }
 
 impl Head {
@@ -469,14 +431,7 @@ impl Head {
             modulation: w
                 .with_kind(Kind::Float)
                 .tensor("modulation", &[1, 2, config.dim()])?,
-            eps: config.eps,
         })
-    }
-
-    /// `xs`: `(B, L, C)`, `time`: `(U, C)` -> `(B, L, patch)`
-    fn forward(&self, xs: &Tensor, time: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
-        let modulation = Modulated::new(&self.modulation, &time.unsqueeze(1), ranges);
-        self.head.forward(&modulation.normed(xs, self.eps, 0, 1))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Weights from safetensors files, asked for one by one through a cursor.
 //!
 //! Whoever asks states the shape; a missing key or a wrong shape fails at once, and keys that nobody asked
-//! for can be listed at the end. Nothing here is random, trainable or a copy of a whole file.
+//! for can be listed at the end. Nothing here is trainable or a copy of a whole file, and nothing random but in
+//! [`Weights::random`], for measuring networks that have no files.
 //! Does not translate the key dialects of a family (its `keys.rs` does, through [`Weights::translated`]).
 
 mod error;
 mod file;
 mod folder;
 mod mapping;
+mod random;
 mod read_ahead;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use tch::{Device, Kind, Tensor};
 pub use self::error::WeightsError;
 use self::file::WeightFile;
 use self::mapping::Mapping;
+use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
@@ -40,6 +43,8 @@ struct Source {
     files: Vec<WeightFile>,
     /// Key → index into `files`.
     keys: BTreeMap<String, usize>,
+    /// Instead of files.
+    random: Option<RandomTensors>,
     asked: Mutex<BTreeSet<String>>,
 }
 
@@ -52,6 +57,7 @@ impl Weights {
                 path: path.to_owned(),
                 files,
                 keys,
+                random: None,
                 asked: Mutex::default(),
             }),
             prefix: String::new(),
@@ -59,6 +65,30 @@ impl Weights {
             kind,
             device,
         })
+    }
+
+    /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
+    /// like a network's. Takes any name, and [has](Self::has) none.
+    pub fn random(kind: Kind, device: Device) -> Self {
+        Self {
+            source: Arc::new(Source {
+                path: PathBuf::from("random weights"),
+                files: Vec::new(),
+                keys: BTreeMap::new(),
+                random: Some(RandomTensors::new(device)),
+                asked: Mutex::default(),
+            }),
+            prefix: String::new(),
+            translate: None,
+            kind,
+            device,
+        }
+    }
+
+    /// How many bytes [random](Self::random) tensors have been asked for.
+    pub fn random_bytes(&self) -> u64 {
+        let random = self.source.random.as_ref();
+        random.map_or(0, RandomTensors::bytes)
     }
 
     /// Every tensor of a file on the CPU, copied, in the type it is stored in, sorted by name.
@@ -108,6 +138,11 @@ impl Weights {
         }
     }
 
+    /// The files' own keys, whatever this position is; looking at them does not count as using them.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.source.keys.keys().map(String::as_str)
+    }
+
     /// Whether the key is there; asking this does not count as using it.
     pub fn has(&self, name: &str) -> bool {
         self.source.keys.contains_key(&self.file_key(name))
@@ -125,6 +160,14 @@ impl Weights {
     /// On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
     pub fn tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
         let key = self.file_key(name);
+        if let Some(random) = &self.source.random {
+            let made = random.tensor(&key, shape, self.kind, self.device);
+            return made.map_err(|source| WeightsError::Tensor {
+                key,
+                source,
+                path: self.source.path.clone(),
+            });
+        }
         let Some(file) = self.source.keys.get(&key).map(|&i| &self.source.files[i]) else {
             return Err(self.missing(key, shape));
         };

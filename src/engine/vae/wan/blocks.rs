@@ -24,6 +24,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// To be called between two clips, or two tiles of one.
+    pub(super) fn forget(&mut self) {
+        self.cache = FrameCache::new();
+    }
+
     /// `None` once the job is cancelled, so that `?` leaves the network between any two blocks.
     pub(super) fn go_on(&self) -> Option<()> {
         (!(self.cancelled)()).then_some(())
@@ -39,25 +44,48 @@ pub(super) struct RmsNorm {
     factor: Tensor,
 }
 
+/// libtorch's own kernel takes a pixel at a time: good from this width on, below it leaves most of a GPU idle.
+const FUSED_NORM_WIDTH: i64 = 256;
+
 impl RmsNorm {
     /// `trailing`: how many axes of length 1 the stored `gamma` has behind its channels.
     pub(super) fn new(w: &Weights, dim: i64, trailing: usize) -> Result<Self, WeightsError> {
         let shape = [&[dim][..], &vec![1; trailing]].concat();
         let gamma = w.tensor("gamma", &shape)?.view([dim]);
-        let scale = (dim as f64).sqrt();
-        Ok(Self {
+        Ok(Self::with_gamma(gamma))
+    }
+
+    fn with_gamma(gamma: Tensor) -> Self {
+        let scale = (gamma.numel() as f64).sqrt();
+        Self {
             factor: &gamma * scale,
             gamma,
             scale,
-        })
+        }
     }
 
-    /// `xs`: `(…, C)`. In half precision only the division is done in f32, as in diffusers.
+    /// `xs`: `(…, C)`. In half precision it is rounded once at the end, where diffusers rounds three times.
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        let kind = xs.kind();
-        let xs = xs.to_kind(Kind::Float);
-        let length = xs.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12);
-        (xs / length).to_kind(kind) * self.scale * &self.gamma
+        let dim = self.gamma.numel() as i64;
+        // Lengths below 1e-12 count as that; so small a number only keeps zero from being divided by zero.
+        let eps = 1e-24 / dim as f64;
+        xs.rms_norm([dim], Some(&self.gamma), eps)
+    }
+
+    /// Norm and SiLU of `xs`, `(T, H, W, C)`, written to `out`, which has the same size and any strides.
+    ///
+    /// The one place for a kernel that does all of it in one pass.
+    pub(super) fn activate_into(&self, xs: &Tensor, out: &Tensor) {
+        if self.gamma.numel() as i64 >= FUSED_NORM_WIDTH {
+            drop(self.forward(xs).silu_out(out));
+            return;
+        }
+        let length = xs.norm_scalaropt_dim_dtype(2, [-1], true, Kind::Float);
+        let inverse = length.clamp_min(1e-12).reciprocal_() * self.scale;
+        // In half precision these three read and write halves and compute in f32.
+        let ys = xs.empty_like();
+        let mut ys = xs.mul_out(&ys, &inverse);
+        drop(ys.g_mul_(&self.gamma).silu_out(out));
     }
 }
 
@@ -88,11 +116,13 @@ impl NormedConv {
             let planes = self.convolved(Source::Frames(xs), form, pass);
             return frames_from(&planes, self.conv.bias(), None, &form.transform);
         }
-        let xs = match self.form {
-            ConvForm::Planes => pointwise::activated(xs, &self.norm.factor),
-            ConvForm::Pictures | ConvForm::Volumes => self.norm.forward(xs).silu(),
-        };
-        self.conv.forward(&xs, pass.cache.slot())
+        let slot = pass.cache.slot();
+        if self.form == ConvForm::Planes {
+            let xs = pointwise::activated(xs, &self.norm.factor);
+            return self.conv.forward(&xs, slot);
+        }
+        let activate = |out: &Tensor| self.norm.activate_into(xs, out);
+        self.conv.forward_filled(xs, slot, activate)
     }
 
     /// The planes behind the convolution, without its bias.
@@ -126,7 +156,7 @@ impl ResidualBlock {
         let residual = w / "residual";
         let [norm1, conv1, norm2, conv2] = [0, 2, 3, 6].map(|i| &residual / i);
         let shortcut = (input != output)
-            .then(|| CausalConv3d::new(&(w / "shortcut"), [input, output], [1, 1, 1], feed.form))
+            .then(|| CausalConv3d::new(&(w / "shortcut"), [input, output], [1, 1, 1], feed))
             .transpose()?;
         Ok(Self {
             first: NormedConv::new((&norm1, &conv1), [input, output], feed)?,
@@ -150,8 +180,8 @@ impl ResidualBlock {
             .zip(second.conv.planes_for(frames));
         let Some((form1, form2)) = forms else {
             let ys = first.forward(xs, pass);
-            let ys = second.forward(&ys, pass);
-            return Some(ys + shortcut);
+            let mut ys = second.forward(&ys, pass);
+            return Some(ys.g_add_(&shortcut));
         };
         // The frames between the two convolutions are never written down.
         let planes = first.convolved(Source::Frames(xs), form1, pass);
@@ -169,14 +199,14 @@ impl ResidualBlock {
 
 /// Attention of one head among the pixels of each frame.
 #[derive(Debug)]
-struct AttentionBlock {
+pub(super) struct AttentionBlock {
     norm: RmsNorm,
     to_qkv: (Tensor, Tensor),
     proj: (Tensor, Tensor),
 }
 
 impl AttentionBlock {
-    fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
+    pub(super) fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
         let pointwise = |name: &str, outputs: i64| -> Result<(Tensor, Tensor), WeightsError> {
             let w = w / name;
             let weight = w.tensor("weight", &[outputs, dim, 1, 1])?;
@@ -190,7 +220,8 @@ impl AttentionBlock {
     }
 
     /// `xs`: `(T, H, W, C)` → the same shape
-    fn forward(&self, xs: &Tensor) -> Tensor {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
         let (frames, height, width, dim) = four(xs);
         let qkv = self
             .norm
@@ -209,7 +240,9 @@ impl AttentionBlock {
             false,
         );
         let ys = ys.reshape([frames, height, width, dim]);
-        ys.linear(&self.proj.0, Some(&self.proj.1)) + xs
+        ys.linear(&self.proj.0, Some(&self.proj.1))
+            .g_add_(xs)
+            .into()
     }
 }
 
@@ -233,8 +266,7 @@ impl Middle {
     /// `xs`: `(T, H, W, C)` → the same shape
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         let xs = self.before.forward(xs, pass)?;
-        pass.go_on()?;
-        let xs = self.attention.forward(&xs);
+        let xs = self.attention.forward(&xs, pass)?;
         self.after.forward(&xs, pass)
     }
 }

@@ -1,13 +1,16 @@
-//! The numbers of `vae/config.json`, checked so that nothing behind them can divide by zero or index too far.
+//! The numbers of an autoencoder's config, checked so that nothing behind them can divide by zero or index too far.
 //!
-//! Reads the residual form (Wan 2.2) only.
+//! Takes them as JSON in diffusers' terms. Does not find out where that comes from: a folder, or a file's header.
 
-use std::fs;
 use std::path::Path;
 
+use safelight_core::catalog::{CatalogError, Component, component_config};
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::statistics;
 use crate::vae::VaeError;
+use crate::weights::Weights;
 
 /// Larger than any published width, small enough that no product of two of these overflows.
 const LARGEST_NUMBER: i64 = 1 << 16;
@@ -28,6 +31,11 @@ pub struct WanVaeConfig {
     pub temporal_downsample: Vec<bool>,
     /// Pixels of a square that become channels before the first convolution.
     pub patch_size: i64,
+    /// Wan 2.2: levels with a shortcut around them, all of one width. In Wan 2.1 the step to the next level halves the
+    /// width on the way up, and there are no shortcuts.
+    pub is_residual: bool,
+    /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention behind its residual blocks.
+    pub attn_scales: Vec<f64>,
     pub latents_mean: Vec<f64>,
     pub latents_std: Vec<f64>,
 }
@@ -44,9 +52,8 @@ struct ConfigFile {
     dim_mult: Vec<i64>,
     #[serde(default = "default_num_res_blocks")]
     num_res_blocks: i64,
-    /// Levels with attention. The residual form has no such levels and diffusers does not look at it there.
-    #[serde(default, rename = "attn_scales")]
-    _attn_scales: Vec<f64>,
+    #[serde(default)]
+    attn_scales: Vec<f64>,
     #[serde(default = "default_temporal_downsample")]
     temperal_downsample: Vec<bool>,
     latents_mean: Option<Vec<f64>>,
@@ -87,20 +94,28 @@ fn default_channels() -> i64 {
 }
 
 impl WanVaeConfig {
-    /// Reads `config.json` in the `vae` folder of a diffusers model.
-    pub fn read(vae_folder: &Path) -> Result<Self, VaeError> {
-        let path = vae_folder.join("config.json");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(source) => return Err(VaeError::Io { source, path }),
-        };
-        Self::parse(&text).map_err(|reason| VaeError::Config { reason, path })
+    /// Reads the numbers of a component folder or of one file.
+    pub fn read(place: &Path) -> Result<Self, VaeError> {
+        let json = component_config(Component::Vae, place).map_err(|err| refused(err, place))?;
+        Self::from_json(json).map_err(|reason| VaeError::Config {
+            reason,
+            path: place.to_owned(),
+        })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let file: ConfigFile = serde_json::from_str(text).map_err(|err| err.to_string())?;
+    /// Takes what `config.json` of diffusers' layout says.
+    pub(crate) fn from_json(json: Value) -> Result<Self, String> {
+        let file: ConfigFile = serde_json::from_value(json).map_err(|err| err.to_string())?;
         file.check()?;
+        let (latents_mean, latents_std) = file.statistics()?;
         let cfg = Self {
+            is_residual: file.is_residual,
+            // diffusers does not look at it in the residual form.
+            attn_scales: if file.is_residual {
+                Vec::new()
+            } else {
+                file.attn_scales
+            },
             base_dim: file.base_dim,
             decoder_base_dim: file.decoder_base_dim.unwrap_or(file.base_dim),
             z_dim: file.z_dim,
@@ -108,11 +123,11 @@ impl WanVaeConfig {
             num_res_blocks: file.num_res_blocks,
             temporal_downsample: file.temperal_downsample,
             patch_size: file.patch_size.unwrap_or(1),
-            latents_mean: file.latents_mean.ok_or("latents_mean is missing")?,
-            latents_std: file.latents_std.ok_or("latents_std is missing")?,
+            latents_mean,
+            latents_std,
         };
         cfg.check_statistics()?;
-        cfg.check_shortcuts()?;
+        cfg.check_widths()?;
         for (name, stated, real) in [
             ("spatial", file.scale_factor_spatial, cfg.spatial_factor()),
             (
@@ -160,18 +175,27 @@ impl WanVaeConfig {
     pub(super) fn encoder_levels(&self) -> Vec<Level> {
         let mut input = self.base_dim;
         let mut frames = ENCODER_CHUNK_FRAMES;
-        let steps = self.temporal_downsample.iter().copied().map(Some);
-        let factors = self.dim_mult.iter().zip(steps.chain([None]));
-        let levels = factors.map(|(factor, step)| {
+        let mut scale = 1.0;
+        let mut first_part = 0;
+        let levels = self.dim_mult.iter().zip(self.steps(false)).enumerate();
+        let levels = levels.map(|(index, (factor, step))| {
             let output = factor * self.base_dim;
+            let has_attention = self.attn_scales.contains(&scale);
             let level = Level {
+                index,
+                first_part,
                 input,
                 output,
+                next: output,
                 frames,
                 step,
+                has_attention,
+                has_shortcut: self.is_residual,
             };
+            first_part += self.num_res_blocks * (1 + i64::from(has_attention)) + 1;
             input = output;
             frames /= level.time_factor();
+            scale /= 2.0;
             level
         });
         levels.collect()
@@ -179,26 +203,50 @@ impl WanVaeConfig {
 
     /// The decoder's levels from latents to pixels.
     pub(super) fn decoder_levels(&self) -> Vec<Level> {
-        let mut input = self
+        let widths: Vec<i64> = self
             .dim_mult
-            .last()
-            .map_or(1, |factor| factor * self.decoder_base_dim);
+            .iter()
+            .rev()
+            .map(|factor| factor * self.decoder_base_dim)
+            .collect();
+        let mut input = widths[0];
         let mut frames = 1;
-        let steps = self.temporal_downsample.iter().rev().copied().map(Some);
-        let factors = self.dim_mult.iter().rev().zip(steps.chain([None]));
-        let levels = factors.map(|(factor, step)| {
-            let output = factor * self.decoder_base_dim;
+        let mut first_part = 0;
+        let levels = widths.iter().zip(self.steps(true)).enumerate();
+        let levels = levels.map(|(index, (&output, step))| {
             let level = Level {
+                index,
+                first_part,
                 input,
                 output,
+                next: if self.is_residual || step.is_none() {
+                    output
+                } else {
+                    output / 2
+                },
                 frames,
                 step,
+                // diffusers builds none here, whatever `attn_scales` says.
+                has_attention: false,
+                has_shortcut: self.is_residual && step.is_some(),
             };
-            input = output;
+            first_part += self.num_res_blocks + 2;
+            input = level.next;
             frames *= level.time_factor();
             level
         });
         levels.collect()
+    }
+
+    /// What follows each level: whether time is halved or doubled too, nothing behind the last.
+    fn steps(&self, backwards: bool) -> Vec<Option<bool>> {
+        let mut steps: Vec<Option<bool>> =
+            self.temporal_downsample.iter().copied().map(Some).collect();
+        if backwards {
+            steps.reverse();
+        }
+        steps.push(None);
+        steps
     }
 
     fn check_statistics(&self) -> Result<(), String> {
@@ -218,19 +266,20 @@ impl WanVaeConfig {
         Ok(())
     }
 
-    /// The shortcuts fold pixels into channels, so widths must divide each other times the folded pixels.
-    fn check_shortcuts(&self) -> Result<(), String> {
-        let down = self
-            .encoder_levels()
-            .into_iter()
-            .map(|l| (l.input * l.folded(), l.output, l));
-        let up = self
-            .decoder_levels()
-            .into_iter()
-            .filter(|l| l.step.is_some());
+    /// Shortcuts fold pixels into channels, so widths must divide each other times the folded pixels.
+    fn check_widths(&self) -> Result<(), String> {
+        let down = self.encoder_levels().into_iter();
+        let down = down.map(|l| (l.input * l.folded(), l.output, l));
+        let up = self.decoder_levels().into_iter();
         let up = up.map(|l| (l.output * l.folded(), l.input, l));
         for (many, few, level) in down.chain(up) {
-            if many % few != 0 {
+            if level.next < 1 {
+                return Err(format!(
+                    "dim_mult makes a level of width {} that cannot be halved",
+                    level.output
+                ));
+            }
+            if level.has_shortcut && many % few != 0 {
                 return Err(format!(
                     "dim_mult makes a level of width {} to {} that has no shortcut",
                     level.input, level.output
@@ -242,13 +291,24 @@ impl WanVaeConfig {
 }
 
 impl ConfigFile {
+    /// The statistics of the latents; diffusers' defaults are those of Wan 2.1.
+    fn statistics(&self) -> Result<(Vec<f64>, Vec<f64>), String> {
+        let of = |name: &str, values: &Option<Vec<f64>>, default: &[f64]| match values {
+            Some(values) => Ok(values.clone()),
+            None if self.z_dim == default.len() as i64 => Ok(default.to_vec()),
+            None => Err(format!(
+                "{name} is missing, and what is known is for {} channels, not {}",
+                default.len(),
+                self.z_dim
+            )),
+        };
+        Ok((
+            of("latents_mean", &self.latents_mean, &statistics::WAN21_MEAN)?,
+            of("latents_std", &self.latents_std, &statistics::WAN21_STD)?,
+        ))
+    }
+
     fn check(&self) -> Result<(), String> {
-        if !self.is_residual {
-            return Err(
-                "is_residual is not set: the autoencoder of Wan 2.1 is not supported yet"
-                    .to_owned(),
-            );
-        }
         let numbers = [
             ("base_dim", self.base_dim),
             ("decoder_base_dim", self.decoder_base_dim.unwrap_or(1)),
@@ -289,18 +349,58 @@ impl ConfigFile {
     }
 }
 
+/// What the catalogue says of a place, in this module's words.
+fn refused(err: CatalogError, place: &Path) -> VaeError {
+    match err {
+        CatalogError::Io { source, path } => VaeError::Io { source, path },
+        CatalogError::Config { reason, path } => VaeError::Config { reason, path },
+        CatalogError::Missing { what, path } => VaeError::Config {
+            reason: format!("{what} is missing"),
+            path,
+        },
+        other => VaeError::Config {
+            reason: other.to_string(),
+            path: place.to_owned(),
+        },
+    }
+}
+
 /// One level of the encoder or the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Level {
+    pub(super) index: usize,
+    /// Its first part in the flat list of Wan 2.1.
+    pub(super) first_part: i64,
     pub(super) input: i64,
     pub(super) output: i64,
+    /// The width behind the step to the next level.
+    pub(super) next: i64,
     /// Frames of a chunk, after the first chunk, when they come in.
     pub(super) frames: i64,
     /// The step to the next level, which halves or doubles the edges: whether time too. The last level has none.
     pub(super) step: Option<bool>,
+    /// Whether there is attention behind each residual block.
+    pub(super) has_attention: bool,
+    /// Whether a shortcut without parameters leads around all of it.
+    pub(super) has_shortcut: bool,
 }
 
 impl Level {
+    /// A part of this level by the authors' names: inside of the level, or in the flat list of Wan 2.1.
+    pub(super) fn part(
+        self,
+        list: &Weights,
+        name: &str,
+        index: i64,
+        cfg: &WanVaeConfig,
+    ) -> Weights {
+        if cfg.is_residual {
+            list / self.index / name / index
+        } else {
+            list / (self.first_part + index)
+        }
+    }
+
     pub(super) fn time_factor(self) -> i64 {
         if self.step == Some(true) { 2 } else { 1 }
     }

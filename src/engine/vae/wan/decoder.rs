@@ -6,8 +6,9 @@ use tch::{Kind, Tensor};
 
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
 use super::config::{Level, WanVaeConfig};
-use super::keys;
+use super::keys::{self, Half};
 use super::resample::{Upsample, unpatchify};
+use super::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
 use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::weights::{Weights, WeightsError};
@@ -21,6 +22,8 @@ pub struct WanVaeDecoder {
     upsamples: Vec<UpLevel>,
     head: Head,
     patch_size: i64,
+    /// Pixels along an edge of one latent.
+    spatial_factor: i64,
     kind: Kind,
 }
 
@@ -37,7 +40,7 @@ impl WanVaeDecoder {
         form: ConvForm,
     ) -> Result<Self, VaeError> {
         let form = form.or_fastest(weights);
-        let root = keys::original_names(weights);
+        let root = keys::original_names(weights, cfg);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
         let first = levels
@@ -47,22 +50,17 @@ impl WanVaeDecoder {
             .last()
             .map_or(cfg.decoder_base_dim, |level| level.output);
         let feed = |frames| Feed { form, frames };
-        let upsamples = levels.into_iter().enumerate().map(|(i, level)| {
-            UpLevel::new(
-                &(&w / "upsamples" / i / "upsamples"),
-                level,
-                cfg.num_res_blocks + 1,
-                form,
-            )
-        });
+        let upsamples = levels
+            .into_iter()
+            .map(|level| UpLevel::new(&(&w / "upsamples"), level, cfg, form));
         Ok(Self {
             entrance: CausalConv3d::new(
                 &(&root / "conv2"),
                 [cfg.z_dim, cfg.z_dim],
                 [1, 1, 1],
-                form,
+                feed(1),
             )?,
-            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], form)?,
+            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], feed(1))?,
             middle: Middle::new(&(&w / "middle"), first, feed(1))?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
             head: Head::new(
@@ -71,15 +69,14 @@ impl WanVaeDecoder {
                 feed(cfg.temporal_factor()),
             )?,
             patch_size: cfg.patch_size,
+            spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
     }
 
     /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        let mut unexpected = weights.finish();
-        unexpected.retain(|key| !keys::is_of_encoder(key));
-        unexpected
+        keys::unexpected(weights, Half::Encoder)
     }
 
     /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` one chunk a latent frame, `(1, 3, n, H, W)` in
@@ -96,14 +93,108 @@ impl WanVaeDecoder {
                 if i > 0 {
                     pass.cache.rewind();
                 }
-                frames(self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?);
+                let chunk = self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?;
+                frames(self.pixels(&chunk));
             }
             Some(())
         })
     }
 
-    /// `latent`: `(1, C, 1, h, w)` → `(1, 3, n, H, W)`
+    /// The same in overlapping tiles, for less memory on the device: the frames all come at the end, in order and in
+    /// the same chunks. A clip that fits into one tile is decoded whole.
+    pub fn decode_tiled(
+        &self,
+        latents: &Tensor,
+        tiling: Tiling,
+        cancelled: &dyn Fn() -> bool,
+        frames: &mut dyn FnMut(Tensor),
+    ) -> Option<()> {
+        let size = latents.size();
+        let cell = self.spatial_factor / self.patch_size;
+        let unit = if tiling.is_seamless() {
+            cell
+        } else {
+            self.spatial_factor
+        };
+        let Some(grid) = Grid::new(tiling, unit, [size[3], size[4]]) else {
+            return self.decode(latents, cancelled, frames);
+        };
+        tch::no_grad(|| {
+            let mut pass = Pass::new(cancelled);
+            let uncut = if tiling.is_seamless() {
+                Uncut::Wholes(self.wholes(latents, &mut pass)?)
+            } else {
+                Uncut::Latents(latents)
+            };
+            let mut mosaic = Mosaic::new(grid, cell);
+            for tile in grid.tiles() {
+                pass.forget();
+                for i in 0..size[2] {
+                    if i > 0 {
+                        pass.cache.rewind();
+                    }
+                    let part = self.cut(&uncut, &tile, i, &mut pass)?;
+                    let chunk = self.tiled_part(&part, &mut pass)?;
+                    if let Some(whole) = mosaic.put(&tile, i as usize, &chunk) {
+                        frames(self.pixels(&whole));
+                    }
+                }
+            }
+            Some(())
+        })
+    }
+
+    /// What `tiled_part` takes of latent frame `i` for a tile.
+    fn cut(&self, uncut: &Uncut<'_>, tile: &Tile, i: i64, pass: &mut Pass<'_>) -> Option<Tensor> {
+        match uncut {
+            Uncut::Wholes(wholes) => {
+                let part = tile.cut(&wholes[i as usize], 1, self.whole_cell());
+                Some(part.to_device(self.entrance.device()).contiguous())
+            }
+            Uncut::Latents(latents) => {
+                let part = tile.cut(&latents.narrow(2, i, 1), 3, 1);
+                self.whole_part(&part, pass)
+            }
+        }
+    }
+
+    /// What the part of the network that takes whole frames makes of each latent frame, kept outside of the device:
+    /// for 832 × 480 in halves 19 MB, where the pixels of the same frames are 10 MB.
+    fn wholes(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Vec<Tensor>> {
+        (0..latents.size()[2])
+            .map(|i| {
+                if i > 0 {
+                    pass.cache.rewind();
+                }
+                let whole = self.whole_part(&latents.narrow(2, i, 1), pass)?;
+                Some(on_cpu(&whole))
+            })
+            .collect()
+    }
+
+    /// `xs`: `(n, H/p, W/p, 3 · p · p)` → `(1, 3, n, H, W)` in -1..1
+    fn pixels(&self, xs: &Tensor) -> Tensor {
+        unpatchify(xs, self.patch_size).clamp_(-1.0, 1.0)
+    }
+
+    /// `latent`: `(1, C, 1, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
     fn decode_chunk(&self, latent: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        let xs = self.whole_part(latent, pass)?;
+        self.tiled_part(&xs, pass)
+    }
+
+    /// How many levels seamless tiling does not cut: the one at the latents' own resolution, where there are others.
+    fn whole_levels(&self) -> usize {
+        self.upsamples.len().saturating_sub(1).min(1)
+    }
+
+    /// Pixels behind those levels along an edge of one latent.
+    fn whole_cell(&self) -> i64 {
+        1 << self.whole_levels()
+    }
+
+    /// The network up to those levels. `latent`: `(1, C, 1, h, w)` → `(t, 2h, 2w, C)`
+    fn whole_part(&self, latent: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
         let xs = latent.to_device(self.entrance.device()).to_kind(self.kind);
         // 1 c 1 h w -> 1 h w c
@@ -111,12 +202,28 @@ impl WanVaeDecoder {
         let xs = self.entrance.convolve(&xs, 1);
         let xs = self.conv1.forward(&xs, pass.cache.slot());
         let mut xs = self.middle.forward(&xs, pass)?;
-        for level in &self.upsamples {
+        for level in &self.upsamples[..self.whole_levels()] {
             xs = level.forward(&xs, pass)?;
         }
-        let xs = self.head.forward(&xs, pass)?;
-        Some(unpatchify(&xs, self.patch_size).clamp(-1.0, 1.0))
+        Some(xs)
     }
+
+    /// The rest. `xs`: `(t, 2h, 2w, C)` → `(n, H/p, W/p, 3 · p · p)`
+    fn tiled_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        let mut xs = xs.shallow_clone();
+        for level in &self.upsamples[self.whole_levels()..] {
+            xs = level.forward(&xs, pass)?;
+        }
+        self.head.forward(&xs, pass)
+    }
+}
+
+/// What tiles are cut from.
+enum Uncut<'a> {
+    /// `(1, C, f, h, w)`
+    Latents(&'a Tensor),
+    /// For each latent frame what `whole_part` gives.
+    Wholes(Vec<Tensor>),
 }
 
 #[derive(Debug)]
@@ -126,30 +233,37 @@ struct UpLevel {
 }
 
 impl UpLevel {
+    /// `list`: where the authors list the levels or, in Wan 2.1, their parts.
     fn new(
-        w: &Weights,
+        list: &Weights,
         level: Level,
-        num_res_blocks: i64,
+        cfg: &WanVaeConfig,
         form: ConvForm,
     ) -> Result<Self, WeightsError> {
         let feed = Feed {
             form,
             frames: level.frames,
         };
-        let blocks = (0..num_res_blocks).map(|i| {
+        let count = cfg.num_res_blocks + 1;
+        let blocks = (0..count).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), [input, level.output], feed)
+            ResidualBlock::new(
+                &level.part(list, "upsamples", i, cfg),
+                [input, level.output],
+                feed,
+            )
         });
+        let step = level.part(list, "upsamples", count, cfg);
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level
                 .step
-                .map(|time| Upsample::new(&(w / num_res_blocks), level, time, form))
+                .map(|time| Upsample::new(&step, level, time, feed))
                 .transpose()?,
         })
     }
 
-    /// `xs`: `(T, H, W, C)` → `(T or 2T, H or 2H, W or 2W, O)`
+    /// `xs`: `(T, H, W, C)` → `(T or 2T, H or 2H, W or 2W, next)`
     fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         let before = xs.shallow_clone();
         let mut xs = xs.shallow_clone();

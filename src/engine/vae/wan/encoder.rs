@@ -4,10 +4,11 @@
 
 use tch::{Kind, Tensor};
 
-use super::blocks::{Head, Middle, Pass, ResidualBlock};
+use super::blocks::{AttentionBlock, Head, Middle, Pass, ResidualBlock};
 use super::config::{ENCODER_CHUNK_FRAMES, Level, WanVaeConfig};
-use super::keys;
+use super::keys::{self, Half};
 use super::resample::{Downsample, average_down, patchify};
+use super::tiles::{Grid, Mosaic, Tiling};
 use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::weights::{Weights, WeightsError};
@@ -28,6 +29,8 @@ pub struct WanVaeEncoder {
     /// Behind the network: diffusers' `quant_conv`.
     statistics: CausalConv3d,
     patch_size: i64,
+    /// Pixels along an edge of one latent.
+    spatial_factor: i64,
     kind: Kind,
 }
 
@@ -44,115 +47,196 @@ impl WanVaeEncoder {
         form: ConvForm,
     ) -> Result<Self, VaeError> {
         let form = form.or_fastest(weights);
-        let root = keys::original_names(weights);
+        let root = keys::original_names(weights, cfg);
         let w = &root / "encoder";
         let levels = cfg.encoder_levels();
         let (widest, frames) = levels
             .last()
             .map_or((cfg.base_dim, 1), |level| (level.output, level.frames));
         let feed = Feed { form, frames };
+        let first = Feed {
+            form,
+            frames: ENCODER_CHUNK_FRAMES,
+        };
         let moments = 2 * cfg.z_dim;
-        let downsamples = levels.into_iter().enumerate().map(|(i, level)| {
-            DownLevel::new(
-                &(&w / "downsamples" / i / "downsamples"),
-                level,
-                cfg.num_res_blocks,
-                form,
-            )
-        });
+        let downsamples = levels
+            .into_iter()
+            .map(|level| DownLevel::new(&(&w / "downsamples"), level, cfg, form));
         Ok(Self {
             conv1: CausalConv3d::new(
                 &(&w / "conv1"),
                 [cfg.pixel_channels(), cfg.base_dim],
                 [3, 3, 3],
-                form,
+                first,
             )?,
             downsamples: downsamples.collect::<Result<_, _>>()?,
             middle: Middle::new(&(&w / "middle"), widest, feed)?,
             head: Head::new(&(&w / "head"), [widest, moments], feed)?,
-            statistics: CausalConv3d::new(&(&root / "conv1"), [moments, moments], [1, 1, 1], form)?,
+            statistics: CausalConv3d::new(&(&root / "conv1"), [moments, moments], [1, 1, 1], feed)?,
             patch_size: cfg.patch_size,
+            spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
     }
 
     /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        let mut unexpected = weights.finish();
-        unexpected.retain(|key| !keys::is_of_decoder(key));
-        unexpected
+        keys::unexpected(weights, Half::Decoder)
     }
 
     /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor → `None` when cancelled.
     ///
-    /// Takes the first frame and then whole groups of four: what is left over is ignored, as in diffusers.
+    /// Takes the first frame and then whole groups of four: what is left over is ignored, as in diffusers. The clip may
+    /// be anywhere and of any kind: a chunk at a time is brought to the weights.
     pub fn encode(&self, pixels: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Posterior> {
         tch::no_grad(|| {
-            let num_frames = pixels.size()[2];
             let mut pass = Pass::new(cancelled);
-            let mut chunks = vec![self.encode_chunk(&pixels.narrow(2, 0, 1), &mut pass)?];
-            for start in
-                (1..=num_frames - ENCODER_CHUNK_FRAMES).step_by(ENCODER_CHUNK_FRAMES as usize)
-            {
-                pass.cache.rewind();
-                let chunk = pixels.narrow(2, start, ENCODER_CHUNK_FRAMES);
-                chunks.push(self.encode_chunk(&chunk, &mut pass)?);
+            let mut moments = Vec::new();
+            for (i, chunk) in chunks(pixels).enumerate() {
+                if i > 0 {
+                    pass.cache.rewind();
+                }
+                let xs = self.tiled_part(&chunk, &mut pass)?;
+                moments.push(self.whole_part(&xs, &mut pass)?);
             }
-            let moments = self.statistics.convolve(&Tensor::cat(&chunks, 0), 1);
-            // f h w (2 c) -> 2 × 1 c f h w
-            let moments = moments.permute([3, 0, 1, 2]).unsqueeze(0).contiguous();
-            let mut halves = moments.chunk(2, 1).into_iter();
-            let (mean, logvar) = halves.next().zip(halves.next())?;
-            Some(Posterior {
-                mean,
-                logvar: logvar.clamp(-30.0, 20.0),
-            })
+            Some(posterior(&moments))
         })
     }
 
-    /// `pixels`: `(1, 3, T, H, W)` → `(t, h, w, 2 · C)`
-    fn encode_chunk(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    /// The same in overlapping tiles, for less memory. A clip that fits into one tile is encoded whole.
+    pub fn encode_tiled(
+        &self,
+        pixels: &Tensor,
+        tiling: Tiling,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Option<Posterior> {
+        let factor = self.spatial_factor;
+        let latents = [3, 4].map(|dim| pixels.size()[dim] / factor);
+        let Some(grid) = Grid::new(tiling, factor / self.patch_size, latents) else {
+            return self.encode(pixels, cancelled);
+        };
+        tch::no_grad(|| {
+            let mut mosaic = Mosaic::new(grid, 1);
+            let mut pass = Pass::new(cancelled);
+            let mut wholes = Vec::new();
+            for tile in grid.tiles() {
+                pass.forget();
+                for (i, chunk) in chunks(&tile.cut(pixels, 3, factor)).enumerate() {
+                    if i > 0 {
+                        pass.cache.rewind();
+                    }
+                    let mut xs = self.tiled_part(&chunk, &mut pass)?;
+                    if !tiling.is_seamless() {
+                        xs = self.whole_part(&xs, &mut pass)?;
+                    }
+                    wholes.extend(mosaic.put(&tile, i, &xs));
+                }
+            }
+            if !tiling.is_seamless() {
+                return Some(posterior(&wholes));
+            }
+            pass.forget();
+            for (i, xs) in wholes.iter_mut().enumerate() {
+                if i > 0 {
+                    pass.cache.rewind();
+                }
+                *xs = self.whole_part(xs, &mut pass)?;
+            }
+            Some(posterior(&wholes))
+        })
+    }
+
+    /// `pixels`: `(1, 3, T, H, W)` → the pixels that the level of the latents sees, `(t, h, w, C)`
+    fn tiled_part(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
         let pixels = pixels
             .to_device(self.statistics.device())
             .to_kind(self.kind);
         let xs = patchify(&pixels, self.patch_size);
         let mut xs = self.conv1.forward(&xs, pass.cache.slot());
-        for level in &self.downsamples {
+        for level in &self.downsamples[..self.tiled_levels()] {
+            xs = level.forward(&xs, pass)?;
+        }
+        Some(xs)
+    }
+
+    /// The rest, which seamless tiling does not cut. `xs`: `(t, h, w, C)` → `(t, h, w, 2 · C)`
+    fn whole_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        let mut xs = xs.shallow_clone();
+        for level in &self.downsamples[self.tiled_levels()..] {
             xs = level.forward(&xs, pass)?;
         }
         let xs = self.middle.forward(&xs, pass)?;
-        self.head.forward(&xs, pass)
+        let xs = self.head.forward(&xs, pass)?;
+        Some(self.statistics.convolve(&xs, 1))
+    }
+
+    /// All but the last level, which is at the latents' own resolution.
+    fn tiled_levels(&self) -> usize {
+        self.downsamples.len().saturating_sub(1)
+    }
+}
+
+/// The first frame alone, then whole groups of four. `pixels`: `(1, 3, F, H, W)`
+fn chunks(pixels: &Tensor) -> impl Iterator<Item = Tensor> {
+    let groups = (pixels.size()[2] - 1) / ENCODER_CHUNK_FRAMES;
+    let first = std::iter::once(pixels.narrow(2, 0, 1));
+    let groups =
+        (0..groups).map(|i| pixels.narrow(2, 1 + i * ENCODER_CHUNK_FRAMES, ENCODER_CHUNK_FRAMES));
+    first.chain(groups)
+}
+
+/// Of the moments of all chunks, each `(t, h, w, 2 · C)`.
+fn posterior(chunks: &[Tensor]) -> Posterior {
+    // f h w (2 c) -> 2 × 1 c f h w
+    let moments = Tensor::cat(chunks, 0).permute([3, 0, 1, 2]).unsqueeze(0);
+    let moments = moments.contiguous();
+    let channels = moments.size()[1] / 2;
+    Posterior {
+        mean: moments.narrow(1, 0, channels),
+        logvar: moments.narrow(1, channels, channels).clamp(-30.0, 20.0),
     }
 }
 
 #[derive(Debug)]
 struct DownLevel {
-    blocks: Vec<ResidualBlock>,
+    blocks: Vec<(ResidualBlock, Option<AttentionBlock>)>,
     downsample: Option<Downsample>,
     level: Level,
 }
 
 impl DownLevel {
+    /// `list`: where the authors list the levels or, in Wan 2.1, their parts.
     fn new(
-        w: &Weights,
+        list: &Weights,
         level: Level,
-        num_res_blocks: i64,
+        cfg: &WanVaeConfig,
         form: ConvForm,
     ) -> Result<Self, WeightsError> {
         let feed = Feed {
             form,
             frames: level.frames,
         };
-        let blocks = (0..num_res_blocks).map(|i| {
+        // Each attention is a part of its own behind its residual block.
+        let parts_per_block = 1 + i64::from(level.has_attention);
+        let part = |index| level.part(list, "downsamples", index, cfg);
+        let blocks = (0..cfg.num_res_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(w / i), [input, level.output], feed)
+            let block =
+                ResidualBlock::new(&part(i * parts_per_block), [input, level.output], feed)?;
+            let attention = level
+                .has_attention
+                .then(|| AttentionBlock::new(&part(i * parts_per_block + 1), level.output))
+                .transpose()?;
+            Ok((block, attention))
         });
+        let step = part(cfg.num_res_blocks * parts_per_block);
         Ok(Self {
-            blocks: blocks.collect::<Result<_, _>>()?,
+            blocks: blocks.collect::<Result<_, WeightsError>>()?,
             downsample: level
                 .step
-                .map(|time| Downsample::new(&(w / num_res_blocks), level.output, time, form))
+                .map(|time| Downsample::new(&step, level.output, time, feed))
                 .transpose()?,
             level,
         })
@@ -160,14 +244,23 @@ impl DownLevel {
 
     /// `xs`: `(T, H, W, C)` → `(T or T/2, H or H/2, W or W/2, O)`
     fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        let shortcut = average_down(xs, self.level);
+        let shortcut = self
+            .level
+            .has_shortcut
+            .then(|| average_down(xs, self.level));
         let mut xs = xs.shallow_clone();
-        for block in &self.blocks {
+        for (block, attention) in &self.blocks {
             xs = block.forward(&xs, pass)?;
+            if let Some(attention) = attention {
+                xs = attention.forward(&xs, pass)?;
+            }
         }
         if let Some(downsample) = &self.downsample {
             xs = downsample.forward(&xs, pass)?;
         }
-        Some(xs + shortcut)
+        Some(match shortcut {
+            Some(shortcut) => xs + shortcut,
+            None => xs,
+        })
     }
 }

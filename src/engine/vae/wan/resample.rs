@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 
 use super::blocks::{Pass, four};
 use super::config::Level;
-use crate::vae::causal::{CausalConv3d, ConvForm};
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::vae::doubling::{DoublingConv, Spread};
 use crate::weights::{Weights, WeightsError};
 
@@ -18,8 +18,8 @@ struct Conv2d {
 }
 
 impl Conv2d {
-    fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
-        let weight = w.tensor("weight", &[dim, dim, 3, 3])?;
+    fn new(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[outputs, inputs, 3, 3])?;
         // Channels innermost in memory, as in the frames.
         let weight = weight
             .permute([0, 2, 3, 1])
@@ -27,7 +27,7 @@ impl Conv2d {
             .permute([0, 3, 1, 2]);
         Ok(Self {
             weight,
-            bias: w.tensor("bias", &[dim])?,
+            bias: w.tensor("bias", &[outputs])?,
         })
     }
 
@@ -47,16 +47,12 @@ pub(super) struct Downsample {
 }
 
 impl Downsample {
-    pub(super) fn new(
-        w: &Weights,
-        dim: i64,
-        time: bool,
-        form: ConvForm,
-    ) -> Result<Self, WeightsError> {
+    /// `time`: whether frames become half as many too.
+    pub(super) fn new(w: &Weights, dim: i64, time: bool, feed: Feed) -> Result<Self, WeightsError> {
         Ok(Self {
-            resample: Conv2d::new(&(w / "resample" / 1), dim)?,
+            resample: Conv2d::new(&(w / "resample" / 1), [dim, dim])?,
             time_conv: time
-                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, dim], [3, 1, 1], form))
+                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, dim], [3, 1, 1], feed))
                 .transpose()?,
         })
     }
@@ -79,18 +75,19 @@ impl Downsample {
     }
 }
 
-/// The decoder's step to the next level, with its shortcut.
+/// The decoder's step to the next level, with the level's shortcut where there is one.
 #[derive(Debug)]
 pub(super) struct Upsample {
     resample: Doubling,
     time_conv: Option<CausalConv3d>,
     level: Level,
+    form: ConvForm,
 }
 
 /// How edges are doubled and convolved.
 #[derive(Debug)]
 enum Doubling {
-    /// For f32 on the CPU.
+    /// Without making the doubled frames: fewer multiplications and less memory.
     AtOnce(DoublingConv),
     /// One operation after the other.
     InSteps(Conv2d),
@@ -102,24 +99,26 @@ impl Upsample {
         w: &Weights,
         level: Level,
         time: bool,
-        form: ConvForm,
+        feed: Feed,
     ) -> Result<Self, WeightsError> {
         let dim = level.output;
-        let conv = Conv2d::new(&(w / "resample" / 1), dim)?;
+        let conv = Conv2d::new(&(w / "resample" / 1), [dim, level.next])?;
         Ok(Self {
-            resample: if form == ConvForm::Planes {
-                Doubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
-            } else {
-                Doubling::InSteps(conv)
+            resample: match feed.form {
+                ConvForm::Planes | ConvForm::Mixed => {
+                    Doubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
+                }
+                ConvForm::Pictures | ConvForm::Volumes => Doubling::InSteps(conv),
             },
             time_conv: time
-                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, 2 * dim], [3, 1, 1], form))
+                .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, 2 * dim], [3, 1, 1], feed))
                 .transpose()?,
             level,
+            form: feed.form,
         })
     }
 
-    /// `xs`: `(T, H, W, O)`, `before` the level: `(T, H, W, C)` → `(T or 2T, 2H, 2W, O)`
+    /// `xs`: `(T, H, W, O)`, `before` the level: `(T, H, W, C)` → `(T or 2T, 2H, 2W, next)`
     pub(super) fn forward(
         &self,
         xs: &Tensor,
@@ -132,22 +131,27 @@ impl Upsample {
             Some(time_conv) => double_time(time_conv, xs, pass),
             None => xs.shallow_clone(),
         };
-        Some(match &self.resample {
-            Doubling::AtOnce(conv) => {
+        let ys = match &self.resample {
+            Doubling::AtOnce(conv) if self.level.has_shortcut && self.form == ConvForm::Planes => {
                 let shortcut = Spread {
                     frames: before,
                     time: self.level.time_factor(),
                     last_only: first_chunk,
                 };
-                conv.forward(&xs, &shortcut)
+                return Some(conv.forward_with(&xs, &shortcut));
             }
+            Doubling::AtOnce(conv) => conv.forward(&xs),
             Doubling::InSteps(conv) => {
                 let (_, height, width, _) = four(&xs);
                 let xs = xs.permute([0, 3, 1, 2]);
                 let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
-                let xs = conv.forward(&xs.permute([0, 2, 3, 1]), 1, 1);
-                xs + duplicate_up(before, self.level, first_chunk)
+                conv.forward(&xs.permute([0, 2, 3, 1]), 1, 1)
             }
+        };
+        Some(if self.level.has_shortcut {
+            ys + duplicate_up(before, self.level, first_chunk)
+        } else {
+            ys
         })
     }
 }

@@ -1,12 +1,17 @@
 //! Wan's autoencoder against what diffusers recorded, and the promises of streaming.
 
+mod files;
+mod tiles;
+
 use std::cell::Cell;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Posterior, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use super::{
+    Posterior, TileScheme, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize,
+    normalize,
+};
 use crate::vae::ConvForm;
 use crate::weights::Weights;
 
@@ -64,14 +69,18 @@ fn distance(found: &Tensor, expected: &Tensor) -> f64 {
 }
 
 /// The last is what is chosen for f32 on the CPU; the others are for elsewhere and must give the same.
-const FORMS: [ConvForm; 3] = [ConvForm::Volumes, ConvForm::Pictures, ConvForm::Planes];
+const FORMS: [ConvForm; 4] = [
+    ConvForm::Volumes,
+    ConvForm::Pictures,
+    ConvForm::Mixed,
+    ConvForm::Planes,
+];
+
+const NAMES: [&str; 4] = ["residual", "shallow", "flat", "attended"];
 
 #[test]
 fn encoding_matches_diffusers_in_every_form() {
-    for (name, form) in ["residual", "shallow"]
-        .iter()
-        .flat_map(|name| FORMS.map(|form| (name, form)))
-    {
+    for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
         let encoder = WanVaeEncoder::with_form(&config(name), &weights(name), form).unwrap();
         let posterior = encode(&encoder, &recorded(name, "encode.input"));
         let mean = distance(&posterior.mean, &recorded(name, "encode.mean"));
@@ -89,10 +98,7 @@ fn encoding_matches_diffusers_in_every_form() {
 
 #[test]
 fn decoding_matches_diffusers_in_every_form() {
-    for (name, form) in ["residual", "shallow"]
-        .iter()
-        .flat_map(|name| FORMS.map(|form| (name, form)))
-    {
+    for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
         let decoder = WanVaeDecoder::with_form(&config(name), &weights(name), form).unwrap();
         let chunks = decode(&decoder, &recorded(name, "decode.input"));
         let off = distance(&Tensor::cat(&chunks, 2), &recorded(name, "decode.output"));
@@ -226,173 +232,4 @@ fn a_cancelled_encode_gives_nothing() {
     let result = encoder("residual").encode(&pixels, &cancelled);
     assert!(result.is_none());
     assert_eq!(asked.get(), 4);
-}
-
-#[test]
-fn every_key_of_a_half_is_asked_for() {
-    for name in ["residual", "shallow"] {
-        let file = weights(name);
-        WanVaeEncoder::new(&config(name), &file).unwrap();
-        assert_eq!(WanVaeEncoder::unexpected_keys(&file), [""; 0]);
-        assert!(!WanVaeDecoder::unexpected_keys(&file).is_empty());
-        WanVaeDecoder::new(&config(name), &file).unwrap();
-        assert_eq!(WanVaeDecoder::unexpected_keys(&file), [""; 0]);
-        assert_eq!(file.finish(), [""; 0]);
-    }
-}
-
-/// The fixture's file with its tensors changed by `change`.
-fn changed(
-    change: impl Fn(&str, Tensor) -> Option<(String, Tensor)>,
-) -> (tempfile::TempDir, Weights) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("diffusion_pytorch_model.safetensors");
-    let original = fixture("residual").join("diffusion_pytorch_model.safetensors");
-    let tensors: Vec<(String, Tensor)> = Tensor::read_safetensors(original)
-        .unwrap()
-        .into_iter()
-        .filter_map(|(key, tensor)| change(&key, tensor))
-        .collect();
-    Tensor::write_safetensors(&tensors, &path).unwrap();
-    let weights = open(&path);
-    (folder, weights)
-}
-
-#[test]
-fn a_missing_key_is_named() {
-    let gone = "decoder.up_blocks.1.upsampler.time_conv.bias";
-    let (_folder, weights) = changed(|key, tensor| (key != gone).then(|| (key.to_owned(), tensor)));
-    let err = WanVaeDecoder::new(&config("residual"), &weights).unwrap_err();
-    assert!(err.to_string().contains(gone), "{err}");
-    WanVaeEncoder::new(&config("residual"), &weights).unwrap();
-}
-
-#[test]
-fn a_key_of_the_wrong_shape_is_named() {
-    let bent = "encoder.down_blocks.0.resnets.1.conv2.weight";
-    let (_folder, weights) = changed(|key, tensor| {
-        let tensor = if key == bent {
-            tensor.squeeze().narrow(0, 0, 1)
-        } else {
-            tensor
-        };
-        Some((key.to_owned(), tensor))
-    });
-    let err = WanVaeEncoder::new(&config("residual"), &weights).unwrap_err();
-    assert!(err.to_string().contains(bent), "{err}");
-}
-
-#[test]
-fn a_file_in_the_dialect_of_the_authors_gives_the_same_pixels() {
-    // A sample of each rule; `tests/fixtures/vae/README.md` says where the file comes from.
-    let (_folder, weights) = changed(|key, tensor| Some((authors_name(key), tensor)));
-    assert!(weights.has("decoder.upsamples.2.upsamples.3.resample.1.weight"));
-    let decoder = WanVaeDecoder::new(&config("residual"), &weights).unwrap();
-    let pixels = Tensor::cat(&decode(&decoder, &recorded("residual", "decode.input")), 2);
-    assert!(distance(&pixels, &recorded("residual", "decode.output")) < DECODER_LIMIT);
-    let encoder = WanVaeEncoder::new(&config("residual"), &weights).unwrap();
-    let mean = encode(&encoder, &recorded("residual", "encode.input")).mean;
-    assert!(distance(&mean, &recorded("residual", "encode.mean")) < ENCODER_LIMIT);
-    assert_eq!(weights.finish(), [""; 0]);
-}
-
-/// Written the other way round than `keys.rs`, by replacing text.
-fn authors_name(key: &str) -> String {
-    let rules = [
-        ("post_quant_conv.", "conv2."),
-        ("quant_conv.", "conv1."),
-        (".conv_in.", ".conv1."),
-        (".norm1.", ".residual.0."),
-        (".resnets.0.conv1.", ".resnets.0.residual.2."),
-        (".resnets.1.conv1.", ".resnets.1.residual.2."),
-        (".resnets.2.conv1.", ".resnets.2.residual.2."),
-        (".norm2.", ".residual.3."),
-        (".conv2.weight", ".residual.6.weight"),
-        (".conv2.bias", ".residual.6.bias"),
-        (".conv_shortcut.", ".shortcut."),
-        (".norm_out.", ".head.0."),
-        (".conv_out.", ".head.2."),
-        (".mid_block.resnets.0.", ".middle.0."),
-        (".mid_block.attentions.0.", ".middle.1."),
-        (".mid_block.resnets.1.", ".middle.2."),
-    ];
-    let mut name = key.to_owned();
-    for (diffusers, authors) in rules {
-        name = name.replace(diffusers, authors);
-    }
-    for (blocks, list, last) in [
-        ("down_blocks", "downsamples", 2),
-        ("up_blocks", "upsamples", 3),
-    ] {
-        for level in 0..4 {
-            let start = format!(".{blocks}.{level}.");
-            let nested = format!(".{list}.{level}.{list}.");
-            name = name.replace(&format!("{start}resnets."), &nested);
-            let resampler = blocks.replace("_blocks", "sampler");
-            name = name.replace(&format!("{start}{resampler}."), &format!("{nested}{last}."));
-        }
-    }
-    name
-}
-
-/// The error of a configuration in which one value is replaced.
-fn config_error(key: &str, value: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(fixture("residual").join("config.json")).unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    json[key] = serde_json::from_str(value).unwrap();
-    fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
-    WanVaeConfig::read(folder.path()).unwrap_err().to_string()
-}
-
-#[test]
-fn a_configuration_that_makes_no_network_is_refused_by_name() {
-    for (key, value) in [
-        ("is_residual", "false"),
-        ("base_dim", "0"),
-        ("decoder_base_dim", "-3"),
-        ("z_dim", "99999999999"),
-        ("num_res_blocks", "0"),
-        ("patch_size", "0"),
-        ("patch_size", "4"),
-        ("dim_mult", "[]"),
-        ("dim_mult", "[1, 2, 3, 5]"),
-        ("temperal_downsample", "[true]"),
-        ("temperal_downsample", "[true, true, true]"),
-        ("latents_mean", "[0.5]"),
-        ("latents_std", "[1, 1, 1, 1, 0]"),
-        ("in_channels", "3"),
-        ("out_channels", "4"),
-        ("scale_factor_spatial", "8"),
-        ("scale_factor_temporal", "8"),
-    ] {
-        let err = config_error(key, value);
-        let named = key.trim_start_matches("latents_");
-        let by_factor = key == "patch_size" && err.contains("scale_factor_spatial");
-        assert!(err.contains(named) || by_factor, "{key} = {value}: {err}");
-    }
-}
-
-#[test]
-fn a_configuration_that_is_no_json_or_not_there_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let err = WanVaeConfig::read(folder.path()).unwrap_err();
-    assert!(err.to_string().contains("config.json"), "{err}");
-    fs::write(folder.path().join("config.json"), "{\"base_dim\": ").unwrap();
-    let err = WanVaeConfig::read(folder.path()).unwrap_err();
-    assert!(err.to_string().contains("not sound"), "{err}");
-}
-
-#[test]
-fn the_factors_follow_from_the_levels() {
-    let residual = config("residual");
-    assert_eq!(
-        (residual.spatial_factor(), residual.temporal_factor()),
-        (16, 4)
-    );
-    let shallow = config("shallow");
-    assert_eq!(
-        (shallow.spatial_factor(), shallow.temporal_factor()),
-        (4, 2)
-    );
 }

@@ -1,0 +1,116 @@
+//! `safelight-engine bench`: how long networks of full size take, and how much memory, without their files.
+//!
+//! The weights are random: time and memory do not depend on their values. One case at a time, one JSON object a line,
+//! with the field names of the comparison program. Decides nothing about what is good enough.
+
+mod arguments;
+mod cases;
+mod measure;
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use safelight_core::job::DeviceChoice;
+use serde::Serialize;
+use tch::{Device, Kind};
+
+pub use arguments::BenchArguments;
+pub use cases::{CASES, Case};
+pub use measure::Measured;
+
+use crate::error::EngineError;
+use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
+
+/// Why nothing was measured. One sentence each.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error("{0}")]
+    Arguments(String),
+    #[error(
+        "expected a GPU for networks of full size, found {found}; --small measures small ones of the same structure"
+    )]
+    NeedsGpu { found: String },
+    #[error(transparent)]
+    Device(#[from] runtime::RuntimeError),
+    #[error("the results cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl BenchError {
+    /// 2 for what was asked for wrongly, as in the rest of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_) | Self::NeedsGpu { .. } => 2,
+            Self::Device(_) | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// One line of output.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    #[serde(flatten)]
+    measured: Option<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    total_s: f64,
+    device: &'a str,
+    dtype: &'a str,
+    libtorch: &'a str,
+    small: bool,
+}
+
+/// Measures what `arguments` ask for. `false` when a case failed; its line says why.
+pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
+    let runtime = open(arguments)?;
+    let kind = match runtime.device {
+        Device::Cuda(_) => Kind::BFloat16,
+        _ => Kind::Float,
+    };
+    let mut all_well = true;
+    for case in &arguments.cases {
+        let started = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            case.measure(arguments, runtime.device, kind)
+        }))
+        .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+        runtime::empty_cache(runtime.device);
+        all_well &= result.is_ok();
+        let error = result.as_ref().err().map(ToString::to_string);
+        let line = Line {
+            case: case.name,
+            measured: result.ok(),
+            error,
+            total_s: measure::rounded(started.elapsed().as_secs_f64()),
+            device: &runtime.device_name,
+            dtype: if kind == Kind::BFloat16 {
+                "bf16"
+            } else {
+                "f32"
+            },
+            libtorch: LIBTORCH_VERSION,
+            small: arguments.small,
+        };
+        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(all_well)
+}
+
+fn open(arguments: &BenchArguments) -> Result<Runtime, BenchError> {
+    runtime::count_cpu_tensors();
+    let refuse = |found: &str| BenchError::NeedsGpu {
+        found: found.to_owned(),
+    };
+    if arguments.device == DeviceChoice::Cpu && !arguments.small {
+        return Err(refuse("the CPU as asked"));
+    }
+    let runtime = Runtime::open(arguments.device)?;
+    if runtime.device == Device::Cpu && !arguments.small {
+        return Err(refuse(&runtime.line));
+    }
+    Ok(runtime)
+}

@@ -1,0 +1,110 @@
+//! Tensors of random numbers in the place of a file's: a full-size network to measure, without its files.
+//!
+//! Times and memory do not depend on the numbers, as long as they stay finite: normal with a deviation of 0.02, and
+//! around 1 where a norm scales. Made in place on the device, the same in every run.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use crate::sampling::Generator;
+
+const DEVIATION: f64 = 0.02;
+const SEED: i64 = 0;
+
+pub(super) struct RandomTensors {
+    bytes: AtomicU64,
+}
+
+impl RandomTensors {
+    pub(super) fn new(device: Device) -> Self {
+        if let Device::Cuda(_) = device {
+            tch::manual_seed(SEED);
+        }
+        Self {
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tensor(
+        &self,
+        key: &str,
+        shape: &[i64],
+        kind: Kind,
+        device: Device,
+    ) -> Result<Tensor, TchError> {
+        let mean = if scales_norm(key) { 1.0 } else { 0.0 };
+        let tensor = if let Device::Cuda(_) = device {
+            Tensor::f_empty(shape, (kind, device))?.f_normal_(mean, DEVIATION)?
+        } else {
+            // The generator that all threads share would give other numbers in every run of the tests.
+            let drawn = Generator::new(seed_of(key)).normal(shape)?;
+            (drawn * DEVIATION + mean).f_to_kind(kind)?
+        };
+        let bytes = tensor.numel() * kind.elt_size_in_bytes();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(tensor)
+    }
+}
+
+/// `norm_q.weight`, `layer_norm.weight`, `residual.0.gamma`.
+fn scales_norm(key: &str) -> bool {
+    let (parent, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let module = parent.rsplit('.').next().unwrap_or_default();
+    name == "gamma" || (name == "weight" && module.contains("norm"))
+}
+
+/// FNV-1a: another draw for every name.
+fn seed_of(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::Weights;
+
+    #[test]
+    fn random_weights_are_counted_and_the_same_in_every_run() {
+        let draw = || {
+            let w = Weights::random(Kind::BFloat16, Device::Cpu);
+            let matrix = (&w / "blocks" / 0).tensor("q.weight", &[64, 32]).unwrap();
+            (matrix, w.random_bytes(), w)
+        };
+        let (matrix, bytes, w) = draw();
+        assert_eq!(bytes, 64 * 32 * 2);
+        assert_eq!(
+            (matrix.size(), matrix.kind()),
+            (vec![64, 32], Kind::BFloat16)
+        );
+        assert!(matrix.equal(&draw().0));
+        let deviation = matrix.to_kind(Kind::Float).std(true).double_value(&[]);
+        assert!((deviation - DEVIATION).abs() < 0.002, "{deviation}");
+        assert!(!matrix.equal(&w.tensor("k.weight", &[64, 32]).unwrap()));
+        assert!(!w.has("k.weight") && w.finish().is_empty());
+        assert!(w.tensor("k.weight", &[-1]).is_err());
+    }
+
+    #[test]
+    fn only_what_scales_a_norm_is_around_one() {
+        let w = Weights::random(Kind::Float, Device::Cpu);
+        for (key, mean) in [
+            ("self_attn.norm_q.weight", 1.0),
+            ("layer.0.layer_norm.weight", 1.0),
+            ("final_layer_norm.weight", 1.0),
+            ("residual.0.gamma", 1.0),
+            ("norm3.bias", 0.0),
+            ("conv1.weight", 0.0),
+            ("modulation", 0.0),
+        ] {
+            let found = w.tensor(key, &[100]).unwrap().mean(Kind::Float);
+            assert!((found.double_value(&[]) - mean).abs() < 0.02, "{key}");
+        }
+    }
+}
