@@ -105,7 +105,7 @@ impl Bench {
         let mut sum = xs.copy();
         let mut other = xs.copy();
         let turns = Some(&self.turns);
-        let row = |name: &str, times: [f64; 2], passes: u64| self.row(name, xs, times, passes);
+        let row = |name: &str, times: [f64; 2], passes: u64| measured(name, xs, times, passes);
         vec![
             row(
                 "layer_norm modulated",
@@ -158,7 +158,7 @@ impl Bench {
                 ],
                 2,
             ),
-            self.row(
+            measured(
                 "gelu_tanh",
                 &self.wide,
                 [
@@ -167,20 +167,12 @@ impl Bench {
                 ],
                 2,
             ),
-            row(
-                "copy",
-                [self.time(|| drop(xs.copy())), self.time(|| drop(xs.copy()))],
-                2,
-            ),
+            row("copy", [self.time(|| drop(copied(xs))); 2], 2),
         ]
     }
 
     fn time(&self, pass: impl FnMut()) -> f64 {
         time(self.index, pass)
-    }
-
-    fn row(&self, name: &str, xs: &Tensor, times: [f64; 2], passes: u64) -> Value {
-        row(name, xs, times, passes)
     }
 }
 
@@ -190,7 +182,13 @@ fn pixels_pass(xs: &Tensor, index: usize) -> Value {
         time(index, || drop(pixel_norm(xs, &factor, true))),
         time(index, || drop(twins::pixel_norm(xs, &factor, true))),
     ];
-    row("pixel_norm silu", xs, times, 2)
+    measured("pixel_norm silu", xs, times, 2)
+}
+
+fn copied(xs: &Tensor) -> Tensor {
+    let mut copy = xs.empty_like();
+    copy.copy_(xs);
+    copy
 }
 
 /// Milliseconds of one call, without the time to queue it where calls overlap.
@@ -208,7 +206,7 @@ fn time(index: usize, mut pass: impl FnMut()) -> f64 {
 }
 
 /// `passes`: how often the kernel reads or writes all of `xs`.
-fn row(name: &str, xs: &Tensor, [kernel, twin]: [f64; 2], passes: u64) -> Value {
+fn measured(name: &str, xs: &Tensor, [kernel, twin]: [f64; 2], passes: u64) -> Value {
     let bytes = xs.numel() as u64 * xs.kind().elt_size_in_bytes() as u64 * passes;
     json!({
         "pass": name,

@@ -299,9 +299,9 @@ impl Driver {
             succeeded("creating a program", code)?;
             let code = (self.compile)(program, options.len() as c_int, options.as_ptr());
             let result = if code == 0 {
-                self.bytes(program, self.code_size, self.code)
+                result_bytes(program, self.code_size, self.code)
             } else {
-                let log = self.bytes(program, self.log_size, self.log);
+                let log = result_bytes(program, self.log_size, self.log);
                 let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
                 Err(KernelError::Compile {
                     log: first_lines(&log),
@@ -309,25 +309,6 @@ impl Driver {
             };
             (self.destroy)(&raw mut program);
             result
-        }
-    }
-
-    #[expect(unsafe_code, reason = "calls into the compiler")]
-    /// # Safety
-    /// `program` is alive, and the two functions belong together.
-    unsafe fn bytes(
-        &self,
-        program: *mut c_void,
-        size: ProgramSize,
-        fill: ProgramBytes,
-    ) -> Result<Vec<u8>> {
-        let mut len = 0;
-        // SAFETY: as the caller promises; the buffer has the length that the compiler asked for.
-        unsafe {
-            succeeded("the size of a result", size(program, &raw mut len))?;
-            let mut bytes = vec![0_u8; len];
-            succeeded("reading a result", fill(program, bytes.as_mut_ptr().cast()))?;
-            Ok(bytes)
         }
     }
 
@@ -448,6 +429,24 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+/// # Safety
+/// `program` is alive, and the two functions belong together.
+#[expect(unsafe_code, reason = "calls into the compiler")]
+unsafe fn result_bytes(
+    program: *mut c_void,
+    size: ProgramSize,
+    fill: ProgramBytes,
+) -> Result<Vec<u8>> {
+    let mut len = 0;
+    // SAFETY: as the caller promises; the buffer has the length that the compiler asked for.
+    unsafe {
+        succeeded("the size of a result", size(program, &raw mut len))?;
+        let mut bytes = vec![0_u8; len];
+        succeeded("reading a result", fill(program, bytes.as_mut_ptr().cast()))?;
+        Ok(bytes)
     }
 }
 

@@ -64,9 +64,7 @@ pub fn gated_add_norm(
 /// `xs`: `(B, L, C)`, its rows at any one distance, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of
 /// `D` -> the same as `xs`. What was in `xs` is gone: the result may lie in its memory.
 pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
-    let mut xs = xs;
-    let done =
-        kernels_for(&xs).and_then(|kernels| kernels.rms_norm_rope(&mut xs, weight, eps, turns));
+    let done = kernels_for(&xs).and_then(|kernels| kernels.rms_norm_rope(&xs, weight, eps, turns));
     match done {
         Some(()) => xs,
         None => twins::rms_norm_rope(&xs, weight, eps, turns),
@@ -85,7 +83,7 @@ pub fn silu(xs: Tensor) -> Tensor {
 
 fn activate(xs: Tensor, is_silu: bool, twin: fn(&mut Tensor)) -> Tensor {
     let mut xs = xs;
-    let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&mut xs, is_silu));
+    let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&xs, is_silu));
     if done.is_none() {
         twin(&mut xs);
     }

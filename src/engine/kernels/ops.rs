@@ -1,6 +1,7 @@
 //! One safe function for each pass, from tensors to a launch; `None` where the kernel does not fit the tensors.
 //!
-//! Everything that a kernel takes for granted is checked here: device, kind, sizes, strides, alignment.
+//! Everything that a kernel takes for granted is checked here: device, kind, sizes, strides, alignment. What a pass
+//! changes in place it changes behind a shared reference, as libtorch does.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -8,21 +9,27 @@ use std::ptr;
 use tch::{Device, Kind, Tensor};
 
 use super::driver::Grid;
-use super::loaded::{Kernels, MAX_PIECES, RowKernel};
+use super::loaded::{HELD, Kernels, RowKernel};
 use super::terms::{Gate, Norm, TokenRows};
 use super::twins::SHORTEST_PIXEL;
 
 /// What threads read and write at once.
-const PIECE_BYTES: usize = 16;
+pub(super) const PIECE_BYTES: usize = 16;
 
-/// `MAX_THREADS` of the source.
+/// Threads of a block at the most; the source could take more.
 const MAX_THREADS: usize = 512;
 
-/// Threads that share a row are summed by each of them up to here; more go two ways, by whole warps.
-const NEAR_THREADS: usize = 32;
+/// Threads of a block that has one row.
+const LONG_ROW_THREADS: [usize; 4] = [64, 128, 256, MAX_THREADS];
 
-/// Threads of a block where the rows leave the choice.
-const USUAL_THREADS: usize = 256;
+/// Threads that exchange numbers without the block's shared memory.
+const LANES: usize = 32;
+
+/// Pieces that a thread holds, unless that makes too many threads.
+const USUAL_HELD: usize = 5;
+
+/// Threads of a block of short rows, and of one without rows: more are slower, by up to a third.
+const USUAL_THREADS: usize = 128;
 
 /// `Rows` of the source.
 #[repr(C)]
@@ -45,6 +52,7 @@ struct NormArgs {
     rows: u32,
     tokens: u32,
     channels: u32,
+    per_channel: f32,
     eps: f32,
     offset: f32,
 }
@@ -62,9 +70,10 @@ struct RmsArgs {
     tokens: u32,
     channels: u32,
     head_dim: u32,
+    factor: f32,
     eps: f32,
+    least: f32,
     is_wide: i32,
-    by_length: i32,
     with_silu: i32,
 }
 
@@ -92,19 +101,14 @@ impl Kernels {
     }
 
     /// See [`super::twins::gated_add`]; `ys` without a gate is added as it is.
-    pub(super) fn gated_add(
-        &self,
-        xs: &mut Tensor,
-        ys: &Tensor,
-        gate: Option<Gate<'_>>,
-    ) -> Option<()> {
+    pub(super) fn gated_add(&self, xs: &Tensor, ys: &Tensor, gate: Option<Gate<'_>>) -> Option<()> {
         self.add_and_norm(xs, Some((ys, gate)), None).map(drop)
     }
 
     /// Both in one: `xs` in place, and its norm.
     pub(super) fn gated_add_norm(
         &self,
-        xs: &mut Tensor,
+        xs: &Tensor,
         ys: &Tensor,
         gate: Option<Gate<'_>>,
         norm: &Norm<'_>,
@@ -131,6 +135,7 @@ impl Kernels {
             rows: shape.rows,
             tokens: shape.tokens,
             channels: shape.channels,
+            per_channel: 1.0 / shape.channels as f32,
             eps: 0.0,
             offset: 1.0,
         };
@@ -173,7 +178,7 @@ impl Kernels {
     /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
     pub(super) fn rms_norm_rope(
         &self,
-        xs: &mut Tensor,
+        xs: &Tensor,
         weight: &Tensor,
         eps: f64,
         turns: Option<&Tensor>,
@@ -191,9 +196,10 @@ impl Kernels {
             tokens: shape.tokens,
             channels: shape.channels,
             head_dim: shape.channels,
+            factor: 1.0 / shape.channels as f32,
             eps: eps as f32,
+            least: 0.0,
             is_wide: weight_arg.is_wide,
-            by_length: 0,
             with_silu: 0,
         };
         if let Some(turns) = turns {
@@ -203,7 +209,7 @@ impl Kernels {
                 && turns.is_contiguous()
                 && turns.numel() as i64 * 2 == i64::from(shape.tokens) * head_dim
                 && i64::from(shape.channels) % head_dim == 0
-                && head_dim as usize % self.piece_len() == 0;
+                && (head_dim as usize).is_multiple_of(self.piece_len());
             args.turns = (is_whole && is_aligned(turns.data_ptr())).then(|| turns.data_ptr())?;
             args.head_dim = head_dim as u32;
         }
@@ -231,9 +237,10 @@ impl Kernels {
             tokens: shape.tokens,
             channels: shape.channels,
             head_dim: shape.channels,
-            eps: SHORTEST_PIXEL as f32,
+            factor: 1.0,
+            eps: 0.0,
+            least: (SHORTEST_PIXEL * SHORTEST_PIXEL) as f32,
             is_wide: factor.is_wide,
-            by_length: 1,
             with_silu: i32::from(with_silu),
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
@@ -241,7 +248,7 @@ impl Kernels {
     }
 
     /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`].
-    pub(super) fn activate(&self, xs: &mut Tensor, is_silu: bool) -> Option<()> {
+    pub(super) fn activate(&self, xs: &Tensor, is_silu: bool) -> Option<()> {
         let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
         let fits = xs.kind() == self.kind() && xs.is_contiguous() && is_aligned(xs.data_ptr());
         let per_block = 2 * USUAL_THREADS * self.piece_len();
@@ -402,25 +409,31 @@ fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
 }
 
 /// Pieces that each thread holds, and the threads along a row and over rows, for rows of `pieces`.
+///
+/// The choices are those that were fastest on an H200.
 fn threads_for(pieces: usize) -> Option<(usize, [u32; 2])> {
-    // Each thread as few pieces as may be: more threads hide more of the memory's delay.
-    for limit in [NEAR_THREADS, 384, MAX_THREADS] {
-        for held in 1..=MAX_PIECES {
-            let mut along = pieces.div_ceil(held);
-            if along > NEAR_THREADS {
-                along = along.next_multiple_of(NEAR_THREADS);
-            }
-            if along <= limit && along > 0 {
-                let rows = if along > NEAR_THREADS {
-                    1
-                } else {
-                    USUAL_THREADS / along
-                };
-                return Some((held, [along as u32, rows as u32]));
-            }
-        }
+    (pieces > 0).then_some(())?;
+    let usual = HELD.into_iter().take_while(|&held| held <= USUAL_HELD);
+    // A short row lies within the lanes, with as few of them idle as may be.
+    let short = usual
+        .map(|held| (held, pieces.div_ceil(held).next_power_of_two()))
+        .filter(|&(_, along)| along <= LANES)
+        .min_by_key(|(held, along)| held * along);
+    if let Some((held, along)) = short {
+        return Some((held, [along as u32, (USUAL_THREADS / along) as u32]));
     }
-    None
+    // A long one has a block for itself, of few threads: then more rows are under way at once.
+    let along = LONG_ROW_THREADS
+        .into_iter()
+        .find(|along| along * USUAL_HELD >= pieces)
+        .unwrap_or(MAX_THREADS);
+    let held = HELD.into_iter().find(|held| held * along >= pieces)?;
+    Some((held, [along as u32, 1]))
+}
+
+/// The longest row that there are kernels for, in pieces.
+pub(super) fn most_pieces() -> usize {
+    MAX_THREADS * HELD.into_iter().max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -429,15 +442,23 @@ mod tests {
 
     #[test]
     fn every_piece_of_a_row_has_a_thread() {
-        for pieces in 1..=MAX_PIECES * MAX_THREADS {
+        for pieces in 1..=most_pieces() {
             let (held, [along, rows]) = threads_for(pieces).unwrap();
             assert!(held * along as usize >= pieces, "{pieces}");
             assert!((along * rows) as usize <= MAX_THREADS && rows > 0);
-            // The sum over a row in the source: several rows a block for few threads a row alone.
-            assert!(along <= 32 || rows == 1 && along % 32 == 0);
+            // What the sum over a row in the source takes for granted.
+            assert!((along * rows) % 32 == 0);
+            assert!(
+                along <= 32 && along.is_power_of_two() || rows == 1 && along % 32 == 0,
+                "{pieces}"
+            );
         }
-        assert_eq!(threads_for(MAX_PIECES * MAX_THREADS + 1), None);
+        assert_eq!(threads_for(most_pieces() + 1), None);
         assert_eq!(threads_for(0), None);
+        // Wan's rows in half precision.
+        assert_eq!(threads_for(5120 / 8), Some((5, [128, 1])));
+        assert_eq!(threads_for(3072 / 8), Some((3, [128, 1])));
+        assert_eq!(threads_for(96 / 8), Some((3, [4, 32])));
     }
 
     #[test]
@@ -460,7 +481,7 @@ mod tests {
     fn arguments_are_laid_out_as_in_the_source() {
         assert_eq!(size_of::<RowsArg>(), 24);
         assert_eq!(size_of::<NormArgs>(), 120);
-        assert_eq!(size_of::<RmsArgs>(), 80);
+        assert_eq!(size_of::<RmsArgs>(), 88);
         assert_eq!(size_of::<ActivationArgs>(), 24);
     }
 }

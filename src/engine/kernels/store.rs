@@ -48,7 +48,7 @@ impl Stored {
     pub(super) fn write(&self, binary: &[u8]) {
         let mut bytes = checksum(binary).to_le_bytes().to_vec();
         bytes.extend_from_slice(binary);
-        self.put(&self.binary, &bytes);
+        Self::put(&self.binary, &bytes);
     }
 
     /// How many checks began and never ended: each took the engine with it.
@@ -58,7 +58,7 @@ impl Stored {
     }
 
     pub(super) fn begin_try(&self) {
-        self.put(&self.tries, (self.tries() + 1).to_string().as_bytes());
+        Self::put(&self.tries, (self.tries() + 1).to_string().as_bytes());
     }
 
     pub(super) fn end_try(&self) {
@@ -66,7 +66,7 @@ impl Stored {
     }
 
     /// Another engine may read or write the same file.
-    fn put(&self, path: &Path, bytes: &[u8]) {
+    fn put(path: &Path, bytes: &[u8]) {
         let Some(folder) = path.parent() else { return };
         let partial = path.with_extension(format!("{}.partial", std::process::id()));
         let written = fs::create_dir_all(folder)

@@ -1,1 +1,235 @@
-//! The twins against formulas written out, on the CPU. The kernels are compared with the twins on each GPU.
+//! The twins against formulas written out in f64, on the CPU. The kernels are compared with the twins on each GPU.
+
+use tch::{Device, Kind, Tensor};
+
+use super::check::wave;
+use super::*;
+
+const TOKENS: i64 = 5;
+const CHANNELS: i64 = 24;
+const EPS: f64 = 1e-6;
+/// Heads of eight numbers.
+const HALF: usize = 4;
+
+fn tensor(size: &[i64], pace: f64) -> Tensor {
+    wave(size, pace, Device::Cpu)
+}
+
+fn numbers(xs: &Tensor) -> Vec<f64> {
+    Vec::try_from(xs.to_kind(Kind::Double).flatten(0, -1)).unwrap()
+}
+
+/// The formula's result for each row of `(.., CHANNELS)`, given the row's number and numbers.
+fn by_row(xs: &Tensor, formula: impl Fn(usize, &[f64]) -> Vec<f64>) -> Vec<f64> {
+    numbers(xs)
+        .chunks(CHANNELS as usize)
+        .enumerate()
+        .flat_map(|(i, row)| formula(i, row))
+        .collect()
+}
+
+#[track_caller]
+fn assert_close(found: &Tensor, expected: &[f64]) {
+    assert_within(found, expected, 1.0);
+}
+
+#[track_caller]
+fn assert_within(found: &Tensor, expected: &[f64], roundings: f64) {
+    // A rounding in half precision; in f32 what sums in another order do.
+    let limit = if found.kind() == Kind::BFloat16 {
+        1.0 / 256.0
+    } else {
+        4e-6
+    };
+    let found = numbers(found);
+    assert_eq!(found.len(), expected.len());
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let off = (found - expected).abs();
+        assert!(
+            off <= roundings * limit * (expected.abs() + 0.1),
+            "{i}: {found} for {expected}"
+        );
+    }
+}
+
+fn normed(row: &[f64]) -> Vec<f64> {
+    let mean = row.iter().sum::<f64>() / row.len() as f64;
+    let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
+    row.iter()
+        .map(|x| (x - mean) / (variance + EPS).sqrt())
+        .collect()
+}
+
+/// Each kind that a network computes in; both twins and fused functions give what `expected` says.
+fn in_both_kinds(test: impl Fn(Kind)) {
+    for kind in [Kind::Float, Kind::BFloat16] {
+        test(kind);
+    }
+}
+
+const RANGES: [(i64, i64); 2] = [(0, 2), (2, 3)];
+
+/// Vector `n` for a token, of `(2, 6, CHANNELS)`.
+fn vector(values: &[f64], token: usize, n: usize) -> &[f64] {
+    let channels = CHANNELS as usize;
+    let range = usize::from(token as i64 >= RANGES[1].0);
+    &values[(range * 6 + n) * channels..][..channels]
+}
+
+#[test]
+fn a_layer_norm_is_scaled_and_shifted_by_the_vectors_of_its_token() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[1, TOKENS, CHANNELS], 0.37).to_kind(kind);
+        let values = tensor(&[2, 6, CHANNELS], 0.53);
+        let rows = TokenRows {
+            values: &values,
+            ranges: &RANGES,
+        };
+        let norm = Norm::Modulated {
+            rows,
+            shift: 3,
+            scale: 4,
+        };
+        let numbers = numbers(&values);
+        let expected = by_row(&xs, |token, row| {
+            let (shift, scale) = (vector(&numbers, token, 3), vector(&numbers, token, 4));
+            let row = normed(row).into_iter().zip(shift).zip(scale);
+            row.map(|((x, shift), scale)| x * (1.0 + scale) + shift)
+                .collect()
+        });
+        let found = layer_norm(&xs, &norm, EPS);
+        assert_eq!(found.kind(), kind);
+        assert_close(&found, &expected);
+    });
+}
+
+#[test]
+fn a_layer_norm_may_have_weights_or_none() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[2, TOKENS, CHANNELS], 0.37).to_kind(kind);
+        let [weight, bias] = [0.29, 0.41].map(|pace| tensor(&[CHANNELS], pace).to_kind(kind));
+        let affine = Norm::Affine {
+            weight: &weight,
+            bias: &bias,
+        };
+        let (weights, biases) = (numbers(&weight), numbers(&bias));
+        let expected = by_row(&xs, |_, row| {
+            let row = normed(row).into_iter().zip(&weights).zip(&biases);
+            row.map(|((x, weight), bias)| x * weight + bias).collect()
+        });
+        assert_close(&layer_norm(&xs, &affine, EPS), &expected);
+        let expected = by_row(&xs, |_, row| normed(row));
+        assert_close(&layer_norm(&xs, &Norm::Plain, EPS), &expected);
+    });
+}
+
+#[test]
+fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounded() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[1, TOKENS, CHANNELS], 0.37).to_kind(kind);
+        let ys = tensor(&[1, TOKENS, CHANNELS], 0.71).to_kind(kind);
+        let values = tensor(&[2, 6, CHANNELS], 0.53);
+        let rows = TokenRows {
+            values: &values,
+            ranges: &RANGES,
+        };
+        let (added, values) = (numbers(&ys), numbers(&values));
+        for gate in [None, Some(Gate { rows, index: 2 })] {
+            let expected = by_row(&xs, |token, row| {
+                let added = &added[token * row.len()..][..row.len()];
+                let gates = vector(&values, token, 2);
+                let row = row.iter().zip(added).zip(gates);
+                row.map(|((x, y), g)| x + y * gate.map_or(1.0, |_| *g))
+                    .collect()
+            });
+            let mut sum = xs.copy();
+            gated_add(&mut sum, &ys, gate);
+            assert_eq!(sum.kind(), kind);
+            assert_close(&sum, &expected);
+
+            let mut same = xs.copy();
+            let found = gated_add_norm(&mut same, &ys, gate, &Norm::Plain, EPS);
+            assert_eq!(same, sum);
+            assert_close(&found, &by_row(&sum, |_, row| normed(row)));
+        }
+    });
+}
+
+#[test]
+fn heads_are_normed_together_and_their_pairs_turned_by_their_token() {
+    in_both_kinds(|kind| {
+        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
+        let turns = Tensor::complex(&angles.cos(), &angles.sin());
+        let angles = numbers(&angles);
+        for weight_kind in [Kind::Float, kind] {
+            let weight = (tensor(&[CHANNELS], 0.29) + 1.5).to_kind(weight_kind);
+            let weights = numbers(&weight);
+            let xs = tensor(&[2, TOKENS, CHANNELS], 0.37).to_kind(kind);
+            let scaled = |row: &[f64]| -> Vec<f64> {
+                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+                let row = row.iter().zip(&weights);
+                row.map(|(x, weight)| x / (square + EPS).sqrt() * weight)
+                    .collect()
+            };
+            let plain = by_row(&xs, |_, row| scaled(row));
+            let turned = by_row(&xs, |i, row| {
+                let row = scaled(row);
+                let pairs = row.chunks(2).enumerate();
+                pairs
+                    .flat_map(|(pair, xy)| {
+                        let angle = angles[i % TOKENS as usize * HALF + pair % HALF];
+                        let (sin, cos) = angle.sin_cos();
+                        [xy[0] * cos - xy[1] * sin, xy[0] * sin + xy[1] * cos]
+                    })
+                    .collect()
+            });
+            // Without turns libtorch rounds in half precision before it scales, and the weight if it is wider.
+            for (turns, expected, roundings) in [(None, plain, 3.0), (Some(&turns), turned, 1.0)] {
+                let found = rms_norm_rope(xs.copy(), &weight, EPS, turns);
+                assert_eq!((found.kind(), found.size()), (kind, xs.size()));
+                assert_within(&found, &expected, roundings);
+            }
+        }
+    });
+}
+
+#[test]
+fn activations_are_those_of_their_formulas() {
+    in_both_kinds(|kind| {
+        let xs = (tensor(&[3, CHANNELS], 0.37) * 9.0).to_kind(kind);
+        let gelu = by_row(&xs, |_, row| {
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let inner = |x: f64| root * (x + 0.044715 * x.powi(3));
+            row.iter()
+                .map(|&x| 0.5 * x * (1.0 + inner(x).tanh()))
+                .collect()
+        });
+        assert_close(&gelu_tanh(xs.copy()), &gelu);
+        let expected = by_row(&xs, |_, row| {
+            row.iter().map(|x| x / (1.0 + (-x).exp())).collect()
+        });
+        assert_close(&silu(xs.copy()), &expected);
+    });
+}
+
+#[test]
+fn a_pixel_is_divided_by_its_length_and_a_dark_one_stays_dark() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[2, 3, 2, CHANNELS], 0.37).to_kind(kind);
+        drop(xs.select(0, 1).zero_());
+        let factor = tensor(&[CHANNELS], 0.29) + 1.5;
+        let factors = numbers(&factor);
+        for with_silu in [false, true] {
+            let expected = by_row(&xs, |_, row| {
+                let length = row.iter().map(|x| x * x).sum::<f64>().sqrt().max(1e-12);
+                let row = row
+                    .iter()
+                    .zip(&factors)
+                    .map(|(x, factor)| x / length * factor);
+                row.map(|x| if with_silu { x / (1.0 + (-x).exp()) } else { x })
+                    .collect()
+            });
+            assert_close(&pixel_norm(&xs, &factor, with_silu), &expected);
+        }
+    });
+}

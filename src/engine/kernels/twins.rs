@@ -62,21 +62,19 @@ pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
 pub fn rms_norm_rope(xs: &Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
     let kind = xs.kind();
     let channels = weight.size();
-    let ys = if weight.kind() == kind {
-        xs.rms_norm(&channels, Some(weight), eps)
-    } else {
-        let weight = weight.to_kind(Kind::Float);
-        xs.to_kind(Kind::Float)
-            .rms_norm(&channels, Some(&weight), eps)
-    };
     let Some(turns) = turns else {
-        return ys.to_kind(kind);
+        let weight = weight.to_kind(kind);
+        return xs.rms_norm(&channels, Some(&weight), eps);
     };
+    let weight = weight.to_kind(Kind::Float);
+    let ys = xs
+        .to_kind(Kind::Float)
+        .rms_norm(&channels, Some(&weight), eps);
     let size = xs.size();
     let half = turns.size().last().copied().unwrap_or(1);
     let mut pairs = size[..size.len() - 1].to_vec();
     pairs.extend([-1, half, 2]); // b l (h d) -> b l h (d 2)
-    let pairs = ys.to_kind(Kind::Float).reshape(pairs).view_as_complex();
+    let pairs = ys.reshape(pairs).view_as_complex();
     (pairs * turns).view_as_real().reshape(size).to_kind(kind)
 }
 

@@ -1,7 +1,8 @@
 //! Layers that several families share, built from a [`Weights`](crate::weights::Weights) cursor.
 //!
 //! Only leaf layers and small formulas live here; whole blocks belong to their families.
-//! Nothing here trains, drops out or initialises.
+//! Nothing here trains, drops out or initialises. Passes between matrix products come from
+//! [`kernels`](crate::kernels), which fuses them where it can.
 
 mod attention;
 mod linear;
@@ -9,6 +10,9 @@ mod norm;
 mod rope;
 mod timestep;
 
+pub use crate::kernels::{
+    Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm, silu,
+};
 pub use attention::attention;
 pub use linear::Linear;
 pub use norm::{LayerNorm, RmsNorm, T5Norm};

@@ -28,20 +28,25 @@ impl LayerNorm {
         }
     }
 
-    /// The norm as a pass that other work is joined with.
-    pub fn as_pass(&self) -> Norm<'_> {
-        match &self.affine {
-            Some((weight, bias)) => Norm::Affine { weight, bias },
-            None => Norm::Plain,
-        }
-    }
-
     /// `xs`: `(.., dim)` of any kind -> the same in f32
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         let weight = self.affine.as_ref().map(|(weight, _)| weight);
         let bias = self.affine.as_ref().map(|(_, bias)| bias);
         xs.to_kind(Kind::Float)
             .layer_norm([self.dim], weight, bias, self.eps, true)
+    }
+
+    /// What follows mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
+    pub fn norm(&self) -> Norm<'_> {
+        match &self.affine {
+            Some((weight, bias)) => Norm::Affine { weight, bias },
+            None => Norm::Plain,
+        }
+    }
+
+    /// `xs`: `(.., dim)` -> the same, rounded to its kind once
+    pub fn forward_as_kind(&self, xs: &Tensor) -> Tensor {
+        kernels::layer_norm(xs, &self.norm(), self.eps)
     }
 }
 
@@ -57,14 +62,11 @@ impl RmsNorm {
         Ok(Self { weight, eps })
     }
 
-    /// `xs`: `(B, L, dim)`, whose memory may be used again -> the same
-    pub fn forward(&self, xs: Tensor) -> Tensor {
-        kernels::rms_norm_rope(xs, &self.weight, self.eps, None)
-    }
-
-    /// The same and then `rope`, heads side by side.
-    pub fn forward_turned(&self, xs: Tensor, rope: &Rope) -> Tensor {
-        kernels::rms_norm_rope(xs, &self.weight, self.eps, Some(rope.turns()))
+    /// The norm, then positions: `xs`: `(B, L, dim)`, its rows at any one distance -> the same.
+    ///
+    /// What was in `xs` is gone: the result may lie in its memory.
+    pub fn forward_rope(&self, xs: Tensor, rope: Option<&Rope>) -> Tensor {
+        kernels::rms_norm_rope(xs, &self.weight, self.eps, rope.map(Rope::turns))
     }
 }
 

@@ -12,8 +12,10 @@ use tch::{Device, Kind, Tensor};
 use super::config::TransformerConfig;
 use super::prepare::TokenTimesteps;
 use crate::hooks::Hooks;
-use crate::kernels::{self, Gate, Norm, TokenRows};
-use crate::nn::{LayerNorm, Linear, RmsNorm, Rope, attention, axis_angles, timestep_embedding};
+use crate::nn::{
+    Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
+    gated_add_norm, gelu_tanh, layer_norm, timestep_embedding,
+};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -142,7 +144,7 @@ impl WanTransformer {
             values: &modulations[i],
             ranges: &ranges,
         };
-        let mut normed = kernels::layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
+        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
         for (i, (block, context)) in self.blocks.iter().zip(&context.blocks).enumerate() {
             if hooks.cancelled() {
                 return None;
@@ -240,18 +242,18 @@ impl Block {
         let gate = |index| Some(Gate { rows, index });
         let ys = self.self_attn.forward(normed, rope);
         let normed = match &self.norm3 {
-            Some(norm) => kernels::gated_add_norm(xs, &ys, gate(2), &norm.as_pass(), self.eps),
+            Some(norm) => gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps),
             None => {
-                kernels::gated_add(xs, &ys, gate(2));
+                gated_add(xs, &ys, gate(2));
                 xs.shallow_clone()
             }
         };
         let ys = self.cross_attn.forward(&normed, context);
-        let normed = kernels::gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps);
-        let ys = kernels::gelu_tanh(self.ffn.0.forward(&normed));
+        let normed = gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps);
+        let ys = gelu_tanh(self.ffn.0.forward(&normed));
         drop(normed);
         let ys = self.ffn.1.forward(&ys);
-        kernels::gated_add_norm(xs, &ys, gate(5), next, self.eps)
+        gated_add_norm(xs, &ys, gate(5), next, self.eps)
     }
 }
 
@@ -282,8 +284,8 @@ impl SelfAttention {
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, rope: &Rope) -> Tensor {
-        let q = self.norm_q.forward_turned(self.q.forward(xs), rope);
-        let k = self.norm_k.forward_turned(self.k.forward(xs), rope);
+        let q = self.norm_q.forward_rope(self.q.forward(xs), Some(rope));
+        let k = self.norm_k.forward_rope(self.k.forward(xs), Some(rope));
         let v = self.v.forward(xs);
         // b l (h d) -> b h l d
         let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads).transpose(1, 2));
@@ -342,14 +344,16 @@ impl CrossAttention {
 
     /// `text`: `(B, S, C)`
     fn keys_and_values(&self, text: &Tensor) -> KeysAndValues {
-        let k = self.norm_k.forward(self.k.forward(text));
+        let k = self.norm_k.forward_rope(self.k.forward(text), None);
         self.by_heads(&k, &self.v.forward(text))
     }
 
     /// `images`: `(1, S, C)`; `None` in models that read no pictures
     fn image_keys_and_values(&self, images: &Tensor) -> Option<KeysAndValues> {
         let image = self.image.as_ref()?;
-        let k = image.norm_k_img.forward(image.k_img.forward(images));
+        let k = image
+            .norm_k_img
+            .forward_rope(image.k_img.forward(images), None);
         Some(self.by_heads(&k, &image.v_img.forward(images)))
     }
 
@@ -360,7 +364,7 @@ impl CrossAttention {
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, context: &BlockContext) -> Tensor {
-        let q = self.norm_q.forward(self.q.forward(xs));
+        let q = self.norm_q.forward_rope(self.q.forward(xs), None);
         let q = split_heads(&q, self.num_heads).transpose(1, 2);
         let (k, v) = &context.text;
         let mut ys = attention(&q, k, v, None, None);
