@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use safelight_core::catalog::Companions;
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler,
     SourceClip, StartPicture,
@@ -40,7 +41,7 @@ pub struct GenerateArgs {
     /// How pictures of another aspect come to the clip's size: stretch or crop [default: stretch]
     #[arg(long)]
     pub fit: Option<Fit>,
-    /// A model's set of values that go together, such as fast-4; other arguments change them
+    /// Values that go together: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan; other arguments change them
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
     /// Pixels [default: the model's own, turned to a given picture's aspect]
@@ -194,6 +195,20 @@ impl GenerateArgs {
         }
         take(&mut self.last_image, "last_image", &request.last_image);
         warnings
+    }
+
+    /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
+    pub fn companions(&self) -> Companions {
+        let place = |path: &Option<PathBuf>| {
+            path.as_ref()
+                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        };
+        Companions {
+            vae: place(&self.vae),
+            text_encoder: place(&self.text_encoder),
+            image_encoder: place(&self.image_encoder),
+            tokenizer: place(&self.tokenizer),
+        }
     }
 
     /// A name here that no file has.

@@ -118,7 +118,7 @@ fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Valida
     let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog
-        .find(wanted)
+        .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let seed = args.seed.unwrap_or_else(super::random_seed);
     let form = args.form(seed, surroundings.settings())?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::configs::{Umt5Config, WanTransformerConfig, sorted_entries};
 use super::library::{Item, Library, Role, place_of};
-use super::names::model_words;
+use super::names::{model_words, possible_side};
 use super::tokenizer;
 use super::wan::Wanted;
 use super::weights::{is_pickle, pickle_instead};
@@ -73,8 +73,20 @@ pub(super) fn replace(
     Ok(())
 }
 
-/// How far above the transformer's folder companions are looked for: `models/diffusion_models/wan/2.2`.
-const MAX_ANCESTORS: usize = 4;
+/// How deep below a folder for transformers one may lie: `diffusion_models/wan/2.2`.
+const MAX_DEPTH: usize = 4;
+/// Folders for transformers, whose neighbours hold the other parts.
+const TRANSFORMER_FOLDERS: [&str; 9] = [
+    "diffusion_models",
+    "unet",
+    "checkpoints",
+    "stable-diffusion",
+    "diffusers",
+    "transformer",
+    "transformer_2",
+    "high_noise_model",
+    "low_noise_model",
+];
 /// How many folders of one kind below a models folder are looked at.
 const MAX_FOLDERS: usize = 100;
 
@@ -129,11 +141,8 @@ impl Search<'_> {
     /// The folders to look into, nearest first.
     fn folders(&self, role: Role) -> Vec<PathBuf> {
         let mut folders = Vec::new();
-        for (distance, folder) in self.ancestors().enumerate() {
-            // The folder of the transformer itself, and the one that holds the parts' folders.
-            if distance <= 1 {
-                folders.push(folder.to_owned());
-            }
+        for folder in self.homes() {
+            folders.push(folder.to_owned());
             for name in folder_names(role) {
                 folders.extend(below(&folder.join(name)));
             }
@@ -143,10 +152,23 @@ impl Search<'_> {
         folders
     }
 
-    /// The folder that the transformer lies in, or is, and those above.
-    fn ancestors(&self) -> impl Iterator<Item = &Path> {
+    /// The folder that the transformer lies in, or is, and the one around a folder for transformers. No
+    /// others above: whatever lies in a user's own folder need not belong to the model.
+    fn homes(&self) -> Vec<&Path> {
         let own = usize::from(!self.around.is_dir());
-        self.around.ancestors().skip(own).take(MAX_ANCESTORS + 1)
+        let above: Vec<&Path> = self.around.ancestors().skip(own).collect();
+        let mut homes: Vec<&Path> = above.first().copied().into_iter().collect();
+        for (distance, pair) in above.windows(2).take(MAX_DEPTH).enumerate() {
+            let name = pair[0].file_name().unwrap_or_default().to_string_lossy();
+            let is_for_transformers = TRANSFORMER_FOLDERS
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known));
+            // Two experts may each have a folder beside their companions.
+            if is_for_transformers || (distance == 0 && possible_side(&name).is_some()) {
+                homes.push(pair[1]);
+            }
+        }
+        homes
     }
 
     fn missing(&self, wanted: &Wanted) -> CatalogError {
@@ -185,7 +207,7 @@ impl Search<'_> {
         }
         let beside = text_encoder.parent().unwrap_or_else(|| Path::new(""));
         let mut places = vec![beside.to_owned()];
-        let around = self.ancestors().map(Path::to_owned);
+        let around = self.homes().into_iter().map(Path::to_owned);
         for folder in std::iter::once(beside.to_owned()).chain(around) {
             let names = [
                 "tokenizer",

@@ -263,7 +263,7 @@ impl Entry {
         }
         self.folders.extend(user.folders);
         self.files.extend(user.files);
-        self.variant = user.variant.or(self.variant.take());
+        self.variant = user.variant.or_else(|| self.variant.take());
         self.path = user.path;
         if user.download_bytes > 0 {
             self.download_bytes = user.download_bytes;

@@ -27,6 +27,9 @@ pub enum CatalogError {
     NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },
+    /// A file that only goes with a transformer.
+    #[error("this is {what} alone; name the transformer that it goes with: {}", path.display())]
+    PartAlone { what: String, path: PathBuf },
     /// A component that a single file does not hold is in no place where one would lie.
     #[error("expected {what} beside it, such as {example}; looked in {looked}: {}", path.display())]
     MissingCompanion {
@@ -113,7 +116,11 @@ impl CatalogError {
                 "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors file"
             }
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
-            Self::Io { .. } | Self::Config { .. } | Self::Pickle { .. } | Self::Expert { .. } => "",
+            Self::Io { .. }
+            | Self::Config { .. }
+            | Self::Pickle { .. }
+            | Self::PartAlone { .. }
+            | Self::Expert { .. } => "",
         }
     }
 }

@@ -87,6 +87,12 @@ const RULES: &[Rule] = &[
         &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
     ),
     (
+        "umt5",
+        "text_encoder",
+        "a UMT5 text encoder in the original layout",
+        &["blocks.1.pos_embedding.embedding.weight"],
+    ),
+    (
         "t5",
         "text_encoder",
         "a T5 text encoder",
@@ -103,6 +109,18 @@ const RULES: &[Rule] = &[
         "image_encoder",
         "an image encoder",
         &["vision_model.embeddings.patch_embedding.weight"],
+    ),
+    (
+        "vision",
+        "image_encoder",
+        "an image encoder in OpenCLIP's layout",
+        &["visual.patch_embedding.weight"],
+    ),
+    (
+        "vision",
+        "image_encoder",
+        "an image encoder",
+        &["embeddings.patch_embedding.weight", "pre_layrnorm.weight"],
     ),
     (
         "llama",

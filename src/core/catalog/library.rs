@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::configs::sorted_entries;
-use super::weights::{is_index, is_pickle, is_weight_file_of};
+use super::weights::{is_index, is_pickle, weight_file_in};
 use super::{CatalogError, kind, tokenizer};
 
 /// More than the header of any published transformer.
@@ -51,6 +51,7 @@ pub(super) struct Library {
 }
 
 impl Library {
+    /// A library that has looked at nothing yet, and knows what a search found before.
     pub(super) fn new(known: Vec<Item>, tokenizers: Vec<PathBuf>) -> Self {
         Self {
             known,
@@ -65,11 +66,13 @@ impl Library {
             return Rc::clone(items);
         }
         let files = weight_files(&sorted_entries(folder).unwrap_or_default());
+        let own = own_file(folder);
         let items = files.into_iter().filter_map(|path| {
             let role = glance(&path)?;
+            let is_own = own.as_ref() == Some(&path);
             Some(Item {
                 role,
-                place: place_of(&path),
+                place: if is_own { folder.to_owned() } else { path },
             })
         });
         let items = Rc::new(items.collect::<Vec<_>>());
@@ -126,11 +129,17 @@ pub(super) fn place_of(file: &Path) -> PathBuf {
     } else {
         file.to_owned()
     };
-    if folder.join("config.json").is_file() && is_weight_file_of(&file, folder) {
+    if own_file(folder).as_ref() == Some(&file) {
         folder.to_owned()
     } else {
         file
     }
+}
+
+/// The file that is all of a component folder's weights.
+fn own_file(folder: &Path) -> Option<PathBuf> {
+    let has_config = folder.join("config.json").is_file();
+    has_config.then(|| weight_file_in(folder).ok()).flatten()
 }
 
 /// What a file is, from the first part of its header.

@@ -90,7 +90,8 @@ impl Catalog {
             entries,
             ..Self::default()
         };
-        let found = catalog.search();
+        let mut library = Library::default();
+        let found = catalog.search(&mut library);
         for folder in &settings.models.folders {
             if !folder.is_dir() {
                 catalog.problems.push(CatalogError::Missing {
@@ -102,7 +103,7 @@ impl Catalog {
         for candidate in &found.candidates {
             catalog.take(candidate);
         }
-        catalog.take_single_files(&found);
+        catalog.take_single_files(&found, &library);
         let is_here = |entry: &&Entry| catalog.available.iter().any(|spec| spec.id == entry.id);
         catalog.missing = catalog
             .entries
@@ -114,7 +115,7 @@ impl Catalog {
     }
 
     /// Looks through all places, and notes the parts that lie there.
-    fn search(&mut self) -> Found {
+    fn search(&mut self, library: &mut Library) -> Found {
         let mut found = Found::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
         for path in own_places.chain(&self.searched) {
@@ -126,8 +127,10 @@ impl Catalog {
                 path: place.clone(),
             });
         }
-        self.parts = scan::parts(&found);
+        self.parts = scan::parts(&found, library);
         self.tokenizers = scan::tokenizers(&found, &self.parts);
+        library.known.clone_from(&self.parts);
+        library.tokenizers.clone_from(&self.tokenizers);
         found
     }
 
@@ -226,8 +229,7 @@ impl Catalog {
     }
 
     /// Offers the transformers that lie around as single files, two experts as one model.
-    fn take_single_files(&mut self, found: &Found) {
-        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+    fn take_single_files(&mut self, found: &Found, library: &Library) {
         let of_role = |role: Role| {
             let parts = self.parts.iter().filter(move |item| item.role == role);
             parts.map(|item| item.place.clone()).collect::<Vec<_>>()
@@ -253,7 +255,7 @@ impl Catalog {
             if taken.contains(place) || found.is_in_candidate(place) {
                 continue;
             }
-            let model = single::assemble(place, &Companions::default(), &library);
+            let model = single::assemble(place, &Companions::default(), library);
             if let Ok(model) = &model {
                 taken.insert(model.files.transformer.clone());
                 taken.extend(model.files.transformer_2.clone());
@@ -438,6 +440,14 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
         out: PathBuf::from("clip.mp4"),
         ..GenerateForm::default()
     };
+    let limits = &spec.limits;
+    let smallest = u64::from(limits.size_multiple) * u64::from(limits.size_multiple);
+    if limits.max_frames == 0 || limits.max_pixels < smallest {
+        return Err(wrong(format!(
+            "wrong defaults: expected limits of at least 1 frame and {smallest} pixels, found {} and {}",
+            limits.max_frames, limits.max_pixels
+        )));
+    }
     // Defaults that have to be changed before they can be used are wrong too.
     let reasons: Vec<String> = match form.validate(spec) {
         Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),

@@ -30,7 +30,9 @@ pub(super) struct Candidate {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub candidates: Vec<Candidate>,
-    /// Files outside of those folders that may hold weights.
+    /// Other folders with files that may hold weights.
+    pub folders: Vec<PathBuf>,
+    /// Files that a user named outright.
     pub files: Vec<PathBuf>,
     /// Folders with a tokenizer in them.
     pub tokenizers: Vec<PathBuf>,
@@ -48,18 +50,19 @@ impl Found {
 }
 
 /// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
-pub(super) fn parts(found: &Found) -> Vec<Item> {
-    let singles = found.files.iter().filter_map(|path| {
+pub(super) fn parts(found: &Found, library: &Library) -> Vec<Item> {
+    let named = found.files.iter().filter_map(|path| {
         let role = library::glance(path)?;
         let place = library::place_of(path);
         Some(Item { role, place })
     });
-    let library = Library::default();
     let in_candidates = found.candidates.iter().flat_map(|candidate| {
         ["vae", "text_encoder", "image_encoder"].map(|name| candidate.folder.join(name))
     });
-    let in_candidates = in_candidates.flat_map(|folder| library.in_folder(&folder).to_vec());
-    singles.chain(in_candidates).collect()
+    let folders = found.folders.iter().cloned().chain(in_candidates);
+    named
+        .chain(folders.flat_map(|folder| library.in_folder(&folder).to_vec()))
+        .collect()
 }
 
 /// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
@@ -128,7 +131,9 @@ pub(super) fn search(place: &Path, found: &mut Found) {
         }
         // A folder that may not be read holds no model that could be loaded.
         let inner = sorted_entries(&folder).unwrap_or_default();
-        found.files.extend(library::weight_files(&inner));
+        if !library::weight_files(&inner).is_empty() {
+            found.folders.push(folder.clone());
+        }
         if tokenizer::is_place(&folder) {
             found.tokenizers.push(folder.clone());
         }

@@ -2,4 +2,8 @@
 
 mod broken;
 mod found;
+mod made_up;
+mod pairs;
+mod parts;
+mod published;
 mod tiny;

@@ -212,7 +212,7 @@ impl WeightSet {
 }
 
 /// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
-fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
+pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     for stem in ["diffusion_pytorch_model", "model"] {
         for end in ["safetensors", "safetensors.index.json"] {
             let path = folder.join(format!("{stem}.{end}"));

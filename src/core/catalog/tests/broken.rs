@@ -281,7 +281,7 @@ fn single_files_and_original_checkpoints_are_named() {
     let folder = write_pipeline(&root.path().join("m"));
     let vae = folder.join("vae/diffusion_pytorch_model.safetensors");
     let text = ModelSpec::open(&vae).unwrap_err().to_string();
-    assert!(text.contains("a single file with a Wan VAE"), "{text}");
+    assert!(text.contains("a Wan VAE alone"), "{text}");
     // A transformer within its diffusers folder is as good as the folder.
     let spec = ModelSpec::open(&folder.join(TRANSFORMER)).unwrap();
     assert_eq!(spec.folder, folder);

@@ -213,7 +213,7 @@ fn a_folders_own_file_says_what_configs_cannot() {
     write_json(&own, &text);
     let err = ModelSpec::open(&folder).unwrap_err().to_string();
     assert!(
-        err.contains("multiple of 32") && err.ends_with("safelight.json"),
+        err.contains("multiples of 32") && err.ends_with("safelight.json"),
         "{err}"
     );
     text["defaults"]["width"] = json!(64);

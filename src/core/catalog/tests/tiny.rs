@@ -127,7 +127,9 @@ fn vae_shapes() -> Shapes {
         );
         shapes.insert(format!("{name}.bias"), vec![output]);
     }
-    shapes.insert("encoder.norm_out.gamma".into(), vec![8, 1, 1, 1]);
+    for (half, width) in [("encoder", 8), ("decoder", 3)] {
+        shapes.insert(format!("{half}.norm_out.gamma"), vec![width, 1, 1, 1]);
+    }
     shapes
 }
 

@@ -288,7 +288,7 @@ fn fits_image_encoder(
                         places / 2,
                         image.num_tokens()
                     ),
-                    place.as_deref().unwrap_or(Path::new("")),
+                    place.as_deref().unwrap_or_else(|| Path::new("")),
                 )),
                 _ => Ok(()),
             }

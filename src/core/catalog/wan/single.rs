@@ -7,7 +7,7 @@ use super::tensors;
 use super::variant::Variant;
 use crate::catalog::configs::WanTransformerConfig;
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, kind};
+use crate::catalog::{CatalogError, TensorKind, kind};
 
 /// What the header of one transformer leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Transformer {
         };
         let kind_of = kind::of_tensors(&weights);
         let Some(keys) = TransformerKeys::detect(|key| weights.has(key)) else {
-            return Err(unsupported(not_a_model(kind_of.role, &kind_of.text)));
+            return Err(not_a_model(&kind_of, place));
         };
         if let Some(what) = foreign_part(&weights, keys) {
             return Err(unsupported(what));
@@ -89,13 +89,18 @@ impl Transformer {
     }
 }
 
-fn not_a_model(role: &str, text: &str) -> String {
-    match role {
-        "vae" | "text_encoder" | "image_encoder" => {
-            format!("a single file with {text} and no transformer, which only goes with one")
-        }
-        "lora" => format!("a single file with {text}, which only goes with a model"),
-        _ => format!("a single file with {text}"),
+/// What is said of a file without a Wan transformer.
+fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
+    let path = place.to_owned();
+    match kind.role {
+        "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
+            what: kind.text.clone(),
+            path,
+        },
+        _ => CatalogError::Unsupported {
+            what: format!("a single file with {}", kind.text),
+            path,
+        },
     }
 }
 
@@ -156,7 +161,9 @@ fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, Strin
         (input, Some(_), None) if input == with_pictures => {
             Ok(TransformerKind::Whole(Variant::I2v))
         }
-        (input, None, None) if input == with_pictures => Ok(TransformerKind::ImageToVideoExpert),
+        (input, None, None) if input == with_pictures && output != 48 => {
+            Ok(TransformerKind::ImageToVideoExpert)
+        }
         _ => Err(format!(
             "a Wan transformer with {input} input and {output} output channels, such as Fun-Control's"
         )),

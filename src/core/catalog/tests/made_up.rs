@@ -1,0 +1,309 @@
+//! Weight files of the published shapes without weights: a whole header, and a file that is long but empty.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::catalog::TransformerKeys;
+
+/// Name → shape.
+pub(super) type Shapes = BTreeMap<String, Vec<u64>>;
+
+/// The numbers that the published transformers differ in.
+#[derive(Clone, Copy)]
+pub(super) struct Dims {
+    pub dim: u64,
+    pub ffn: u64,
+    pub layers: u64,
+    pub input: u64,
+    pub output: u64,
+    pub image: Option<u64>,
+    pub places: Option<u64>,
+}
+
+pub(super) const T2V_1_3B: Dims = Dims {
+    dim: 1536,
+    ffn: 8960,
+    layers: 30,
+    input: 16,
+    output: 16,
+    image: None,
+    places: None,
+};
+/// Also each expert of Wan 2.2 T2V.
+pub(super) const T2V_14B: Dims = Dims {
+    dim: 5120,
+    ffn: 13824,
+    layers: 40,
+    ..T2V_1_3B
+};
+pub(super) const I2V_14B: Dims = Dims {
+    input: 36,
+    image: Some(1280),
+    ..T2V_14B
+};
+pub(super) const FLF2V_14B: Dims = Dims {
+    places: Some(514),
+    ..I2V_14B
+};
+/// Each expert of Wan 2.2 I2V.
+pub(super) const I2V_EXPERT: Dims = Dims {
+    input: 36,
+    ..T2V_14B
+};
+pub(super) const TI2V_5B: Dims = Dims {
+    dim: 3072,
+    ffn: 14336,
+    layers: 30,
+    input: 48,
+    output: 48,
+    image: None,
+    places: None,
+};
+
+fn add_linear(shapes: &mut Shapes, name: &str, output: u64, input: u64) {
+    shapes.insert(format!("{name}.weight"), vec![output, input]);
+    shapes.insert(format!("{name}.bias"), vec![output]);
+}
+
+fn add_norm(shapes: &mut Shapes, name: &str, width: u64) {
+    shapes.insert(format!("{name}.weight"), vec![width]);
+    shapes.insert(format!("{name}.bias"), vec![width]);
+}
+
+/// A transformer in the authors' names.
+pub(super) fn transformer(dims: Dims) -> Shapes {
+    let Dims { dim, ffn, .. } = dims;
+    let mut shapes = Shapes::new();
+    let patch = vec![dim, dims.input, 1, 2, 2];
+    shapes.insert("patch_embedding.weight".into(), patch);
+    shapes.insert("patch_embedding.bias".into(), vec![dim]);
+    for (name, output, input) in [
+        ("text_embedding.0", dim, 4096),
+        ("text_embedding.2", dim, dim),
+        ("time_embedding.0", dim, 256),
+        ("time_embedding.2", dim, dim),
+        ("time_projection.1", 6 * dim, dim),
+        ("head.head", 4 * dims.output, dim),
+    ] {
+        add_linear(&mut shapes, name, output, input);
+    }
+    shapes.insert("head.modulation".into(), vec![1, 2, dim]);
+    if let Some(image) = dims.image {
+        add_norm(&mut shapes, "img_emb.proj.0", image);
+        add_linear(&mut shapes, "img_emb.proj.1", image, image);
+        add_linear(&mut shapes, "img_emb.proj.3", dim, image);
+        add_norm(&mut shapes, "img_emb.proj.4", dim);
+        if let Some(places) = dims.places {
+            shapes.insert("img_emb.emb_pos".into(), vec![1, places, image]);
+        }
+    }
+    for layer in 0..dims.layers {
+        let block = format!("blocks.{layer}");
+        for attention in ["self_attn", "cross_attn"] {
+            for part in ["q", "k", "v", "o"] {
+                add_linear(
+                    &mut shapes,
+                    &format!("{block}.{attention}.{part}"),
+                    dim,
+                    dim,
+                );
+            }
+            for norm in ["norm_q", "norm_k"] {
+                shapes.insert(format!("{block}.{attention}.{norm}.weight"), vec![dim]);
+            }
+        }
+        if dims.image.is_some() {
+            add_linear(&mut shapes, &format!("{block}.cross_attn.k_img"), dim, dim);
+            add_linear(&mut shapes, &format!("{block}.cross_attn.v_img"), dim, dim);
+            let norm = format!("{block}.cross_attn.norm_k_img.weight");
+            shapes.insert(norm, vec![dim]);
+        }
+        add_norm(&mut shapes, &format!("{block}.norm3"), dim);
+        add_linear(&mut shapes, &format!("{block}.ffn.0"), ffn, dim);
+        add_linear(&mut shapes, &format!("{block}.ffn.2"), dim, ffn);
+        shapes.insert(format!("{block}.modulation"), vec![1, 6, dim]);
+    }
+    shapes
+}
+
+/// The same tensors in another dialect.
+pub(super) fn in_dialect(shapes: &Shapes, keys: TransformerKeys) -> Shapes {
+    let renamed = shapes.iter();
+    renamed
+        .map(|(key, shape)| (keys.file_key(key), shape.clone()))
+        .collect()
+}
+
+/// The decisive tensors of an autoencoder in the authors' names: of Wan 2.2 where there are 48 channels.
+pub(super) fn vae(channels: u64) -> Shapes {
+    let is_new = channels == 48;
+    let (base, decoder, pixels) = if is_new { (160, 256, 12) } else { (96, 96, 3) };
+    let mut shapes = Shapes::new();
+    for (name, output, input, edge) in [
+        ("encoder.conv1", base, pixels, 3),
+        ("encoder.head.2", 2 * channels, 4 * base, 3),
+        ("conv1", 2 * channels, 2 * channels, 1),
+        ("conv2", channels, channels, 1),
+        ("decoder.conv1", 4 * decoder, channels, 3),
+        ("decoder.head.2", pixels, decoder, 3),
+    ] {
+        shapes.insert(
+            format!("{name}.weight"),
+            vec![output, input, edge, edge, edge],
+        );
+        shapes.insert(format!("{name}.bias"), vec![output]);
+    }
+    let gamma = "decoder.middle.0.residual.0.gamma";
+    shapes.insert(gamma.into(), vec![4 * decoder, 1, 1, 1]);
+    let mut number = 0;
+    for (level, width) in [1, 2, 4, 4].map(|n| n * base).into_iter().enumerate() {
+        for entry in 0..3 {
+            let place = if is_new {
+                format!("encoder.downsamples.{level}.downsamples.{entry}")
+            } else {
+                format!("encoder.downsamples.{number}")
+            };
+            number += 1;
+            if entry < 2 {
+                let key = format!("{place}.residual.6.weight");
+                shapes.insert(key, vec![width, width, 3, 3, 3]);
+            } else if level < 3 {
+                shapes.insert(
+                    format!("{place}.resample.1.weight"),
+                    vec![width, width, 3, 3],
+                );
+                if level > 0 {
+                    let key = format!("{place}.time_conv.weight");
+                    shapes.insert(key, vec![width, width, 3, 1, 1]);
+                }
+            }
+        }
+    }
+    shapes
+}
+
+/// UMT5-XXL's encoder in transformers' names.
+pub(super) fn umt5() -> Shapes {
+    let mut shapes = Shapes::new();
+    shapes.insert("shared.weight".into(), vec![256_384, 4096]);
+    shapes.insert("encoder.final_layer_norm.weight".into(), vec![4096]);
+    for layer in 0..24 {
+        let block = format!("encoder.block.{layer}.layer");
+        for (name, shape) in [
+            ("0.layer_norm", vec![4096]),
+            ("1.layer_norm", vec![4096]),
+            ("0.SelfAttention.q", vec![4096, 4096]),
+            ("0.SelfAttention.k", vec![4096, 4096]),
+            ("0.SelfAttention.v", vec![4096, 4096]),
+            ("0.SelfAttention.o", vec![4096, 4096]),
+            ("0.SelfAttention.relative_attention_bias", vec![32, 64]),
+            ("1.DenseReluDense.wi_0", vec![10240, 4096]),
+            ("1.DenseReluDense.wi_1", vec![10240, 4096]),
+            ("1.DenseReluDense.wo", vec![4096, 10240]),
+        ] {
+            shapes.insert(format!("{block}.{name}.weight"), shape);
+        }
+    }
+    shapes
+}
+
+/// T5-XXL's encoder: one table of positions for all blocks, and another vocabulary.
+pub(super) fn t5() -> Shapes {
+    let mut shapes = umt5();
+    shapes.retain(|key, _| !key.contains("relative_attention_bias") || key.contains("block.0."));
+    shapes.insert("shared.weight".into(), vec![32_128, 4096]);
+    shapes
+}
+
+/// CLIP ViT-H's vision tower.
+pub(super) fn clip_vision() -> Shapes {
+    let mut shapes = Shapes::new();
+    let embeddings = "vision_model.embeddings";
+    shapes.insert(
+        format!("{embeddings}.patch_embedding.weight"),
+        vec![1280, 3, 14, 14],
+    );
+    shapes.insert(format!("{embeddings}.class_embedding"), vec![1280]);
+    shapes.insert(
+        format!("{embeddings}.position_embedding.weight"),
+        vec![257, 1280],
+    );
+    for norm in ["pre_layrnorm", "post_layernorm"] {
+        add_norm(&mut shapes, &format!("vision_model.{norm}"), 1280);
+    }
+    for layer in 0..32 {
+        let layer = format!("vision_model.encoder.layers.{layer}");
+        for part in ["q_proj", "k_proj", "v_proj", "out_proj"] {
+            add_linear(
+                &mut shapes,
+                &format!("{layer}.self_attn.{part}"),
+                1280,
+                1280,
+            );
+        }
+        add_linear(&mut shapes, &format!("{layer}.mlp.fc1"), 5120, 1280);
+        add_linear(&mut shapes, &format!("{layer}.mlp.fc2"), 1280, 5120);
+        add_norm(&mut shapes, &format!("{layer}.layer_norm1"), 1280);
+        add_norm(&mut shapes, &format!("{layer}.layer_norm2"), 1280);
+    }
+    shapes
+}
+
+/// Writes a header and a file of the length that it promises, whose data takes no place on the disk.
+pub(super) fn write(path: &Path, shapes: &Shapes, dtype: &str) -> PathBuf {
+    write_with_tokenizer(path, shapes, dtype, 0)
+}
+
+/// As [`write`], with a `spiece_model` of so many empty pieces.
+pub(super) fn write_with_tokenizer(
+    path: &Path,
+    shapes: &Shapes,
+    dtype: &str,
+    num_pieces: usize,
+) -> PathBuf {
+    let size = match dtype {
+        "F32" => 4,
+        "F16" | "BF16" => 2,
+        _ => 1,
+    };
+    let spiece = [0x0a, 0].repeat(num_pieces);
+    let mut header = serde_json::Map::new();
+    let mut end = spiece.len() as u64;
+    if end > 0 {
+        let entry = json!({"dtype": "U8", "shape": [end], "data_offsets": [0, end]});
+        header.insert("spiece_model".into(), entry);
+    }
+    for (name, shape) in shapes {
+        let begin = end;
+        end += size * shape.iter().product::<u64>();
+        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
+        header.insert(name.clone(), entry);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let file = File::create(path).unwrap();
+    let start = [
+        &(header.len() as u64).to_le_bytes(),
+        header.as_slice(),
+        &spiece,
+    ]
+    .concat();
+    file.write_all_at(&start, 0).unwrap();
+    file.set_len(8 + header.len() as u64 + end).unwrap();
+    path.to_owned()
+}
+
+/// ComfyUI's `models` folder with every companion that Wan needs, and no transformer.
+pub(super) fn comfy_tree(models: &Path) -> PathBuf {
+    write(&models.join("vae/wan_2.1_vae.safetensors"), &vae(16), "F32");
+    write(&models.join("vae/wan2.2_vae.safetensors"), &vae(48), "F16");
+    let text = models.join("text_encoders/umt5_xxl_fp16.safetensors");
+    write_with_tokenizer(&text, &umt5(), "F16", 256_300);
+    let vision = models.join("clip_vision/clip_vision_h.safetensors");
+    write(&vision, &clip_vision(), "F16");
+    models.to_owned()
+}

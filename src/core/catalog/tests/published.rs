@@ -1,0 +1,450 @@
+//! Every published Wan model as single files of its real shapes: recognised, completed, described.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::made_up::{
+    self, Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, in_dialect,
+    transformer, write,
+};
+use super::tiny::{user, write_json};
+use crate::catalog::{
+    Catalog, Component, IdentityCard, ModelSpec, TransformerKeys, component_config,
+};
+use crate::job::Sampler;
+use crate::settings::Settings;
+
+/// The models of a user whose only folder is `models`.
+fn catalog_of(models: &Path) -> Catalog {
+    let (_root, paths) = user();
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models.to_owned()];
+    Catalog::load(&paths, &settings)
+}
+
+fn write_all(models: &Path) {
+    comfy_tree(models);
+    let folder = models.join("diffusion_models");
+    for (name, dims, dtype) in [
+        ("wan2.1_t2v_1.3B_fp16", T2V_1_3B, "F16"),
+        ("wan2.1_t2v_14B_bf16", T2V_14B, "BF16"),
+        ("wan2.1_i2v_480p_14B_fp16", I2V_14B, "F16"),
+        ("Wan2_1-I2V-14B-720P_fp32", I2V_14B, "F32"),
+        ("wan2.1_flf2v_720p_14B_fp16", FLF2V_14B, "F16"),
+        ("wan2.2_t2v_high_noise_14B_fp16", T2V_14B, "F16"),
+        ("wan2.2_t2v_low_noise_14B_fp16", T2V_14B, "F16"),
+        ("Wan2_2-I2V-A14B-HIGH_bf16", I2V_EXPERT, "BF16"),
+        ("Wan2_2-I2V-A14B-LOW_bf16", I2V_EXPERT, "BF16"),
+        ("wan2.2_ti2v_5B_fp16", TI2V_5B, "F16"),
+    ] {
+        write(
+            &folder.join(format!("{name}.safetensors")),
+            &transformer(dims),
+            dtype,
+        );
+    }
+}
+
+#[test]
+fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defaults() {
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    write_all(&models);
+    let catalog = catalog_of(&models);
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
+    assert_eq!(catalog.available.len(), 8);
+    for (id, expected) in [
+        (
+            "wan2.1-t2v-1.3b",
+            "T2V No No 832x480 81 at 16, 50 steps 5 None 5 []",
+        ),
+        (
+            "wan2.1-t2v-14b",
+            "T2V No No 1280x720 81 at 16, 50 steps 5 None 5 [fast-4]",
+        ),
+        (
+            "wan2.1-i2v-14b-480p",
+            "I2V Required No 832x480 81 at 16, 40 steps 5 None 3 [fast-4]",
+        ),
+        (
+            "wan2.1-i2v-14b-720p",
+            "I2V Required No 1280x720 81 at 16, 40 steps 5 None 5 [fast-4]",
+        ),
+        (
+            "wan2.1-flf2v-14b-720p",
+            "FLF2V Required Required 1280x720 81 at 16, 50 steps 5 None 16 [fast-4]",
+        ),
+        (
+            "wan2.2-t2v-a14b",
+            "T2V-A14B No No 1280x720 81 at 16, 40 steps 4 Some(3.0) 12 [fast-4]",
+        ),
+        (
+            "wan2.2-i2v-a14b",
+            "I2V-A14B Required Optional 1280x720 81 at 16, 40 steps 3.5 Some(3.5) 5 [fast-4]",
+        ),
+        (
+            "wan2.2-ti2v-5b",
+            "TI2V Optional No 1280x704 121 at 24, 50 steps 5 None 5 [fast-3]",
+        ),
+    ] {
+        assert_eq!(summary(&catalog.find(id).unwrap()), expected, "{id}");
+    }
+    let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
+    assert_eq!((fast.num_steps, fast.guidance_scale), (4, 1.0));
+    assert_eq!((fast.shift, fast.sampler), (Some(5.0), Sampler::Euler));
+}
+
+/// Inputs, size, frames, steps, guidance of both experts, shift and presets.
+fn summary(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let presets: Vec<&str> = spec
+        .presets
+        .iter()
+        .map(|preset| preset.id.as_str())
+        .collect();
+    format!(
+        "{} {:?} {:?} {}x{} {} at {}, {} steps {} {:?} {} [{}]",
+        spec.variant,
+        spec.start_image,
+        spec.end_image,
+        defaults.width,
+        defaults.height,
+        defaults.num_frames,
+        defaults.fps,
+        defaults.num_steps,
+        defaults.guidance_scale,
+        defaults.guidance_scale_2,
+        defaults.shift.unwrap(),
+        presets.join(", "),
+    )
+}
+
+#[test]
+fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    write_all(&models);
+    for spec in catalog_of(&models).available {
+        let (files, variant) = (&spec.files, spec.variant.as_str());
+        let channels = if variant == "TI2V" { 48 } else { 16 };
+        assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), channels);
+        let vae = ["wan_2.1_vae.safetensors", "wan2.2_vae.safetensors"];
+        let vae = vae[usize::from(channels == 48)];
+        assert_eq!(files.vae, models.join("vae").join(vae), "{variant}");
+        assert_eq!(files.text_encoder, files.tokenizer);
+        assert_eq!(
+            files.image_encoder.is_some(),
+            matches!(variant, "I2V" | "FLF2V")
+        );
+        assert_eq!(files.expand_timesteps, variant == "TI2V");
+        let boundary = match variant {
+            "T2V-A14B" => Some(0.875),
+            "I2V-A14B" => Some(0.9),
+            _ => None,
+        };
+        assert_eq!(
+            (files.boundary_ratio, files.transformer_2.is_some()),
+            (boundary, boundary.is_some())
+        );
+        let negative = &spec.defaults.negative_prompt;
+        assert_eq!(negative.starts_with("镜头切换，色调"), variant == "FLF2V");
+        assert!(negative.ends_with("倒着走") && spec.defaults.sampler == Sampler::UniPc);
+        assert!(spec.name.starts_with("Wan 2.") && !spec.example_prompts.is_empty());
+        assert_eq!(spec.licence, "Apache-2.0");
+    }
+}
+
+#[test]
+fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(&root.path().join("models"));
+    let plain = transformer(FLF2V_14B);
+    let place = models.join("unet/a/b/x.safetensors");
+    let mut configs: Vec<Value> = Vec::new();
+    for (prefix, is_diffusers) in [
+        ("", false),
+        ("model.diffusion_model.", false),
+        ("diffusion_model.", false),
+        ("", true),
+        ("transformer.", true),
+    ] {
+        let keys = TransformerKeys {
+            prefix,
+            is_diffusers,
+        };
+        write(&place, &in_dialect(&plain, keys), "BF16");
+        let spec = ModelSpec::open(&place).unwrap();
+        assert_eq!(
+            (spec.variant.as_str(), &spec.files.transformer),
+            ("FLF2V", &place)
+        );
+        configs.push(component_config(Component::Transformer, &place).unwrap());
+    }
+    assert_eq!(
+        configs[0],
+        json!({
+            "_class_name": "WanTransformer3DModel", "patch_size": [1, 2, 2], "num_attention_heads": 40,
+            "attention_head_dim": 128, "in_channels": 36, "out_channels": 16, "text_dim": 4096,
+            "freq_dim": 256, "ffn_dim": 13824, "num_layers": 40, "cross_attn_norm": true,
+            "qk_norm": "rms_norm_across_heads", "eps": 1e-6, "image_dim": 1280,
+            "added_kv_proj_dim": 5120, "pos_embed_seq_len": 514, "rope_max_seq_len": 1024,
+        })
+    );
+    assert!(configs.iter().all(|config| *config == configs[0]));
+}
+
+#[test]
+fn the_configs_of_companions_are_the_published_ones() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let read = |component, name: &str| component_config(component, &models.join(name)).unwrap();
+    let old = read(Component::Vae, "vae/wan_2.1_vae.safetensors");
+    let new = read(Component::Vae, "vae/wan2.2_vae.safetensors");
+    for (config, expected) in [
+        (
+            &old,
+            json!({
+                "base_dim": 96, "decoder_base_dim": 96, "z_dim": 16, "dim_mult": [1, 2, 4, 4],
+                "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": false,
+                "in_channels": 3, "out_channels": 3, "patch_size": null,
+                "scale_factor_spatial": 8, "scale_factor_temporal": 4,
+            }),
+        ),
+        (
+            &new,
+            json!({
+                "base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "dim_mult": [1, 2, 4, 4],
+                "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": true,
+                "in_channels": 12, "out_channels": 12, "patch_size": 2,
+                "scale_factor_spatial": 16, "scale_factor_temporal": 4,
+            }),
+        ),
+    ] {
+        for (key, value) in expected.as_object().unwrap() {
+            assert_eq!(config[key], *value, "{key}");
+        }
+    }
+    assert_eq!(
+        (&old["latents_mean"][7], &old["latents_std"][15]),
+        (&json!(1.5508), &json!(1.916))
+    );
+    assert_eq!(
+        (&new["latents_mean"][47], &new["latents_std"][39]),
+        (&json!(-0.0667), &json!(1.6887))
+    );
+    let text = read(
+        Component::TextEncoder,
+        "text_encoders/umt5_xxl_fp16.safetensors",
+    );
+    for (key, value) in [
+        ("d_model", 4096),
+        ("d_kv", 64),
+        ("d_ff", 10240),
+        ("num_layers", 24),
+        ("num_heads", 64),
+        ("vocab_size", 256_384),
+        ("relative_attention_num_buckets", 32),
+    ] {
+        assert_eq!(text[key], value, "{key}");
+    }
+    let vision = read(
+        Component::ImageEncoder,
+        "clip_vision/clip_vision_h.safetensors",
+    );
+    for (key, value) in [
+        ("hidden_size", 1280),
+        ("num_attention_heads", 16),
+        ("num_hidden_layers", 32),
+        ("intermediate_size", 5120),
+        ("patch_size", 14),
+        ("image_size", 224),
+    ] {
+        assert_eq!(vision[key], value, "{key}");
+    }
+    assert_eq!(vision["hidden_act"], "gelu");
+}
+
+/// The authors' own folder: their config, shards with an index, a tokenizer; the parts as pickles.
+fn write_authors(root: &Path, experts: &[&str], dims: Dims, heads: u64) -> PathBuf {
+    for expert in experts {
+        let folder = root.join(expert);
+        let mut halves = [made_up::Shapes::new(), made_up::Shapes::new()];
+        let mut map = serde_json::Map::new();
+        for (number, (key, shape)) in transformer(dims).into_iter().enumerate() {
+            let shard = number % 2;
+            map.insert(key.clone(), json!(super::tiny::shard_name(shard)));
+            halves[shard].insert(key, shape);
+        }
+        for (number, half) in halves.iter().enumerate() {
+            write(&folder.join(super::tiny::shard_name(number)), half, "F32");
+        }
+        let index = folder.join("diffusion_pytorch_model.safetensors.index.json");
+        write_json(&index, &json!({"metadata": {}, "weight_map": map}));
+        write_json(
+            &folder.join("config.json"),
+            &json!({
+                "_class_name": "WanModel", "dim": dims.dim, "ffn_dim": dims.ffn, "freq_dim": 256,
+                "in_dim": dims.input, "model_type": "t2v", "num_heads": heads,
+                "num_layers": dims.layers, "out_dim": dims.output, "text_len": 512,
+            }),
+        );
+    }
+    for name in ["Wan2.1_VAE.pth", "models_t5_umt5-xxl-enc-bf16.pth"] {
+        fs::write(root.join(name), b"\x80\x02").unwrap();
+    }
+    root.to_owned()
+}
+
+#[test]
+fn the_authors_own_folders_are_read_with_their_number_of_heads() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_authors(&root.path().join("Wan2.1-T2V-1.3B"), &[""], T2V_1_3B, 24);
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(
+        text.contains("pickle") && text.contains("wan_2.1_vae.safetensors"),
+        "{text}"
+    );
+    assert!(text.ends_with("Wan2.1_VAE.pth"), "{text}");
+    write(
+        &folder.join("wan_2.1_vae.safetensors"),
+        &made_up::vae(16),
+        "F32",
+    );
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(
+        text.contains("umt5_xxl_fp16.safetensors") && text.ends_with("enc-bf16.pth"),
+        "{text}"
+    );
+    comfy_tree(&root.path().join("models"));
+    fs::rename(
+        root.path().join("models/text_encoders"),
+        folder.join("text_encoders"),
+    )
+    .unwrap();
+    let config = component_config(Component::Transformer, &folder).unwrap();
+    assert_eq!(
+        (
+            &config["num_attention_heads"],
+            &config["attention_head_dim"]
+        ),
+        (&json!(24), &json!(64))
+    );
+    let spec = ModelSpec::open(&folder).unwrap();
+    assert_eq!(
+        (&spec.files.transformer, spec.variant.as_str()),
+        (&folder, "T2V")
+    );
+    // One of its files is as good as the folder.
+    let shard = folder.join(super::tiny::shard_name(1));
+    assert_eq!(ModelSpec::open(&shard).unwrap().files, spec.files);
+
+    let pair = write_authors(
+        &root.path().join("Wan2.2-I2V-A14B"),
+        &["high_noise_model", "low_noise_model"],
+        I2V_EXPERT,
+        40,
+    );
+    comfy_tree(&root.path().join("models"));
+    for path in [
+        pair.clone(),
+        pair.join("low_noise_model"),
+        pair.join("high_noise_model/config.json")
+            .parent()
+            .unwrap()
+            .to_owned(),
+    ] {
+        let catalog = catalog_of(root.path());
+        let spec = catalog.find(&path.to_string_lossy()).unwrap();
+        assert_eq!(spec.files.transformer, pair.join("high_noise_model"));
+        assert_eq!(spec.files.transformer_2, Some(pair.join("low_noise_model")));
+        assert_eq!((spec.variant.as_str(), &spec.folder), ("I2V-A14B", &pair));
+        assert!(catalog.find("wan2.2-i2v-a14b").is_ok());
+    }
+}
+
+#[test]
+fn a_file_of_no_published_shape_takes_plain_defaults_and_one_of_known_shape_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let narrow = Dims {
+        dim: 256,
+        ffn: 512,
+        layers: 2,
+        ..T2V_1_3B
+    };
+    let place = write(
+        &models.join("mine.safetensors"),
+        &transformer(narrow),
+        "F32",
+    );
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (
+            spec.name.as_str(),
+            spec.defaults.num_steps,
+            spec.defaults.width
+        ),
+        ("mine", 20, 256)
+    );
+    assert!(spec.latent_rgb.is_none() && spec.defaults.negative_prompt.is_empty());
+    let place = models.join("my_own_720p_finetune.safetensors");
+    let place = write(&place, &transformer(I2V_14B), "F16");
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (spec.name.as_str(), spec.defaults.shift),
+        ("my_own_720p_finetune", Some(5.0))
+    );
+    let place = write(
+        &models.join("another.safetensors"),
+        &transformer(I2V_14B),
+        "F16",
+    );
+    assert_eq!(ModelSpec::open(&place).unwrap().defaults.shift, Some(3.0));
+}
+
+#[test]
+fn a_card_says_what_a_file_makes_together_with_what_lies_around_it() {
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    let place = models.join("diffusion_models/wan2.2_t2v_low_noise_14B_fp16.safetensors");
+    write(&place, &transformer(T2V_14B), "F16");
+    let card = IdentityCard::read(&place).unwrap();
+    assert!(
+        !card.is_runnable && card.what.contains("Wan T2V 14B"),
+        "{}",
+        card.what
+    );
+    assert!(
+        card.problems[0].contains("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
+        "{:?}",
+        card.problems
+    );
+    write(
+        &place.with_file_name("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
+        &transformer(T2V_14B),
+        "F16",
+    );
+    let card = IdentityCard::read(&place).unwrap();
+    assert!(
+        card.problems[0].contains("wan_2.1_vae.safetensors"),
+        "{:?}",
+        card.problems
+    );
+    comfy_tree(&models);
+    let card = IdentityCard::read(&place).unwrap();
+    assert!(card.is_runnable && card.problems.is_empty());
+    assert_eq!(
+        (card.variant.as_str(), card.components.len()),
+        ("T2V-A14B", 4)
+    );
+    assert!(
+        card.what.contains("high-noise and a low-noise expert"),
+        "{}",
+        card.what
+    );
+    let card = IdentityCard::read(&models.join("vae/wan2.2_vae.safetensors")).unwrap();
+    assert!(!card.is_runnable && card.problems.is_empty() && card.what.contains("Wan VAE"));
+}
