@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use egui::{Context, Event};
+use egui::{Context, Event, HoveredFile, pos2};
 use safelight_core::job::{JobError, JobErrorKind};
 
 use super::App;
@@ -40,20 +40,16 @@ impl App {
 
     fn take_drags(&mut self, ctx: &Context) {
         let Some(drags) = &self.drags else {
-            self.session.held = ctx.input(|input| {
-                let first = input.raw.hovered_files.first()?;
-                Some(Held {
-                    num_files: input.raw.hovered_files.len(),
-                    is_clip: first.path.as_deref().is_some_and(has_clip_name),
-                })
-            });
+            self.session.held = ctx.input(|input| Held::of(&input.raw.hovered_files));
             return;
         };
         let drags: Vec<FileDrag> = drags.try_iter().collect();
         for drag in drags {
             self.session.held = (drag == FileDrag::Held).then_some(Held::UNKNOWN);
-            if let FileDrag::Dropped(paths) = drag {
-                self.drop_files(paths, None);
+            if let FileDrag::Dropped(paths, (x, y)) = drag {
+                let pos = pos2(x as f32, y as f32) / ctx.zoom_factor();
+                let slot = self.session.inputs.slot_at(pos);
+                self.drop_files(paths, slot);
             }
         }
     }
@@ -149,6 +145,20 @@ impl App {
             "{reason}. Press Generate, then drop the next one: it waits in the queue"
         ));
         self.session.notify(Severity::Info, notice);
+    }
+}
+
+impl Held {
+    fn of(files: &[HoveredFile]) -> Option<Self> {
+        let mut paths: Vec<_> = files.iter().map(|file| file.path.as_deref()).collect();
+        let is_clip = paths.first()?.is_some_and(has_clip_name);
+        // Some window systems tell of each file again whenever it moves.
+        paths.sort_unstable();
+        paths.dedup();
+        Some(Self {
+            num_files: paths.len(),
+            is_clip,
+        })
     }
 }
 

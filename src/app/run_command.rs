@@ -1,5 +1,7 @@
 //! The one place where commands are carried out.
 
+use std::sync::Arc;
+
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, JobId, Notice, Validated, random_seed};
 use safelight_core::settings::Settings;
@@ -151,6 +153,10 @@ impl App {
             });
             self.session.is_seed_used = true;
             self.session.last_word.clear();
+            // What was said of an earlier one is done with.
+            self.session
+                .notices
+                .retain(|notice| notice.severity != Severity::Info);
             self.say_changes(&spec.name, &notices);
         }
     }
@@ -220,13 +226,18 @@ impl App {
         let Some(item) = self.queue.result(id) else {
             return;
         };
-        let (Some(last_frame), Some(paths)) = (item.output.clip.frames.last(), &self.paths) else {
+        let Some(last_frame) = item.output.clip.frames.last() else {
             return;
         };
+        let path = item.output.path.clone();
+        let folder = match &self.paths {
+            Some(paths) => paths.data.join("pasted"),
+            None => path.with_file_name(""),
+        };
         let task = Task::ContinueClip {
-            path: item.output.path.clone(),
-            last_frame: std::sync::Arc::clone(last_frame),
-            folder: paths.data.join("pasted"),
+            path,
+            last_frame: Arc::clone(last_frame),
+            folder,
         };
         self.open(task);
     }

@@ -1,7 +1,7 @@
 //! Files dropped on the window under Wayland, which winit 0.30 does not report.
 //!
 //! A second `wl_data_device` on the window's own connection, with a queue and a thread of its own.
-//! It takes lists of files alone, and says where nothing is: a drop counts wherever it lands.
+//! It takes lists of files alone; what a place in the window means is not known here.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -27,14 +27,14 @@ const MAX_LIST_BYTES: u64 = 1 << 20;
 const ROOM: usize = 64;
 
 /// What happens to files that are dragged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum FileDrag {
     /// Files are held over the window.
     Held,
     /// They are held there no more.
     Gone,
-    /// They were let go there.
-    Dropped(Vec<PathBuf>),
+    /// They were let go there, at this place in the window's own points.
+    Dropped(Vec<PathBuf>, (f64, f64)),
 }
 
 /// Listens, when the window is on Wayland.
@@ -65,6 +65,7 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
                 device: None,
                 mimes: Vec::new(),
                 offer: None,
+                at: (0.0, 0.0),
             };
             while queue.blocking_dispatch(&mut listener).is_ok() {}
         });
@@ -101,6 +102,8 @@ struct Listener {
     mimes: Vec<String>,
     /// The files that are held over the window.
     offer: Option<wl_data_offer::WlDataOffer>,
+    /// Where they are held.
+    at: (f64, f64),
 }
 
 impl Listener {
@@ -135,6 +138,7 @@ impl Listener {
         // Only the other program may hold this end now, or the list would never end.
         drop(writer);
         let (postbox, connection) = (self.postbox.clone(), self.connection.clone());
+        let at = self.at;
         thread::Builder::new()
             .name("wayland-drop".to_owned())
             .spawn(move || {
@@ -150,7 +154,7 @@ impl Listener {
                 }
                 offer.destroy();
                 connection.flush().ok();
-                postbox.post(FileDrag::Dropped(paths_of(&text)));
+                postbox.post(FileDrag::Dropped(paths_of(&text), at));
             })?;
         Ok(())
     }
@@ -255,8 +259,14 @@ impl Dispatch<wl_data_device::WlDataDevice, ()> for Listener {
             Event::Enter {
                 serial,
                 id: Some(offer),
+                x,
+                y,
                 ..
-            } => state.enter(serial, offer),
+            } => {
+                state.at = (x, y);
+                state.enter(serial, offer);
+            }
+            Event::Motion { x, y, .. } => state.at = (x, y),
             Event::Leave => state.leave(),
             Event::Drop => {
                 if let Err(err) = state.take() {

@@ -1,5 +1,6 @@
 //! The command line: the same jobs and the same worker as the window's.
 
+mod bench;
 mod doctor;
 mod generate;
 mod inspect;
@@ -40,6 +41,7 @@ enum Command {
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
     Doctor(doctor::DoctorArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// The whole program.
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
+        Some(Command::Bench(args)) => bench::run(&args, &surroundings),
         None => window::run(surroundings, arguments.picture),
     }
 }

@@ -25,7 +25,11 @@ pub fn print_json(value: &Value, code: u8) -> ExitCode {
 
 /// Says why a model cannot be shown: on standard error, or as a JSON object on standard output.
 pub fn print_error(err: &CatalogError, is_json: bool) -> ExitCode {
-    let err = JobError::from(err);
+    print_job_error(&JobError::from(err), is_json)
+}
+
+/// Says why something could not be done, in the same way.
+pub fn print_job_error(err: &JobError, is_json: bool) -> ExitCode {
     let code = err.kind.exit_code();
     if is_json {
         return print_json(

@@ -59,9 +59,14 @@ impl Surroundings {
 
     /// Starts engines on the runtime that the settings name at that moment.
     pub fn launcher(&self) -> Box<dyn EngineLauncher> {
+        Box::new(self.process_launcher())
+    }
+
+    /// The same, for what is not a job.
+    pub fn process_launcher(&self) -> ProcessLauncher {
         let file = self.paths.settings_file();
         let cache = self.paths.cache.clone();
-        Box::new(ProcessLauncher::new(Box::new(move || {
+        ProcessLauncher::new(Box::new(move || {
             let settings = Settings::load(&file).settings;
             let exe = std::env::current_exe().ok();
             runtime_folder(
@@ -70,6 +75,6 @@ impl Surroundings {
                 exe.as_deref().and_then(std::path::Path::parent),
                 &cache,
             )
-        })))
+        }))
     }
 }

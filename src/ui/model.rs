@@ -1,10 +1,12 @@
 //! The model picker: which model, what it is, and what to do when there is none.
 
 use egui::text::LayoutJob;
-use egui::{CollapsingHeader, ComboBox, Label, RichText, ScrollArea, TextFormat, TextStyle, Ui};
+use egui::{
+    Align, Button, ComboBox, Label, Layout, RichText, ScrollArea, TextFormat, TextStyle, Ui,
+};
 use safelight_core::catalog::{InputUse, ModelSpec};
 
-use super::widgets::{bytes_text, group_label, icon_button, palette, wide_note};
+use super::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::state::Models;
@@ -25,6 +27,7 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
             ComboBox::from_id_salt("model")
                 .selected_text(name)
                 .width(ui.available_width())
+                .height(theme::PICKER_HEIGHT)
                 .truncate()
                 .show_ui(ui, |ui| {
                     for spec in specs {
@@ -46,7 +49,11 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_hover_text(explanation);
             if let Some(spec) = chosen {
                 let weak = palette(ui).weak;
-                let text = format!("{}  ·  {}", facts_text(spec), spec.licence);
+                let licence = match spec.licence.as_str() {
+                    "" | "not stated" => "licence not stated",
+                    stated => stated,
+                };
+                let text = format!("{}  ·  {licence}", facts_text(spec));
                 ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
                     .on_hover_text(hover_text(spec));
             }
@@ -120,33 +127,48 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         1 => "1 model cannot be used".to_owned(),
         count => format!("{count} models cannot be used"),
     };
-    let mut copied = None;
-    let header = CollapsingHeader::new(RichText::new(title).small().color(palette.amber))
-        .id_salt("model problems")
-        .default_open(view.state.are_problems_open)
-        .show_unindented(ui, |ui| {
-            ScrollArea::vertical()
-                .id_salt("model problems")
-                .max_height(theme::PROBLEMS_HEIGHT)
-                .show(ui, |ui| {
-                    for problem in problems {
-                        wide_note(ui, &problem.summary, palette.text);
-                        if !problem.advice.is_empty() {
-                            wide_note(ui, &problem.advice, palette.weak);
-                        }
-                        ui.add_space(theme::SMALL_GAP);
-                    }
-                });
-            let copy = ui.small_button("Copy details");
-            if copy.on_hover_text("For a bug report").clicked() {
+    let is_open = view.state.are_problems_open;
+    ui.horizontal(|ui| {
+        let icon = if is_open {
+            icons::CARET_DOWN
+        } else {
+            icons::CARET_RIGHT
+        };
+        let text = RichText::new(format!("{icon} {title}")).small();
+        let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
+        let response = flush(ui, button)
+            .on_hover_text("What is missing or wrong, and what to do")
+            .accessible_name(&title);
+        if response.clicked() {
+            view.state.are_problems_open = !is_open;
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let name = "Copy what is wrong with models";
+            if icon_button(ui, icons::COPY, name, "Copy details for a bug report").clicked() {
                 let whole = problems
                     .iter()
                     .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
-                copied = Some(whole.collect::<Vec<_>>().join("\n\n"));
+                let text = whole.collect::<Vec<_>>().join("\n\n");
+                view.commands.push(AppCommand::CopyText(text));
             }
         });
-    view.state.are_problems_open = header.fully_open();
-    view.commands.extend(copied.map(AppCommand::CopyText));
+    });
+    if !is_open {
+        return;
+    }
+    ScrollArea::vertical()
+        .id_salt("model problems")
+        .max_height(theme::PROBLEMS_HEIGHT)
+        .show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            for problem in problems {
+                wide_note(ui, &problem.summary, palette.text);
+                if !problem.advice.is_empty() {
+                    wide_note(ui, &problem.advice, palette.weak);
+                }
+                ui.add_space(theme::SMALL_GAP);
+            }
+        });
 }
 
 fn none_ui(ui: &mut Ui, view: &mut View<'_>) {

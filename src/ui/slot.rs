@@ -3,8 +3,8 @@
 //! Which places there are is [`super::inputs`]'s.
 
 use egui::{
-    Align, Align2, Color32, CornerRadius, FontId, Frame, Image, Label, Layout, Margin, Rect,
-    Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
+    Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
+    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::job::SourceClip;
 
@@ -51,7 +51,8 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
         (Some(input), false) => wide_ui(ui, view, slot, input),
         (None, _) => empty_ui(ui, view, slot, is_narrow),
     };
-    view.session.inputs.rects[slot as usize] = Some(rect);
+    let visible = rect.intersect(ui.clip_rect());
+    view.session.inputs.rects[slot as usize] = visible.is_positive().then_some(visible);
 }
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
@@ -127,7 +128,10 @@ fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect 
             ui.vertical(|ui| {
                 name_ui(ui, input);
                 facts_ui(ui, input);
-                ui.horizontal(|ui| buttons_ui(ui, view, slot, input));
+                ui.horizontal(|ui| {
+                    ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                    buttons_ui(ui, view, slot, input);
+                });
             });
         });
     });
@@ -142,10 +146,11 @@ fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rec
         ui.set_height(theme::TILE_HEIGHT - inner);
         ui.spacing_mut().item_spacing.y = 2.0;
         let size = vec2(ui.available_width(), theme::PICTURE_SIDE);
-        ui.vertical_centered(|ui| thumb_ui(ui, slot, input, size));
+        let middle = Layout::centered_and_justified(Direction::TopDown);
+        ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, slot, input, size));
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.spacing_mut().button_padding.x = 3.0;
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 buttons_ui(ui, view, slot, input);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     name_ui(ui, input);
@@ -177,7 +182,10 @@ fn thumb_ui(ui: &mut Ui, slot: Slot, input: &Input, size: Vec2) -> Response {
         .alt_text(format!("{what} {name}"));
     let response = ui.add(image);
     if matches!(input.source, Source::Clip(_)) {
-        badge(ui, response.rect);
+        // The picture keeps its aspect in the middle of what it was given.
+        let scale = size / input.thumb.size_vec2().max(Vec2::splat(1.0));
+        let drawn = input.thumb.size_vec2() * scale.min_elem();
+        badge(ui, Rect::from_center_size(response.rect.center(), drawn));
     }
     response
 }

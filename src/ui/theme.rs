@@ -28,10 +28,14 @@ pub const EMPTY_TILE_HEIGHT: f32 = 72.0;
 pub const HEADING_HEIGHT: f32 = 28.0;
 /// Inside such a place.
 pub const TILE_MARGIN: i8 = 8;
+/// Beside the icons in it.
+pub const ICON_PADDING: f32 = 3.0;
 /// The words in an empty place.
 pub const DROP_TEXT: f32 = 13.0;
 /// The film strip on a clip's last frame.
 pub const BADGE_SIZE: f32 = 20.0;
+/// The open list of models scrolls beyond this height.
+pub const PICKER_HEIGHT: f32 = 380.0;
 /// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
 /// The window's size when it is opened for the first time.
@@ -46,6 +50,8 @@ pub const GAP: f32 = 12.0;
 pub const SMALL_GAP: f32 = 6.0;
 /// The height of the button that starts everything.
 pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
+/// What is said of a clip takes a line of its own where less is left beside its buttons.
+pub const FACTS_WIDTH: f32 = 160.0;
 /// Width of an error card.
 pub const CARD_WIDTH: f32 = 460.0;
 /// Width of the settings window.

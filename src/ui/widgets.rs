@@ -44,6 +44,15 @@ pub fn icon_toggle(
         .accessible_name(name)
 }
 
+/// A frameless button in line with the text above and below it.
+pub fn flush(ui: &mut Ui, button: Button<'_>) -> Response {
+    ui.scope(|ui| {
+        ui.spacing_mut().button_padding.x = 0.0;
+        ui.add(button)
+    })
+    .inner
+}
+
 /// An icon before a text.
 pub fn with_icon(icon: char, text: &str) -> String {
     format!("{icon}  {text}")

@@ -25,7 +25,7 @@ use safelight_core::protocol::{EngineMessage, EngineReport};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-pub use process::{FindRuntime, ProcessLauncher, engine_executable};
+pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
 use estimate::Estimates;

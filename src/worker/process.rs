@@ -44,6 +44,44 @@ impl ProcessLauncher {
             find_runtime,
         }
     }
+
+    /// The engine with the library path and the environment that its runtime needs, without any argument.
+    pub fn command(&mut self) -> Result<Command, JobError> {
+        let runtime = (self.find_runtime)().map_err(|err| {
+            JobError::from_error(JobErrorKind::Device, &err)
+                .advise("Run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch")
+        })?;
+        let mut command = Command::new(&self.executable);
+        command.env(
+            "LD_LIBRARY_PATH",
+            runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
+        );
+        let rocm: &[_] = if runtime.kind() == "rocm" {
+            &ROCM_ENVIRONMENT
+        } else {
+            &[]
+        };
+        for (name, value) in ENVIRONMENT.iter().chain(rocm) {
+            // What the user set outright stays.
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// Why [`ProcessLauncher::command`] could not be started.
+pub fn not_started(err: &io::Error) -> JobError {
+    let executable = engine_executable();
+    JobError::new(
+        JobErrorKind::Internal,
+        format!(
+            "the engine could not be started: {err}: {}",
+            executable.display()
+        ),
+    )
+    .advise("Install Safelight again, or build it with `cargo xtask run`")
 }
 
 /// Where the engine's executable should be.
@@ -71,44 +109,16 @@ impl EngineLauncher for ProcessLauncher {
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
-        let runtime = (self.find_runtime)().map_err(|err| {
-            JobError::from_error(JobErrorKind::Device, &err)
-                .advise("Run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch")
-        })?;
-        let mut command = Command::new(&self.executable);
+        let mut command = self.command()?;
         command
             .args(["--device", &device.to_string()])
-            .env(
-                "LD_LIBRARY_PATH",
-                runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
-            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for the app, which tells the engine in its own way.
             .process_group(0);
-        let rocm: &[_] = if runtime.kind() == "rocm" {
-            &ROCM_ENVIRONMENT
-        } else {
-            &[]
-        };
-        for (name, value) in ENVIRONMENT.iter().chain(rocm) {
-            // What the user set outright stays.
-            if std::env::var_os(name).is_none() {
-                command.env(name, value);
-            }
-        }
         let oom_kills = oom_kills();
-        let mut child = command.spawn().map_err(|err| {
-            JobError::new(
-                JobErrorKind::Internal,
-                format!(
-                    "the engine could not be started: {err}: {}",
-                    self.executable.display()
-                ),
-            )
-            .advise("Install Safelight again, or build it with `cargo xtask run`")
-        })?;
+        let mut child = command.spawn().map_err(|err| not_started(&err))?;
         connect(&mut child)
             .map_err(|err| {
                 child.kill().ok();

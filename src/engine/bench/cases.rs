@@ -11,12 +11,13 @@ use super::{BenchArguments, Measured};
 use crate::error::EngineError;
 use crate::hooks::NoHooks;
 use crate::text::{Umt5Config, Umt5Encoder};
-use crate::vae::{WanVaeConfig, WanVaeDecoder};
+use crate::vae::{Tiling, WanVaeConfig, WanVaeDecoder};
 use crate::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
 use crate::weights::Weights;
 
 /// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
-const TILE: u32 = 256;
+const TILE: i64 = 256;
+const SMALL_TILE: i64 = 32;
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;
 
@@ -203,8 +204,14 @@ impl Bench {
         let size = clip.latents(config.z_dim, config.spatial_factor(), self.small);
         let decoder = WanVaeDecoder::new(&config, &self.weights)?;
         let latents = self.random(&size, self.weights.kind());
-        let tile = is_tiled.then_some(TILE);
-        self.timed(&mut || decode(&decoder, &latents, tile))
+        let tiling = Tiling::of_size(if self.small { SMALL_TILE } else { TILE });
+        self.timed(&mut || {
+            if is_tiled {
+                decoder.decode_tiled(&latents, tiling, &|| false, &mut drop)
+            } else {
+                decoder.decode(&latents, &|| false, &mut drop)
+            }
+        })
     }
 
     fn umt5(&self) -> Result<Measured, EngineError> {
@@ -274,17 +281,11 @@ impl Clip {
     }
 }
 
-/// Every call of the decoder is made here.
-fn decode(decoder: &WanVaeDecoder, latents: &Tensor, tile: Option<u32>) -> Option<()> {
-    assert!(tile.is_none(), "the autoencoder has no tiles yet");
-    decoder.decode(latents, &|| false, &mut |frames| drop(frames))
-}
-
-/// Wan 2.1's autoencoder.
-fn vae_config(_small: bool) -> Result<WanVaeConfig, EngineError> {
-    Err(EngineError::Internal {
-        reason: "the autoencoder of Wan 2.1 is not supported yet".to_owned(),
-    })
+/// Wan 2.1's autoencoder, which Wan 2.2's large models use too.
+fn vae_config(small: bool) -> Result<WanVaeConfig, EngineError> {
+    let config =
+        json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false});
+    WanVaeConfig::from_json(config).map_err(|reason| EngineError::Internal { reason })
 }
 
 fn from_json<T: DeserializeOwned>(config: Value) -> Result<T, EngineError> {

@@ -4,8 +4,8 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::loaded::{Kernels, MAX_PIECES};
-use super::ops::{MAX_THREADS, PIECE_BYTES};
+use super::loaded::Kernels;
+use super::ops::{PIECE_BYTES, most_pieces};
 use super::terms::{Gate, Norm, TokenRows};
 use super::{KernelError, twins};
 
@@ -18,7 +18,7 @@ const TOKENS: i64 = 37;
 const SPLIT: i64 = 5;
 
 /// Rows from short to long: several to a block, one to a block, and each number of pieces a thread.
-const CHANNELS: [i64; 7] = [32, 96, 384, 1024, 1536, 5120, 13824];
+const CHANNELS: [i64; 9] = [32, 96, 384, 1024, 1536, 3072, 5120, 13824, 30720];
 
 /// Heads of this size divide all of them.
 const HEAD_DIM: i64 = 32;
@@ -38,7 +38,7 @@ pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError
 
 /// Longer rows are left to libtorch.
 fn longest_row(kind: Kind) -> i64 {
-    (MAX_THREADS * MAX_PIECES * PIECE_BYTES / kind.elt_size_in_bytes()) as i64
+    (most_pieces() * PIECE_BYTES / kind.elt_size_in_bytes()) as i64
 }
 
 struct Data {
@@ -151,6 +151,14 @@ impl Data {
             let found = kernels.pixel_norm(&xs, &self.weight, with_silu);
             let expected = twins::pixel_norm(&wide(&xs), &self.weight, with_silu);
             compare("pixel_norm", &fits("pixel_norm", found)?, &expected)?;
+            let channels = expected.size()[expected.dim() - 1];
+            let apart = Tensor::cat(&[&xs, &xs, &xs], -1).narrow(-1, 2 * channels, channels);
+            let done = kernels.pixel_norm_into(&xs, &self.weight, with_silu, &apart);
+            compare(
+                "pixel_norm",
+                &fits("pixel_norm", done.map(|()| apart))?,
+                &expected,
+            )?;
         }
         Ok(())
     }

@@ -10,11 +10,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use super::driver::{Driver, Grid, Handle, Module};
 use super::store::Stored;
 use super::{KernelError, check};
+use crate::error::EngineError;
 
 const SOURCE: &str = include_str!("rows.cu");
 
@@ -24,10 +25,10 @@ const MAX_TRIES: u32 = 2;
 /// Devices that are looked at; a machine with more uses libtorch's operations on the others.
 const MAX_DEVICES: usize = 16;
 
-/// How many pieces of 16 bytes a thread may hold: the kernels exist for each.
-pub(super) const MAX_PIECES: usize = 4;
+/// How many pieces of 16 bytes a thread may hold: each kernel of rows exists for each of these.
+pub(super) const HELD: [usize; 6] = [1, 2, 3, 4, 5, 8];
 
-/// A kernel that exists for 1 to [`MAX_PIECES`] pieces a thread.
+/// A kernel that exists for each number of pieces in [`HELD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowKernel {
     Add,
@@ -49,7 +50,7 @@ impl RowKernel {
 pub(super) struct Kernels {
     driver: &'static Driver,
     module: Module,
-    rows: [[Handle; MAX_PIECES]; RowKernel::ALL.len()],
+    rows: [[Handle; HELD.len()]; RowKernel::ALL.len()],
     activate: Handle,
     kind: Kind,
     /// For the doctor.
@@ -147,7 +148,10 @@ impl Kernels {
             .and_then(|kernels| kernels.checked(index));
         // A check that broke the device may not end the process before the next job does.
         let is_harmless = match &result {
-            Err(KernelError::Torch { reason }) => reason.contains("out of memory"),
+            Err(KernelError::Torch { reason }) => {
+                let err = EngineError::from(TchError::Torch(reason.clone()));
+                matches!(err, EngineError::OutOfMemory { .. })
+            }
             Err(KernelError::Call { .. }) => false,
             _ => true,
         };
@@ -197,11 +201,11 @@ impl Kernels {
             })?;
             driver.function(&module, &name)
         };
-        let mut rows = [[find("activate".to_owned())?; MAX_PIECES]; RowKernel::ALL.len()];
+        let mut rows = [[find("activate".to_owned())?; HELD.len()]; RowKernel::ALL.len()];
         let activate = rows[0][0];
         for (kernel, name) in RowKernel::ALL {
-            for (i, slot) in rows[kernel as usize].iter_mut().enumerate() {
-                *slot = find(format!("{name}_{}", i + 1))?;
+            for (slot, held) in rows[kernel as usize].iter_mut().zip(HELD) {
+                *slot = find(format!("{name}_{held}"))?;
             }
         }
         Ok(Self {
@@ -237,10 +241,10 @@ impl Kernels {
         &self.line
     }
 
-    pub(super) fn row_kernel(&self, kernel: RowKernel, pieces: usize) -> Option<Handle> {
-        self.rows[kernel as usize]
-            .get(pieces.checked_sub(1)?)
-            .copied()
+    /// The kernel for threads that hold `held` pieces.
+    pub(super) fn row_kernel(&self, kernel: RowKernel, held: usize) -> Option<Handle> {
+        let number = HELD.iter().position(|&pieces| pieces == held)?;
+        Some(self.rows[kernel as usize][number])
     }
 
     pub(super) fn activate_kernel(&self) -> Handle {
@@ -309,8 +313,8 @@ mod tests {
         for (_, name) in RowKernel::ALL {
             assert!(SOURCE.contains(&format!("KERNEL {name}_##V(")), "{name}");
         }
-        for pieces in 1..=MAX_PIECES {
-            assert!(SOURCE.contains(&format!("ROW_KERNELS({pieces})")));
+        for held in HELD {
+            assert!(SOURCE.contains(&format!("ROW_KERNELS({held})\n")), "{held}");
         }
         assert!(SOURCE.contains("KERNEL activate("));
     }

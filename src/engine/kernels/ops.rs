@@ -9,18 +9,24 @@ use std::ptr;
 use tch::{Device, Kind, Tensor};
 
 use super::driver::Grid;
-use super::loaded::{Kernels, MAX_PIECES, RowKernel};
+use super::loaded::{HELD, Kernels, RowKernel};
 use super::terms::{Gate, Norm, TokenRows};
 use super::twins::SHORTEST_PIXEL;
 
 /// What threads read and write at once.
 pub(super) const PIECE_BYTES: usize = 16;
 
-/// `MAX_THREADS` of the source.
-pub(super) const MAX_THREADS: usize = 512;
+/// Threads of a block at the most; the source could take more.
+const MAX_THREADS: usize = 512;
+
+/// Threads of a block that has one row.
+const LONG_ROW_THREADS: [usize; 4] = [64, 128, 256, MAX_THREADS];
 
 /// Threads that exchange numbers without the block's shared memory.
 const LANES: usize = 32;
+
+/// Pieces that a thread holds, unless that makes too many threads.
+const USUAL_HELD: usize = 5;
 
 /// Threads of a block of short rows, and of one without rows: more are slower, by up to a third.
 const USUAL_THREADS: usize = 128;
@@ -217,16 +223,30 @@ impl Kernels {
         factor: &Tensor,
         with_silu: bool,
     ) -> Option<Tensor> {
+        let out = xs.empty_like();
+        self.pixel_norm_into(xs, factor, with_silu, &out)?;
+        Some(out)
+    }
+
+    /// The same into `out`, whose rows may lie apart.
+    pub(super) fn pixel_norm_into(
+        &self,
+        xs: &Tensor,
+        factor: &Tensor,
+        with_silu: bool,
+        out: &Tensor,
+    ) -> Option<()> {
         let shape = self.whole_rows(xs)?;
         let factor = self.one_row(factor, &shape, xs.device())?;
-        let out = xs.empty_like();
+        let fits = out.size() == xs.size() && out.device() == xs.device();
+        let out_stride = self.rows(out).filter(|_| fits)?.stride;
         let mut args = RmsArgs {
             xs: xs.data_ptr(),
             out: out.data_ptr(),
             weight: factor.at,
             turns: ptr::null(),
             xs_stride: shape.stride,
-            out_stride: shape.stride,
+            out_stride,
             rows: shape.rows,
             tokens: shape.tokens,
             channels: shape.channels,
@@ -237,8 +257,7 @@ impl Kernels {
             is_wide: factor.is_wide,
             with_silu: i32::from(with_silu),
         };
-        self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
-        Some(out)
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
 
     /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`].
@@ -403,18 +422,31 @@ fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
 }
 
 /// Pieces that each thread holds, and the threads along a row and over rows, for rows of `pieces`.
+///
+/// The choices are those that were fastest on an H200.
 fn threads_for(pieces: usize) -> Option<(usize, [u32; 2])> {
     (pieces > 0).then_some(())?;
-    // A short row lies within the lanes, with as few pieces a thread as may be.
-    for held in 1..=MAX_PIECES {
-        let along = pieces.div_ceil(held).next_power_of_two();
-        if along <= LANES {
-            return Some((held, [along as u32, (USUAL_THREADS / along) as u32]));
-        }
+    let usual = HELD.into_iter().take_while(|&held| held <= USUAL_HELD);
+    // A short row lies within the lanes, with as few of them idle as may be.
+    let short = usual
+        .map(|held| (held, pieces.div_ceil(held).next_power_of_two()))
+        .filter(|&(_, along)| along <= LANES)
+        .min_by_key(|(held, along)| held * along);
+    if let Some((held, along)) = short {
+        return Some((held, [along as u32, (USUAL_THREADS / along) as u32]));
     }
-    // A long one has a block for itself, of as few threads as may be: then more rows are under way at once.
-    let along = pieces.div_ceil(MAX_PIECES).next_multiple_of(LANES);
-    (along <= MAX_THREADS).then(|| (pieces.div_ceil(along), [along as u32, 1]))
+    // A long one has a block for itself, of few threads: then more rows are under way at once.
+    let along = LONG_ROW_THREADS
+        .into_iter()
+        .find(|along| along * USUAL_HELD >= pieces)
+        .unwrap_or(MAX_THREADS);
+    let held = HELD.into_iter().find(|held| held * along >= pieces)?;
+    Some((held, [along as u32, 1]))
+}
+
+/// The longest row that there are kernels for, in pieces.
+pub(super) fn most_pieces() -> usize {
+    MAX_THREADS * HELD.into_iter().max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -423,7 +455,7 @@ mod tests {
 
     #[test]
     fn every_piece_of_a_row_has_a_thread() {
-        for pieces in 1..=MAX_PIECES * MAX_THREADS {
+        for pieces in 1..=most_pieces() {
             let (held, [along, rows]) = threads_for(pieces).unwrap();
             assert!(held * along as usize >= pieces, "{pieces}");
             assert!((along * rows) as usize <= MAX_THREADS && rows > 0);
@@ -434,8 +466,12 @@ mod tests {
                 "{pieces}"
             );
         }
-        assert_eq!(threads_for(MAX_PIECES * MAX_THREADS + 1), None);
+        assert_eq!(threads_for(most_pieces() + 1), None);
         assert_eq!(threads_for(0), None);
+        // Wan's rows in half precision.
+        assert_eq!(threads_for(5120 / 8), Some((5, [128, 1])));
+        assert_eq!(threads_for(3072 / 8), Some((3, [128, 1])));
+        assert_eq!(threads_for(96 / 8), Some((3, [4, 32])));
     }
 
     #[test]

@@ -17,6 +17,13 @@ typedef long long i64;
 #define EXCHANGE(x, mask) __shfl_xor_sync(0xffffffffu, x, mask, 32)
 #endif
 
+// Reads what is not read again, so that it does not push out what is.
+#if defined(__HIP__) || defined(__HIPCC__)
+#define READ_ONCE(from) (*(from))
+#else
+#define READ_ONCE(from) __ldcs(from)
+#endif
+
 // Two numbers are narrowed by one instruction.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define NARROWS_PAIRS 1
@@ -29,20 +36,20 @@ typedef long long i64;
 typedef float elem;
 #define N 4
 
-__device__ inline void load(float *x, const elem *from) {
-  const float4 piece = *(const float4 *)from;
+typedef float4 Piece;
+
+__device__ inline void unpack(float *x, const Piece &piece) {
   x[0] = piece.x, x[1] = piece.y, x[2] = piece.z, x[3] = piece.w;
 }
 
-__device__ inline void store(elem *to, const float *x) {
-  float4 piece;
+__device__ inline Piece packed(const float *x) {
+  Piece piece;
   piece.x = x[0], piece.y = x[1], piece.z = x[2], piece.w = x[3];
-  *(float4 *)to = piece;
+  return piece;
 }
 
 __device__ inline float widened(elem x) { return x; }
 __device__ inline elem narrowed(float x) { return x; }
-__device__ inline float rounded(float x) { return x; }
 
 #else
 
@@ -100,8 +107,6 @@ __device__ inline u16 narrowed(float x) {
 
 #endif
 
-__device__ inline float rounded(float x) { return widened(narrowed(x)); }
-
 __device__ inline u32 narrowed_pair(float low, float high) {
 #if !NARROWS_PAIRS
   return (u32)narrowed(low) | (u32)narrowed(high) << 16;
@@ -116,8 +121,9 @@ __device__ inline u32 narrowed_pair(float low, float high) {
 #endif
 }
 
-__device__ inline void load(float *x, const elem *from) {
-  const uint4 piece = *(const uint4 *)from;
+typedef uint4 Piece;
+
+__device__ inline void unpack(float *x, const Piece &piece) {
   const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
   for (int i = 0; i < 4; i++) {
     x[2 * i] = widened((u16)words[i]);
@@ -125,14 +131,26 @@ __device__ inline void load(float *x, const elem *from) {
   }
 }
 
-__device__ inline void store(elem *to, const float *x) {
-  uint4 piece;
+__device__ inline Piece packed(const float *x) {
+  Piece piece;
   piece.x = narrowed_pair(x[0], x[1]), piece.y = narrowed_pair(x[2], x[3]);
   piece.z = narrowed_pair(x[4], x[5]), piece.w = narrowed_pair(x[6], x[7]);
-  *(uint4 *)to = piece;
+  return piece;
 }
 
 #endif
+
+__device__ inline Piece load(const elem *from) { return *(const Piece *)from; }
+
+__device__ inline Piece load_once(const elem *from) { return READ_ONCE((const Piece *)from); }
+
+__device__ inline void store(elem *to, const Piece &piece) { *(Piece *)to = piece; }
+
+__device__ inline Piece no_piece() {
+  Piece piece;
+  piece.x = piece.y = piece.z = piece.w = 0;
+  return piece;
+}
 
 // N parameters, either in f32 or in the kind of the rows.
 __device__ inline void load_parameters(float *x, const void *from, i64 first, int is_wide) {
@@ -143,7 +161,7 @@ __device__ inline void load_parameters(float *x, const void *from, i64 first, in
       x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
     }
   } else {
-    load(x, (const elem *)from + first);
+    unpack(x, load((const elem *)from + first));
   }
 }
 
@@ -157,7 +175,8 @@ __device__ inline float gelu_tanh(float x) {
   return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
 
-#define MAX_THREADS 512
+// Leaves a thread 96 registers of CUDA's 65536: with more, fewer rows are under way at once.
+#define MAX_THREADS 640
 
 // The sum of `x` over the threads of a row; all threads of the block come here together. Calls that follow each
 // other give different `slot`s, so that none overwrites what a slower thread still reads.
@@ -216,24 +235,27 @@ template <int V, bool ADD, bool NORM>
 __device__ inline void add_and_norm(const NormArgs &args) {
   const u32 row = blockIdx.x * blockDim.y + threadIdx.y;
   const u32 token = row % args.tokens;
-  const int channels = args.channels;
-  const i64 start = (i64)row * channels;
-  float x[V][N];
+  const int channels = row < args.rows ? args.channels : 0;
+  const i64 start = (i64)row * args.channels;
+  // As they are stored: that leaves room for more rows at once.
+  Piece pieces[V];
   float sum = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    const bool is_live = row < args.rows && c < channels;
-    if (!is_live) {
-      for (int i = 0; i < N; i++) {
-        x[v][i] = 0.0f;
-      }
-      continue;
+    pieces[v] = no_piece();
+    if (c < channels) {
+      pieces[v] = ADD ? load_once(args.xs + start + c) : load(args.xs + start + c);
     }
-    load(x[v], args.xs + start + c);
-    if (ADD) {
+  }
+#pragma unroll
+  for (int v = 0; v < V; v++) {
+    const int c = (threadIdx.x + v * blockDim.x) * N;
+    float x[N];
+    if (ADD && c < channels) {
       float y[N], gate[N];
-      load(y, args.ys + start + c);
+      unpack(x, pieces[v]);
+      unpack(y, load_once(args.ys + start + c));
       for (int i = 0; i < N; i++) {
         gate[i] = 1.0f;
       }
@@ -241,12 +263,16 @@ __device__ inline void add_and_norm(const NormArgs &args) {
         load_row(gate, args.gate, token, c);
       }
       for (int i = 0; i < N; i++) {
-        x[v][i] = rounded(x[v][i] + y[i] * gate[i]);
+        x[i] += y[i] * gate[i];
       }
-      store(args.xs + start + c, x[v]);
+      pieces[v] = packed(x);
+      store(args.xs + start + c, pieces[v]);
     }
-    for (int i = 0; i < N; i++) {
-      sum += x[v][i];
+    if (NORM) {
+      unpack(x, pieces[v]);
+      for (int i = 0; i < N; i++) {
+        sum += x[i];
+      }
     }
   }
   if (!NORM) {
@@ -257,9 +283,10 @@ __device__ inline void add_and_norm(const NormArgs &args) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
     if ((threadIdx.x + v * blockDim.x) * N < channels) {
+      float x[N];
+      unpack(x, pieces[v]);
       for (int i = 0; i < N; i++) {
-        x[v][i] -= mean;
-        squares += x[v][i] * x[v][i];
+        squares += (x[i] - mean) * (x[i] - mean);
       }
     }
   }
@@ -267,8 +294,9 @@ __device__ inline void add_and_norm(const NormArgs &args) {
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    if (row < args.rows && c < channels) {
-      float scale[N], shift[N];
+    if (c < channels) {
+      float x[N], scale[N], shift[N];
+      unpack(x, pieces[v]);
       for (int i = 0; i < N; i++) {
         scale[i] = shift[i] = 0.0f;
       }
@@ -279,9 +307,9 @@ __device__ inline void add_and_norm(const NormArgs &args) {
         load_row(shift, args.shift, token, c);
       }
       for (int i = 0; i < N; i++) {
-        x[v][i] = x[v][i] * inverse * (scale[i] + args.offset) + shift[i];
+        x[i] = (x[i] - mean) * inverse * (scale[i] + args.offset) + shift[i];
       }
-      store(args.out + start + c, x[v]);
+      store(args.out + start + c, packed(x));
     }
   }
 }
@@ -325,38 +353,42 @@ template <int V>
 __device__ inline void rms(const RmsArgs &args) {
   const u32 row = blockIdx.x * blockDim.y + threadIdx.y;
   const u32 token = row % args.tokens;
-  const int channels = args.channels;
-  float x[V][N];
+  const int channels = row < args.rows ? args.channels : 0;
+  Piece pieces[V];
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    if (row < args.rows && c < channels) {
-      load(x[v], args.xs + row * args.xs_stride + c);
-      for (int i = 0; i < N; i++) {
-        squares += x[v][i] * x[v][i];
-      }
+    pieces[v] = c < channels ? load(args.xs + row * args.xs_stride + c) : no_piece();
+  }
+#pragma unroll
+  for (int v = 0; v < V; v++) {
+    float x[N];
+    unpack(x, pieces[v]);
+    for (int i = 0; i < N; i++) {
+      squares += x[i] * x[i];
     }
   }
   const float inverse = rsqrtf(fmaxf(row_sum(squares, 0) * args.factor + args.eps, args.least));
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    if (row < args.rows && c < channels) {
-      float weight[N];
+    if (c < channels) {
+      float x[N], weight[N];
+      unpack(x, pieces[v]);
       load_parameters(weight, args.weight, c, args.is_wide);
       for (int i = 0; i < N; i++) {
-        x[v][i] = x[v][i] * inverse * weight[i];
+        x[i] = x[i] * inverse * weight[i];
       }
       if (args.turns) {
-        turn(x[v], args.turns + (i64)token * args.head_dim + c % args.head_dim);
+        turn(x, args.turns + (i64)token * args.head_dim + c % args.head_dim);
       }
       if (args.with_silu) {
         for (int i = 0; i < N; i++) {
-          x[v][i] = silu(x[v][i]);
+          x[i] = silu(x[i]);
         }
       }
-      store(args.out + row * args.out_stride + c, x[v]);
+      store(args.out + row * args.out_stride + c, packed(x));
     }
   }
 }
@@ -377,7 +409,7 @@ __device__ inline void activation(const ActivationArgs &args) {
   for (int v = 0; v < 2; v++) {
     const i64 at = first + (i64)v * blockDim.x * N;
     if (at + N <= args.count) {
-      load(x[v], args.xs + at);
+      unpack(x[v], load(args.xs + at));
     }
   }
 #pragma unroll
@@ -387,7 +419,7 @@ __device__ inline void activation(const ActivationArgs &args) {
       for (int i = 0; i < N; i++) {
         x[v][i] = activated(x[v][i], args.is_silu);
       }
-      store(args.xs + at, x[v]);
+      store(args.xs + at, packed(x[v]));
     } else {
       for (i64 i = at; i < args.count; i++) {
         args.xs[i] = narrowed(activated(widened(args.xs[i]), args.is_silu));
@@ -408,5 +440,7 @@ ROW_KERNELS(1)
 ROW_KERNELS(2)
 ROW_KERNELS(3)
 ROW_KERNELS(4)
+ROW_KERNELS(5)
+ROW_KERNELS(8)
 
 KERNEL activate(ActivationArgs args) { activation(args); }

@@ -18,7 +18,8 @@ use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
 pub use self::wan::{
-    Posterior, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize,
+    Posterior, TileScheme, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize,
+    normalize,
 };
 
 /// Why an autoencoder could not be built from a folder.

@@ -91,9 +91,15 @@ impl WanVaeEncoder {
     pub fn encode(&self, pixels: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Posterior> {
         tch::no_grad(|| {
             let mut pass = Pass::new(cancelled);
-            let mut chunks = Vec::new();
-            self.encode_chunks(pixels, &mut pass, &mut |chunk| chunks.push(chunk))?;
-            Some(posterior(&chunks))
+            let mut moments = Vec::new();
+            for (i, chunk) in chunks(pixels).enumerate() {
+                if i > 0 {
+                    pass.cache.rewind();
+                }
+                let xs = self.tiled_part(&chunk, &mut pass)?;
+                moments.push(self.whole_part(&xs, &mut pass)?);
+            }
+            Some(posterior(&moments))
         })
     }
 
@@ -112,54 +118,73 @@ impl WanVaeEncoder {
         tch::no_grad(|| {
             let mut mosaic = Mosaic::new(grid, 1);
             let mut pass = Pass::new(cancelled);
-            let mut whole = Vec::new();
+            let mut wholes = Vec::new();
             for tile in grid.tiles() {
                 pass.forget();
-                let pixels = pixels.narrow(3, tile.top * factor, tile.height * factor);
-                let pixels = pixels.narrow(4, tile.left * factor, tile.width * factor);
-                let mut index = 0;
-                self.encode_chunks(&pixels, &mut pass, &mut |chunk| {
-                    whole.extend(mosaic.put(&tile, index, &chunk));
-                    index += 1;
-                })?;
+                for (i, chunk) in chunks(&tile.cut(pixels, 3, factor)).enumerate() {
+                    if i > 0 {
+                        pass.cache.rewind();
+                    }
+                    let mut xs = self.tiled_part(&chunk, &mut pass)?;
+                    if !tiling.is_seamless() {
+                        xs = self.whole_part(&xs, &mut pass)?;
+                    }
+                    wholes.extend(mosaic.put(&tile, i, &xs));
+                }
             }
-            Some(posterior(&whole))
+            if !tiling.is_seamless() {
+                return Some(posterior(&wholes));
+            }
+            pass.forget();
+            for (i, xs) in wholes.iter_mut().enumerate() {
+                if i > 0 {
+                    pass.cache.rewind();
+                }
+                *xs = self.whole_part(xs, &mut pass)?;
+            }
+            Some(posterior(&wholes))
         })
     }
 
-    /// Gives `chunks` the moments of the clip's or tile's `pixels` as they come, each `(t, h, w, 2 · C)`.
-    fn encode_chunks(
-        &self,
-        pixels: &Tensor,
-        pass: &mut Pass<'_>,
-        chunks: &mut dyn FnMut(Tensor),
-    ) -> Option<()> {
-        let num_frames = pixels.size()[2];
-        chunks(self.encode_chunk(&pixels.narrow(2, 0, 1), pass)?);
-        for start in (1..=num_frames - ENCODER_CHUNK_FRAMES).step_by(ENCODER_CHUNK_FRAMES as usize)
-        {
-            pass.cache.rewind();
-            let chunk = pixels.narrow(2, start, ENCODER_CHUNK_FRAMES);
-            chunks(self.encode_chunk(&chunk, pass)?);
-        }
-        Some(())
-    }
-
-    /// `pixels`: `(1, 3, T, H, W)` → `(t, h, w, 2 · C)`
-    fn encode_chunk(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    /// `pixels`: `(1, 3, T, H, W)` → the pixels that the level of the latents sees, `(t, h, w, C)`
+    fn tiled_part(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
         let pixels = pixels
             .to_device(self.statistics.device())
             .to_kind(self.kind);
         let xs = patchify(&pixels, self.patch_size);
         let mut xs = self.conv1.forward(&xs, pass.cache.slot());
-        for level in &self.downsamples {
+        for level in &self.downsamples[..self.tiled_levels()] {
+            xs = level.forward(&xs, pass)?;
+        }
+        Some(xs)
+    }
+
+    /// The rest, which seamless tiling does not cut. `xs`: `(t, h, w, C)` → `(t, h, w, 2 · C)`
+    fn whole_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        let mut xs = xs.shallow_clone();
+        for level in &self.downsamples[self.tiled_levels()..] {
             xs = level.forward(&xs, pass)?;
         }
         let xs = self.middle.forward(&xs, pass)?;
         let xs = self.head.forward(&xs, pass)?;
         Some(self.statistics.convolve(&xs, 1))
     }
+
+    /// All but the last level, which is at the latents' own resolution.
+    fn tiled_levels(&self) -> usize {
+        self.downsamples.len().saturating_sub(1)
+    }
+}
+
+/// The first frame alone, then whole groups of four. `pixels`: `(1, 3, F, H, W)`
+fn chunks(pixels: &Tensor) -> impl Iterator<Item = Tensor> {
+    let groups = (pixels.size()[2] - 1) / ENCODER_CHUNK_FRAMES;
+    let first = std::iter::once(pixels.narrow(2, 0, 1));
+    let groups =
+        (0..groups).map(|i| pixels.narrow(2, 1 + i * ENCODER_CHUNK_FRAMES, ENCODER_CHUNK_FRAMES));
+    first.chain(groups)
 }
 
 /// Of the moments of all chunks, each `(t, h, w, 2 · C)`.

@@ -24,4 +24,4 @@ pub use self::config::WanVaeConfig;
 pub use self::decoder::WanVaeDecoder;
 pub use self::encoder::{Posterior, WanVaeEncoder};
 pub use self::statistics::{denormalize, normalize};
-pub use self::tiles::Tiling;
+pub use self::tiles::{TileScheme, Tiling};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Posterior, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize,
+    Posterior, TileScheme, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize,
+    normalize,
 };
 use crate::vae::ConvForm;
 use crate::weights::Weights;

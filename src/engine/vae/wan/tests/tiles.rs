@@ -5,31 +5,22 @@ use std::cell::Cell;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    DECODER_LIMIT, ENCODER_LIMIT, Posterior, Tiling, WanVaeDecoder, WanVaeEncoder, config, decode,
-    decoder, distance, encode, encoder, fixture, open, weights,
+    DECODER_LIMIT, ENCODER_LIMIT, Posterior, TileScheme, Tiling, WanVaeDecoder, WanVaeEncoder,
+    config, decode, decoder, distance, encode, encoder, fixture, open, weights,
 };
 
 /// The tiles of the fixtures' decoder, and of their encoder, as `generate.py` has them.
-const OF_DECODER: [(&str, Tiling); 2] = [
-    (
-        "flat",
-        Tiling {
-            size: 32,
-            stride: 24,
-        },
-    ),
-    (
-        "residual",
-        Tiling {
-            size: 64,
-            stride: 48,
-        },
-    ),
-];
-const OF_ENCODER: Tiling = Tiling {
-    size: 32,
-    stride: 24,
-};
+const OF_DECODER: [(&str, Tiling); 2] =
+    [("flat", separate(32, 24)), ("residual", separate(64, 48))];
+const OF_ENCODER: Tiling = separate(32, 24);
+
+const fn separate(size: i64, stride: i64) -> Tiling {
+    Tiling {
+        size,
+        stride,
+        scheme: TileScheme::Separate,
+    }
+}
 
 fn recorded(name: &str, key: &str) -> Tensor {
     let file = open(&fixture(name).join("tiled.safetensors"));
@@ -99,6 +90,37 @@ fn smooth(channels: i64, frames: i64, height: i64, width: i64) -> Tensor {
     wave * 0.7 + (axis(frames, 2) + phase).sin() * 0.2
 }
 
+/// Peak signal to noise in dB, of what is in -1..1 or has its largest number for the peak.
+fn psnr(found: &Tensor, expected: &Tensor) -> f64 {
+    let error = (found - expected).square().mean(Kind::Double);
+    let peak = expected.max().double_value(&[]) - expected.min().double_value(&[]);
+    10.0 * (peak.min(2.0).powi(2) / error.double_value(&[])).log10()
+}
+
+#[test]
+fn tiles_of_the_default_size_are_40_db_from_the_whole_on_smooth_content() {
+    for (name, height, width) in [("flat", 37, 34), ("residual", 34, 24)] {
+        let cfg = config(name);
+        let decoder = decoder(name);
+        let latents = smooth(cfg.z_dim, 2, height, width);
+        let whole = Tensor::cat(&decode(&decoder, &latents), 2);
+        let tiled = decode_tiled(&decoder, &latents, Tiling::default());
+        let found = psnr(&Tensor::cat(&tiled, 2), &whole);
+        assert!(found >= 40.0, "{name}: {found} dB");
+        let encoder = encoder(name);
+        let pixels = smooth(
+            3,
+            5,
+            height * cfg.spatial_factor(),
+            width * cfg.spatial_factor(),
+        );
+        let whole = encode(&encoder, &pixels).mean;
+        let tiled = encode_tiled(&encoder, &pixels, Tiling::default()).mean;
+        let found = psnr(&tiled, &whole);
+        assert!(found >= 40.0, "{name}: {found} dB of the latents");
+    }
+}
+
 #[test]
 fn a_tiled_decode_hands_out_the_same_chunks_in_the_kind_of_the_weights() {
     let path = fixture("flat").join("diffusion_pytorch_model.safetensors");
@@ -141,11 +163,14 @@ fn both_halves_can_come_from_one_file_and_tile_any_clip_of_4n_plus_1_frames() {
     let file = weights(name);
     let encoder = WanVaeEncoder::new(&config(name), &file).unwrap();
     let decoder = WanVaeDecoder::new(&config(name), &file).unwrap();
-    for frames in [1, 5, 13] {
+    for (frames, tiling) in [1, 5, 13]
+        .iter()
+        .flat_map(|frames| [OF_ENCODER, Tiling::of_size(32)].map(|tiling| (*frames, tiling)))
+    {
         let pixels = smooth(3, frames, 40, 56);
-        let mean = encode_tiled(&encoder, &pixels, OF_ENCODER).mean;
+        let mean = encode_tiled(&encoder, &pixels, tiling).mean;
         assert_eq!(mean.size(), [1, 4, (frames - 1) / 4 + 1, 5, 7]);
-        let chunks = decode_tiled(&decoder, &mean, OF_ENCODER);
+        let chunks = decode_tiled(&decoder, &mean, tiling);
         assert_eq!(Tensor::cat(&chunks, 2).size(), [1, 3, frames, 40, 56]);
     }
 }

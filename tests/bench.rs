@@ -1,0 +1,107 @@
+//! `safelight bench` as a user starts it: what it prints, and its codes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// With nobody's settings, on the engine and the libtorch of this build.
+fn bench(args: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_safelight"))
+        .env("HOME", home.path())
+        .env("XDG_CONFIG_HOME", home.path().join("config"))
+        .env("XDG_DATA_HOME", home.path().join("data"))
+        .env("OMP_NUM_THREADS", "1")
+        .env_remove("SAFELIGHT_LIBTORCH")
+        .args(["bench", "wan"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn small_cases_print_one_sound_json_object_each() {
+    let cases = ["wan14b_320_17f", "vae_wan_480p_81f_tiled"];
+    let output = bench(&[
+        "--small", "--json", "--runs", "3", "--device", "cpu", "--case", cases[0], "--case",
+        cases[1],
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let lines = lines(&output);
+    assert_eq!(lines.len(), cases.len());
+    for (line, case) in lines.iter().zip(cases) {
+        assert_eq!(line["case"], case);
+        assert_eq!(
+            (&line["dtype"], &line["libtorch"]),
+            (&"f32".into(), &"2.11.0".into())
+        );
+        assert_eq!(
+            (&line["device"], &line["small"]),
+            (&"CPU".into(), &true.into())
+        );
+        assert_eq!(line["runs"], 3);
+        let number = |name: &str| line[name].as_f64().unwrap();
+        assert!(
+            number("min_s") > 0.0 && number("min_s") <= number("median_s"),
+            "{line}"
+        );
+        assert!(number("total_s") >= 3.0 * number("min_s"), "{line}");
+        let weights = line["weights_bytes"].as_u64().unwrap() as f64 / f64::from(1 << 30);
+        assert!(
+            weights > 0.0 && number("weights_gib") >= weights - 1e-6,
+            "{line}"
+        );
+        assert!(number("peak_gib") >= number("weights_gib"), "{line}");
+        assert!(number("peak_reserved_gib") >= number("peak_gib"), "{line}");
+        assert!(line["error"].is_null());
+    }
+}
+
+#[test]
+fn people_get_a_table() {
+    let output = bench(&[
+        "--small",
+        "--runs",
+        "1",
+        "--device",
+        "cpu",
+        "--case",
+        "wan5b_704p_121f",
+    ]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}{}", error(&output));
+    assert!(
+        lines[0].starts_with("case") && lines[1].starts_with("wan5b_704p_121f"),
+        "{text}"
+    );
+    assert!(lines[1].ends_with("CPU, f32"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_one_sentence() {
+    for (args, part) in [
+        (&["--case", "wan99b"][..], "found \"wan99b\""),
+        (&["--case", "umt5xxl"][..], "expected a GPU"),
+        (&["--small", "--runs", "none"][..], "found \"none\""),
+    ] {
+        let output = bench(&[args, &["--device", "cpu"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty());
+        let text = error(&output);
+        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+}
