@@ -266,6 +266,14 @@ fn a_tokenizer_of_another_size_is_passed_over() {
     }
     let spec = ModelSpec::open(&place).unwrap();
     assert_eq!(spec.files.tokenizer, models.join("google/umt5-xxl"));
+    fs::remove_dir_all(models.join("google")).unwrap();
+    let other = models.join("text_encoders/zz_with_tokenizer.safetensors");
+    write_with_tokenizer(&other, &umt5(), "F16", 256_300);
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (spec.files.text_encoder, spec.files.tokenizer),
+        (text.clone(), other)
+    );
     write_with_tokenizer(&text, &umt5(), "F16", 300_000);
     let text = ModelSpec::open(&place).unwrap_err().to_string();
     assert!(text.contains("found 300000"), "{text}");
