@@ -1,7 +1,10 @@
 //! The pictures that a clip starts from and ends on: the places that the model has, how pictures are
 //! fitted, and what is said while files are held over the window.
 
-use egui::{Align, Area, ComboBox, CornerRadius, Layout, Order, RichText, Stroke, Ui, vec2};
+use egui::{
+    Align, Align2, Area, ComboBox, CornerRadius, Layout, Order, RichText, Stroke, TextStyle, Ui,
+    vec2,
+};
 use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::Fit;
 
@@ -180,8 +183,21 @@ pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
                 );
             };
             frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
-            for place in view.session.inputs.rects.into_iter().flatten() {
+            let places = Slot::ALL.into_iter().zip(view.session.inputs.rects);
+            for (slot, place) in places {
+                let Some(place) = place else {
+                    continue;
+                };
+                let radius = CornerRadius::same(theme::RADIUS);
+                ui.painter().rect_filled(place, radius, palette.stage);
                 frame(ui, place, theme::RADIUS);
+                ui.painter().text(
+                    place.center(),
+                    Align2::CENTER_CENTER,
+                    Words::of(slot).heading,
+                    TextStyle::Body.resolve(ui.style()),
+                    palette.text,
+                );
             }
             ui.centered_and_justified(|ui| {
                 let text = with_icon(icons::IMAGE, drop_text(view));

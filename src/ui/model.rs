@@ -49,7 +49,11 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_hover_text(explanation);
             if let Some(spec) = chosen {
                 let weak = palette(ui).weak;
-                let text = format!("{}  ·  {}", facts_text(spec), spec.licence);
+                let licence = match spec.licence.as_str() {
+                    "" | "not stated" => "licence not stated",
+                    stated => stated,
+                };
+                let text = format!("{}  ·  {licence}", facts_text(spec));
                 ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
                     .on_hover_text(hover_text(spec));
             }

@@ -7,7 +7,7 @@ use egui::{
 use safelight_core::job::{GenerateRequest, JobId};
 
 use super::widgets::{duration_text, icon_button, palette};
-use super::{View, icons};
+use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::jobs::ResultItem;
 use crate::app::state::{Models, Viewing};
@@ -219,7 +219,7 @@ fn player_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
     let palette = palette(ui);
     let id = item.id;
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         let buttons = [
             (
                 icons::FOLDER_OPEN,
@@ -260,6 +260,9 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        if ui.available_size_before_wrap().x < theme::FACTS_WIDTH {
+            ui.end_row();
+        }
         let text = format!("{}  ·  {file}", facts(&item.request, item.output.secs));
         ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
             .on_hover_text(format!(

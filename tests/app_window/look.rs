@@ -92,6 +92,49 @@ fn every_input_has_a_name_in_every_state() {
 }
 
 #[test]
+fn every_input_of_a_model_with_two_places_has_a_name() {
+    let mut bench = Bench::of(crate::harness::pair_spec());
+    bench.app().session.model_problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
+    bench.app().state.is_advanced_open = true;
+    bench.app().state.form.vae_tile = Some(256);
+    bench.harness.set_size(egui::vec2(1100.0, 1400.0));
+    bench.settle();
+    bench.harness.check_accessibility();
+    let start = bench.clip_file("boat.mp4", 64, 32, 5);
+    let end = bench.picture_file("end.png", 64, 32);
+    bench.drop_files(&[&start, &end]);
+    bench.until("both are there", |bench| {
+        bench.has("Last frame of boat.mp4") && bench.has("End picture end.png")
+    });
+    bench.press("Fast 4 steps");
+    bench.harness.check_accessibility();
+}
+
+#[test]
+fn the_smallest_window_shows_every_button_of_a_finished_clip() {
+    use egui_kittest::kittest::Queryable as _;
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 4);
+    bench.start_job();
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    let size = egui::vec2(900.0, 600.0);
+    bench.harness.set_size(size);
+    bench.settle();
+    let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
+    for name in [
+        "Open folder",
+        "Copy path",
+        "Use these settings",
+        "Continue from last frame",
+        "Back to the live preview",
+    ] {
+        let button = bench.harness.get_by_label(name).rect();
+        assert!(window.contains_rect(button), "{name}: {button:?}");
+    }
+}
+
+#[test]
 fn the_smallest_window_shows_generate() {
     let mut bench = Bench::new();
     bench.harness.set_size(egui::vec2(900.0, 600.0));
