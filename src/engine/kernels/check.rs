@@ -151,6 +151,14 @@ impl Data {
             let found = kernels.pixel_norm(&xs, &self.weight, with_silu);
             let expected = twins::pixel_norm(&wide(&xs), &self.weight, with_silu);
             compare("pixel_norm", &fits("pixel_norm", found)?, &expected)?;
+            let channels = expected.size()[expected.dim() - 1];
+            let apart = Tensor::cat(&[&xs, &xs, &xs], -1).narrow(-1, 2 * channels, channels);
+            let done = kernels.pixel_norm_into(&xs, &self.weight, with_silu, &apart);
+            compare(
+                "pixel_norm",
+                &fits("pixel_norm", done.map(|()| apart))?,
+                &expected,
+            )?;
         }
         Ok(())
     }

@@ -1,104 +1,21 @@
 //! The vendor's compiler and driver, found at run time: NVRTC and the CUDA driver, or HIPRTC and HIP.
 //!
-//! The one place of these kernels, beside `ops.rs`, that is unsafe. Knows no tensors and no kernel's meaning.
+//! Unsafe are this file, `vendor.rs`, which finds what it calls, and the launches in `ops.rs`. Knows no tensors and no kernel's meaning.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::path::{Path, PathBuf};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use libloading::os::unix::Library;
 
 use super::KernelError;
+use super::vendor::{
+    Attribute, CUDA, CompileProgram, Context, CreateProgram, DestroyProgram, FindFunction, Finder,
+    GetForInt, GetInt, HIP, Launch, LoadModule, ProgramBytes, ProgramSize, Properties, PushContext,
+    RetainContext, SetInt, Version, libraries,
+};
 use crate::runtime::libtorch_folder;
 
 type Result<T> = std::result::Result<T, KernelError>;
-
-type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
-type CreateProgram = unsafe extern "C" fn(
-    *mut *mut c_void,
-    *const c_char,
-    *const c_char,
-    c_int,
-    *const *const c_char,
-    *const *const c_char,
-) -> c_int;
-type CompileProgram = unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
-type ProgramSize = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
-type ProgramBytes = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
-type DestroyProgram = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
-type LoadModule = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
-type FindFunction = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
-type Launch = unsafe extern "C" fn(
-    *mut c_void,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    *mut c_void,
-    *mut *mut c_void,
-    *mut *mut c_void,
-) -> c_int;
-type GetInt = unsafe extern "C" fn(*mut c_int) -> c_int;
-type SetInt = unsafe extern "C" fn(c_int) -> c_int;
-type GetForInt = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
-type Properties = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
-type RetainContext = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
-type Context = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
-type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
-
-/// What one vendor calls the functions that both have with one signature.
-struct Names {
-    gpu_half: &'static str,
-    /// Where to look when what libtorch itself loads does not have them.
-    libraries: &'static [&'static str],
-    version: &'static CStr,
-    create: &'static CStr,
-    compile: &'static CStr,
-    log_size: &'static CStr,
-    log: &'static CStr,
-    code_size: &'static CStr,
-    code: &'static CStr,
-    destroy: &'static CStr,
-    load_module: &'static CStr,
-    find_function: &'static CStr,
-    launch: &'static CStr,
-}
-
-const CUDA: Names = Names {
-    gpu_half: "libtorch_cuda.so",
-    libraries: &["libnvrtc.so.13", "libnvrtc.so.12", "libcuda.so.1"],
-    version: c"nvrtcVersion",
-    create: c"nvrtcCreateProgram",
-    compile: c"nvrtcCompileProgram",
-    log_size: c"nvrtcGetProgramLogSize",
-    log: c"nvrtcGetProgramLog",
-    code_size: c"nvrtcGetCUBINSize",
-    code: c"nvrtcGetCUBIN",
-    destroy: c"nvrtcDestroyProgram",
-    load_module: c"cuModuleLoadData",
-    find_function: c"cuModuleGetFunction",
-    launch: c"cuLaunchKernel",
-};
-
-const HIP: Names = Names {
-    gpu_half: "libtorch_hip.so",
-    libraries: &["libhiprtc.so", "libamdhip64.so"],
-    version: c"hiprtcVersion",
-    create: c"hiprtcCreateProgram",
-    compile: c"hiprtcCompileProgram",
-    log_size: c"hiprtcGetProgramLogSize",
-    log: c"hiprtcGetProgramLog",
-    code_size: c"hiprtcGetCodeSize",
-    code: c"hiprtcGetCode",
-    destroy: c"hiprtcDestroyProgram",
-    load_module: c"hipModuleLoadData",
-    find_function: c"hipModuleGetFunction",
-    launch: c"hipModuleLaunchKernel",
-};
 
 /// How a vendor says which device a thread means.
 enum Devices {
@@ -114,6 +31,7 @@ enum Devices {
         get: GetInt,
         set: SetInt,
         properties: Properties,
+        version: GetInt,
     },
 }
 
@@ -188,6 +106,7 @@ impl Driver {
                 properties: find
                     .function(c"hipGetDevicePropertiesR0600")
                     .or_else(|_| find.function(c"hipGetDeviceProperties"))?,
+                version: find.function(c"hipRuntimeGetVersion")?,
             }
         };
         Ok(Self {
@@ -214,13 +133,17 @@ impl Driver {
         // SAFETY: the function fills two integers.
         let code = unsafe { (self.version)(&raw mut major, &raw mut minor) };
         succeeded("the compiler's version", code)?;
-        Ok(format!("{} {major}.{minor}", self.compiler_name()))
-    }
-
-    fn compiler_name(&self) -> &'static str {
-        match self.devices {
-            Devices::Cuda { .. } => "NVRTC",
-            Devices::Hip { .. } => "HIPRTC",
+        match &self.devices {
+            Devices::Cuda { .. } => Ok(format!("NVRTC {major}.{minor}")),
+            Devices::Hip { version, .. } => {
+                // HIPRTC has said 9.0 for years.
+                let mut release = 0;
+                #[expect(unsafe_code, reason = "calls into the driver")]
+                // SAFETY: the function fills one integer.
+                let code = unsafe { version(&raw mut release) };
+                succeeded("hipRuntimeGetVersion", code)?;
+                Ok(format!("HIPRTC {major}.{minor} of HIP {release}"))
+            }
         }
     }
 
@@ -466,67 +389,6 @@ fn current_stream(index: c_int) -> Result<Handle> {
         Ok(Handle(stream))
     } else {
         Err(KernelError::NoStream)
-    }
-}
-
-/// Everything that may hold the functions, the surest first: what this process has loaded already.
-fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
-    let mut found = vec![Library::this()];
-    // libtorch's own door to compiler and driver; it knows where its package keeps them.
-    let own = [folder.join("libcaffe2_nvrtc.so")];
-    let beside = names.libraries.iter().map(|name| folder.join(name));
-    let system = names.libraries.iter().map(PathBuf::from);
-    for path in own.into_iter().chain(beside).chain(system) {
-        if path.is_absolute() && !path.exists() {
-            continue;
-        }
-        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-        // SAFETY: these are the libraries that libtorch itself loads to compile kernels.
-        let opened = unsafe { Library::open(Some(&path), RTLD_NOW) };
-        found.extend(opened.ok());
-    }
-    open_nvrtc_builtins();
-    found
-}
-
-/// NVRTC opens its builtins by their bare name, which the linker finds only where they are loaded already.
-fn open_nvrtc_builtins() {
-    let Some(folder) = crate::runtime::folder_of_loaded("libnvrtc.so") else {
-        return;
-    };
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        if entry
-            .file_name()
-            .to_string_lossy()
-            .starts_with("libnvrtc-builtins.so")
-        {
-            #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-            // SAFETY: it is the other half of the compiler that is loaded already.
-            let opened = unsafe { Library::open(Some(entry.path()), RTLD_NOW | RTLD_GLOBAL) };
-            // Closing it would unload it; the process keeps it.
-            opened.map(Library::into_raw).ok();
-        }
-    }
-}
-
-struct Finder<'a>(&'a [Library]);
-
-impl Finder<'_> {
-    fn function<T: Copy>(&self, name: &'static CStr) -> Result<T> {
-        self.0
-            .iter()
-            .find_map(|library| {
-                #[expect(unsafe_code, reason = "a symbol has no type of its own")]
-                // SAFETY: `T` is the signature that the vendor documents for this name.
-                let symbol = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
-                symbol.ok().map(|symbol| *symbol)
-            })
-            .ok_or_else(|| KernelError::MissingFunction {
-                name: name.to_str().unwrap_or_default(),
-            })
     }
 }
 

@@ -17,6 +17,7 @@ mod ops;
 mod store;
 mod terms;
 pub mod twins;
+mod vendor;
 
 pub use bench::report;
 pub use error::KernelError;
@@ -97,4 +98,9 @@ pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
         .unwrap_or_else(|| twins::pixel_norm(xs, factor, with_silu))
+}
+
+/// The same, with SiLU, into `out` of the same size, whose rows may lie apart; `None` where there is no kernel for it.
+pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Option<()> {
+    kernels_for(xs)?.pixel_norm_into(xs, factor, true, out)
 }

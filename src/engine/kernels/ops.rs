@@ -223,16 +223,30 @@ impl Kernels {
         factor: &Tensor,
         with_silu: bool,
     ) -> Option<Tensor> {
+        let out = xs.empty_like();
+        self.pixel_norm_into(xs, factor, with_silu, &out)?;
+        Some(out)
+    }
+
+    /// The same into `out`, whose rows may lie apart.
+    pub(super) fn pixel_norm_into(
+        &self,
+        xs: &Tensor,
+        factor: &Tensor,
+        with_silu: bool,
+        out: &Tensor,
+    ) -> Option<()> {
         let shape = self.whole_rows(xs)?;
         let factor = self.one_row(factor, &shape, xs.device())?;
-        let out = xs.empty_like();
+        let fits = out.size() == xs.size() && out.device() == xs.device();
+        let out_stride = self.rows(out).filter(|_| fits)?.stride;
         let mut args = RmsArgs {
             xs: xs.data_ptr(),
             out: out.data_ptr(),
             weight: factor.at,
             turns: ptr::null(),
             xs_stride: shape.stride,
-            out_stride: shape.stride,
+            out_stride,
             rows: shape.rows,
             tokens: shape.tokens,
             channels: shape.channels,
@@ -243,8 +257,7 @@ impl Kernels {
             is_wide: factor.is_wide,
             with_silu: i32::from(with_silu),
         };
-        self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
-        Some(out)
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
 
     /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`].

@@ -11,7 +11,8 @@ mod rope;
 mod timestep;
 
 pub use crate::kernels::{
-    Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm, silu,
+    Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
+    pixel_norm_silu_into, silu,
 };
 pub use attention::attention;
 pub use linear::Linear;

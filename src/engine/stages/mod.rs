@@ -240,6 +240,7 @@ fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let latents = wan::load_tensor(&context.result(Stage::Denoise), "latents")?;
     let done = wan::decode(
         &context.config()?,
+        &context.order.request,
         &latents,
         context.placement(),
         &mut capture,

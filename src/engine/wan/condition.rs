@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
 use super::prepare::{LatentShape, clip_of_given, given_frames_mask, pixels_from_rgb8};
-use super::{Placement, warn_unexpected};
+use super::{Placement, tiling, warn_unexpected};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -42,7 +42,7 @@ pub fn encode_image(
     } else {
         clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
     };
-    let Some(latents) = encode(config, &clip, place, capture, hooks)? else {
+    let Some(latents) = encode(config, request, &clip, place, capture, hooks)? else {
         return Ok(None);
     };
     if config.files.expand_timesteps {
@@ -72,6 +72,7 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
 /// `clip`: `(1, 3, F, H, W)` -> its latents as the transformer has them, `(1, C, f, h, w)` in f32
 fn encode(
     config: &WanConfig,
+    request: &GenerateRequest,
     clip: &Tensor,
     place: Placement,
     capture: &mut Capture,
@@ -82,7 +83,12 @@ fn encode(
     let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
     let unexpected = WanVaeEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "autoencoder", hooks);
-    let Some(posterior) = encoder.encode(clip, &|| hooks.cancelled()) else {
+    let cancelled = || hooks.cancelled();
+    let posterior = match tiling(config, request) {
+        Some(tiling) => encoder.encode_tiled(clip, tiling, &cancelled),
+        None => encoder.encode(clip, &cancelled),
+    };
+    let Some(posterior) = posterior else {
         return Ok(None);
     };
     capture.put("vae.encode.0.mean", &posterior.mean);

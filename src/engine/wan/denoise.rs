@@ -56,6 +56,8 @@ struct Loop<'a> {
     first_frame: Option<Tensor>,
     /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
     condition: Option<Tensor>,
+    /// Whether the model is told a timestep for each token.
+    has_token_timesteps: bool,
     shape: LatentShape,
     patch_size: [i64; 3],
     hooks: &'a dyn Hooks,
@@ -169,6 +171,7 @@ impl<'a> Loop<'a> {
                 .image_latents
                 .filter(|_| network.condition_channels() > 0)
                 .map(here),
+            has_token_timesteps: config.files.expand_timesteps,
             shape,
             patch_size: network.patch_size,
             hooks,
@@ -249,7 +252,12 @@ impl<'a> Loop<'a> {
             let all = solver.timesteps();
             capture.put(name("timestep"), &all.get(call as i64));
             capture.put(name("transformer.in.hidden_states"), &input);
-            capture.put(name("transformer.in.timestep"), &timesteps.per_token());
+            let told = if self.has_token_timesteps {
+                timesteps.per_token()
+            } else {
+                all.get(call as i64).unsqueeze(0)
+            };
+            capture.put(name("transformer.in.timestep"), &told);
         }
         let answer = self.guidance.ask(|context| {
             self.transformer

@@ -31,7 +31,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
-use crate::vae::{WanVaeDecoder, denormalize};
+use crate::vae::{Tiling, WanVaeDecoder, denormalize};
 use crate::weights::Weights;
 
 pub use condition::{encode_image, encode_vision};
@@ -168,6 +168,7 @@ fn embed(encoder: &Umt5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Te
 /// Stage 5. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
 pub fn decode(
     config: &WanConfig,
+    request: &GenerateRequest,
     latents: &Tensor,
     place: Placement,
     capture: &mut Capture,
@@ -190,12 +191,17 @@ pub fn decode(
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
-    let done = decoder.decode(&latents, &|| hooks.cancelled(), &mut |pixels| {
+    let cancelled = || hooks.cancelled();
+    let mut take = |pixels: Tensor| {
         hooks.frames(&rgb8_from_pixels(&pixels));
         if recording {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }
-    });
+    };
+    let done = match tiling(config, request) {
+        Some(tiling) => decoder.decode_tiled(&latents, tiling, &cancelled, &mut take),
+        None => decoder.decode(&latents, &cancelled, &mut take),
+    };
     if done.is_none() {
         return Ok(None);
     }
@@ -206,6 +212,12 @@ pub fn decode(
         capture.put("output_u8", &rgb8_from_pixels(&pixels).unsqueeze(0));
     }
     Ok(Some(()))
+}
+
+/// The tiles that the request wants the autoencoder to work in. They are counted in its own patches.
+fn tiling(config: &WanConfig, request: &GenerateRequest) -> Option<Tiling> {
+    let size = i64::from(request.vae_tile?);
+    Some(Tiling::of_size(size / config.vae.patch_size))
 }
 
 fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {

@@ -44,6 +44,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
 
 fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
     let name = &spec.name;
+    let has_start = form.image.is_some() || form.extend.is_some();
     match (spec.end_image, &form.last_image) {
         (InputUse::No, Some(_)) => {
             found.fail(
@@ -57,16 +58,14 @@ fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut
                 format!("{name} ends on a picture, and none is given"),
             );
         }
-        (_, Some(_)) if form.image.is_none() && form.extend.is_none() => {
-            // A model that needs one has said so already.
-            if spec.start_image == InputUse::Optional {
-                found.fail(
-                    "image",
-                    format!(
-                        "{name} ends on a picture only where it starts from one, and none is given"
-                    ),
-                );
-            }
+        // A model that always starts from a picture has said so already.
+        (_, Some(_)) if !has_start && spec.start_image == InputUse::Optional => {
+            found.fail(
+                "image",
+                format!(
+                    "{name} ends on a picture only where it starts from one, and none is given"
+                ),
+            );
         }
         (_, Some(_)) if num_frames == 1 => {
             found.fail(

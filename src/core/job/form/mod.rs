@@ -134,11 +134,11 @@ impl GenerateForm {
             fps: self.effective_fps(spec, &mut found),
             num_steps: self
                 .num_steps
-                .or(preset.map(|preset| preset.num_steps))
+                .or_else(|| preset.map(|preset| preset.num_steps))
                 .unwrap_or(spec.defaults.num_steps),
             guidance_scale: self
                 .guidance_scale
-                .or(preset.map(|preset| preset.guidance_scale))
+                .or_else(|| preset.map(|preset| preset.guidance_scale))
                 .unwrap_or(spec.defaults.guidance_scale),
             guidance_scale_2: self.low_guidance(spec, preset, &mut found),
             start_step: self.start_step.unwrap_or(0),
@@ -146,11 +146,11 @@ impl GenerateForm {
             vae_tile: self.vae_tile,
             shift: self
                 .shift
-                .or(preset.and_then(|preset| preset.shift))
+                .or_else(|| preset.and_then(|preset| preset.shift))
                 .or(spec.defaults.shift),
             sampler: self
                 .sampler
-                .or(preset.map(|preset| preset.sampler))
+                .or_else(|| preset.map(|preset| preset.sampler))
                 .unwrap_or(spec.defaults.sampler),
             seed: self.seed,
             dtype: self.dtype,

@@ -23,13 +23,13 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
         );
     }
     let num_steps = request.num_steps;
-    if !(1..=1000).contains(&num_steps) {
+    if (1..=1000).contains(&num_steps) {
+        check_part(request, found);
+    } else {
         found.fail(
             "steps",
             format!("expected between 1 and 1000 steps, found {num_steps}"),
         );
-    } else {
-        check_part(request, found);
     }
     let guidances = [
         ("guidance", Some(request.guidance_scale)),

@@ -11,25 +11,25 @@ fn form() -> GenerateForm {
     }
 }
 
-fn picture(width: u32, height: u32) -> Option<StartPicture> {
-    Some(StartPicture {
+fn picture(width: u32, height: u32) -> StartPicture {
+    StartPicture {
         path: "a.jpg".into(),
         width,
         height,
-    })
+    }
 }
 
-fn clip(width: u32, height: u32, fps: f64) -> Option<SourceClip> {
+fn clip(width: u32, height: u32, fps: f64) -> SourceClip {
     let info = ClipInfo {
         width,
         height,
         fps,
         num_frames: 9,
     };
-    Some(SourceClip {
+    SourceClip {
         path: "a.mp4".into(),
         info,
-    })
+    }
 }
 
 /// A model of any size.
@@ -224,7 +224,7 @@ fn a_png_is_one_picture_unless_frames_are_asked_for() {
     assert_eq!(frames(None, None), 1);
     assert_eq!(frames(Some(5), None), 5);
     assert_eq!(
-        frames(None, clip(256, 256, 8.0)),
+        frames(None, Some(clip(256, 256, 8.0))),
         17,
         "a clip goes on as a clip"
     );
@@ -239,14 +239,20 @@ fn any_given_picture_makes_a_clip_of_its_aspect_and_the_models_area() {
         change(&mut wish);
         snap::size(&wish, &spec, &mut Findings::default())
     };
-    assert_eq!(from(&|form| form.image = picture(1600, 800)), (352, 192));
     assert_eq!(
-        from(&|form| form.last_image = picture(800, 1600)),
+        from(&|form| form.image = Some(picture(1600, 800))),
+        (352, 192)
+    );
+    assert_eq!(
+        from(&|form| form.last_image = Some(picture(800, 1600))),
         (192, 352)
     );
-    assert_eq!(from(&|form| form.extend = clip(1600, 800, 8.0)), (352, 192));
+    assert_eq!(
+        from(&|form| form.extend = Some(clip(1600, 800, 8.0))),
+        (352, 192)
+    );
     let half_given = |form: &mut GenerateForm| {
-        form.image = picture(1600, 800);
+        form.image = Some(picture(1600, 800));
         form.width = Some(128);
     };
     assert_eq!(
@@ -257,7 +263,7 @@ fn any_given_picture_makes_a_clip_of_its_aspect_and_the_models_area() {
     let mut fixed = spec.clone();
     fixed.limits.fixed_size = true;
     let wish = GenerateForm {
-        image: picture(1600, 800),
+        image: Some(picture(1600, 800)),
         ..form()
     };
     let request = wish.validate(&fixed).unwrap().request;
@@ -270,13 +276,13 @@ fn a_size_from_a_pictures_aspect_stays_within_the_limits() {
     spec.limits.max_edge = 300;
     spec.limits.max_pixels = 256 * 256;
     let wish = GenerateForm {
-        image: picture(4000, 1000),
+        image: Some(picture(4000, 1000)),
         ..form()
     };
     let request = wish.validate(&spec).unwrap().request;
     assert_eq!((request.width, request.height), (288, 128));
     let tall = GenerateForm {
-        image: picture(9, 10),
+        image: Some(picture(9, 10)),
         ..form()
     };
     let request = tall.validate(&spec).unwrap().request;
@@ -296,10 +302,10 @@ fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
         }
     };
     use InputUse::{No, Optional, Required};
-    let start = |form: &mut GenerateForm| form.image = picture(9, 9);
+    let start = |form: &mut GenerateForm| form.image = Some(picture(9, 9));
     let both = |form: &mut GenerateForm| {
-        form.image = picture(9, 9);
-        form.last_image = picture(9, 9);
+        form.image = Some(picture(9, 9));
+        form.last_image = Some(picture(9, 9));
     };
     assert_eq!(
         text(Required, No, &|_| {}),
@@ -310,7 +316,7 @@ fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
         "image: Test model makes clips from text alone, found a start picture"
     );
     assert_eq!(
-        text(No, No, &|form| form.extend = clip(9, 9, 8.0)),
+        text(No, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
         "extend: Test model makes clips from text alone, found a clip to go on from"
     );
     assert_eq!(
@@ -323,32 +329,33 @@ fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
     );
     assert_eq!(text(Required, Optional, &both), "");
     assert_eq!(
-        text(Optional, Optional, &|form| form.last_image = picture(9, 9)),
+        text(Optional, Optional, &|form| form.last_image =
+            Some(picture(9, 9))),
         "image: Test model ends on a picture only where it starts from one, and none is given"
     );
     assert_eq!(
-        text(Required, No, &|form| form.extend = clip(9, 9, 8.0)),
+        text(Required, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
         ""
     );
 }
 
 #[test]
 fn a_clip_stands_in_the_start_pictures_place_and_gives_its_rate() {
-    let going_on = changed(|form| form.extend = clip(256, 256, 12.5)).unwrap();
+    let going_on = changed(|form| form.extend = Some(clip(256, 256, 12.5))).unwrap();
     assert_eq!(going_on.request.fps, 12.5);
     assert!(going_on.request.has_start() && going_on.notices.is_empty());
     let faster = changed(|form| {
-        form.extend = clip(256, 256, 12.5);
+        form.extend = Some(clip(256, 256, 12.5));
         form.fps = Some(24.0);
     });
     assert_eq!(faster.unwrap().request.fps, 24.0);
-    let slow = changed(|form| form.extend = clip(256, 256, 0.25)).unwrap();
+    let slow = changed(|form| form.extend = Some(clip(256, 256, 0.25))).unwrap();
     assert_eq!(slow.request.fps, 1.0);
     assert_eq!(
         told(&slow),
         ["The frame rate was changed from the clip's 0.250 to 1"]
     );
-    let resized = changed(|form| form.extend = clip(320, 240, 8.0)).unwrap();
+    let resized = changed(|form| form.extend = Some(clip(320, 240, 8.0))).unwrap();
     assert_eq!(
         told(&resized),
         [
@@ -356,12 +363,12 @@ fn a_clip_stands_in_the_start_pictures_place_and_gives_its_rate() {
         ]
     );
     let text = problems(|form| {
-        form.extend = clip(256, 256, 8.0);
-        form.image = picture(9, 9);
+        form.extend = Some(clip(256, 256, 8.0));
+        form.image = Some(picture(9, 9));
     });
     assert!(text.starts_with("extend: expected either"), "{text}");
     let text = problems(|form| {
-        form.extend = clip(256, 256, 8.0);
+        form.extend = Some(clip(256, 256, 8.0));
         form.num_frames = Some(1);
     });
     assert!(

@@ -4,6 +4,7 @@
 
 use tch::{Kind, Tensor};
 
+use crate::nn::pixel_norm_silu_into;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache, Planes};
 use crate::vae::pointwise::{self, Scratch, Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
@@ -40,7 +41,7 @@ impl<'a> Pass<'a> {
 pub(super) struct RmsNorm {
     gamma: Tensor,
     scale: f64,
-    /// Both in one, for a pixel of length one.
+    /// Both in one, for a pixel of length one, in f32.
     factor: Tensor,
 }
 
@@ -58,7 +59,7 @@ impl RmsNorm {
     fn with_gamma(gamma: Tensor) -> Self {
         let scale = (gamma.numel() as f64).sqrt();
         Self {
-            factor: &gamma * scale,
+            factor: gamma.to_kind(Kind::Float) * scale,
             gamma,
             scale,
         }
@@ -72,10 +73,12 @@ impl RmsNorm {
         xs.rms_norm([dim], Some(&self.gamma), eps)
     }
 
-    /// Norm and SiLU of `xs`, `(T, H, W, C)`, written to `out`, which has the same size and any strides.
-    ///
-    /// The one place for a kernel that does all of it in one pass.
+    /// Norm and SiLU of `xs`, `(T, H, W, C)`, written to `out`, which has the same size and any strides: in one pass
+    /// where there is a kernel for it, else in as few as libtorch needs.
     pub(super) fn activate_into(&self, xs: &Tensor, out: &Tensor) {
+        if pixel_norm_silu_into(xs, &self.factor, out).is_some() {
+            return;
+        }
         if self.gamma.numel() as i64 >= FUSED_NORM_WIDTH {
             drop(self.forward(xs).silu_out(out));
             return;

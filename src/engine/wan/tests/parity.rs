@@ -161,7 +161,14 @@ fn latents_become_the_frames_of_the_reference() {
             None => run.get("latents.final").shallow_clone(),
         };
         let keeper = Keeper::default();
-        let done = decode(&run.config, &latents, CPU, &mut Capture::off(), &keeper);
+        let done = decode(
+            &run.config,
+            &run.request,
+            &latents,
+            CPU,
+            &mut Capture::off(),
+            &keeper,
+        );
         assert!(done.unwrap().is_some());
         let frames = keeper.frames.take();
         assert_eq!(

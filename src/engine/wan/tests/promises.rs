@@ -107,7 +107,14 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
         assert!(run.denoise(None, off, &keeper).is_none());
         assert_eq!(keeper.asked.get(), patience + 1);
         let keeper = impatient();
-        let frames = decode(&run.config, run.get("latents.final"), CPU, off, &keeper);
+        let frames = decode(
+            &run.config,
+            &run.request,
+            run.get("latents.final"),
+            CPU,
+            off,
+            &keeper,
+        );
         assert!(frames.unwrap().is_none());
     }
 }

@@ -259,9 +259,16 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
-        decode(&run.config, latents, CPU, &mut record, &NoHooks)
-            .unwrap()
-            .unwrap();
+        decode(
+            &run.config,
+            &run.request,
+            latents,
+            CPU,
+            &mut record,
+            &NoHooks,
+        )
+        .unwrap()
+        .unwrap();
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();

@@ -78,14 +78,14 @@ pub(super) fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
 }
 
 /// The content of the first box called `name` in `bytes`.
-pub(super) fn child<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
+pub(super) fn child(bytes: &[u8], name: [u8; 4]) -> Option<&[u8]> {
     boxes(bytes)
-        .find(|(found, _)| found == name)
+        .find(|(found, _)| *found == name)
         .map(|(_, content)| content)
 }
 
 /// The content of the box at the end of a path of names.
-pub(super) fn descend<'a>(bytes: &'a [u8], path: &[&[u8; 4]]) -> Option<&'a [u8]> {
+pub(super) fn descend<'a>(bytes: &'a [u8], path: &[[u8; 4]]) -> Option<&'a [u8]> {
     path.iter()
-        .try_fold(bytes, |bytes, name| child(bytes, name))
+        .try_fold(bytes, |bytes, name| child(bytes, *name))
 }

@@ -27,7 +27,7 @@ const IS_NOT_SYNC: u32 = 0x1_0000;
 impl Fragments {
     /// With the defaults in the content of a `moov` box.
     pub fn new(movie: &[u8], track: u32) -> Self {
-        let defaults = child(movie, b"mvex")
+        let defaults = child(movie, *b"mvex")
             .into_iter()
             .flat_map(boxes)
             .filter(|(name, _)| name == b"trex")
@@ -66,7 +66,7 @@ impl Fragments {
     }
 
     fn add_part(&mut self, part: &[u8], begin: u64) -> Option<()> {
-        let mut bytes = Bytes(child(part, b"tfhd")?);
+        let mut bytes = Bytes(child(part, *b"tfhd")?);
         let (_, flags) = bytes.version()?;
         if bytes.u32()? != self.track {
             return Some(());
@@ -86,7 +86,7 @@ impl Fragments {
                 *value = bytes.u32()?;
             }
         }
-        if let Some(time) = child(part, b"tfdt") {
+        if let Some(time) = child(part, *b"tfdt") {
             let mut bytes = Bytes(time);
             let (version, _) = bytes.version()?;
             self.now = i64::try_from(bytes.sized(version)?).ok()?;

@@ -89,7 +89,7 @@ impl Movie {
     pub fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         if is_end_enough
             && let Some(from) = self.last_entrance()
-            && let Ok(()) = self.read_from(from, sink)
+            && self.read_from(from, sink).is_ok()
         {
             return Ok(());
         }

@@ -75,7 +75,7 @@ impl Sps {
         }
         let colour = if bits.flag()? {
             // A cut description is none.
-            colour(&mut bits).unwrap_or_default()
+            colour(&mut bits)
         } else {
             None
         };
@@ -129,7 +129,7 @@ fn skip_order_count(bits: &mut Bits<'_>) -> Option<()> {
 }
 
 /// The matrix and range in the description for displays, if it has them.
-fn colour(bits: &mut Bits<'_>) -> Option<Option<Colour>> {
+fn colour(bits: &mut Bits<'_>) -> Option<Colour> {
     const OWN_ASPECT: u32 = 255;
     if bits.flag()? && bits.number(8)? == OWN_ASPECT {
         bits.number(32)?;
@@ -138,7 +138,7 @@ fn colour(bits: &mut Bits<'_>) -> Option<Option<Colour>> {
         bits.flag()?; // Whether overscan is fine.
     }
     if !bits.flag()? {
-        return Some(None);
+        return None;
     }
     bits.number(3)?; // The television system.
     let mut colour = Colour {
@@ -149,7 +149,7 @@ fn colour(bits: &mut Bits<'_>) -> Option<Option<Colour>> {
         bits.number(16)?; // Primaries and transfer curve.
         colour.matrix = bits.number(8)? as u16;
     }
-    Some(Some(colour))
+    Some(colour)
 }
 
 /// The payload without the bytes that keep start codes out of it.

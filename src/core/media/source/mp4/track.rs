@@ -54,7 +54,7 @@ pub(super) enum NoTrack {
 impl Track {
     /// The first video track in the content of a `moov` box.
     pub fn first_video(movie: &[u8]) -> Result<Self, NoTrack> {
-        let movie_timescale = child(movie, b"mvhd").and_then(|header| {
+        let movie_timescale = child(movie, *b"mvhd").and_then(|header| {
             let mut bytes = Bytes(header);
             let (version, _) = bytes.version()?;
             bytes.skip(if version == 1 { 16 } else { 8 })?;
@@ -64,7 +64,7 @@ impl Track {
             .filter(|(name, _)| name == b"trak")
             .map(|(_, content)| content)
             .find(|track| {
-                descend(track, &[b"mdia", b"hdlr"]).and_then(|handler| handler.get(8..12))
+                descend(track, &[*b"mdia", *b"hdlr"]).and_then(|handler| handler.get(8..12))
                     == Some(b"vide")
             })
             .ok_or(NoTrack::NoVideo)?;
@@ -72,16 +72,16 @@ impl Track {
     }
 
     fn read(track: &[u8], movie_timescale: u32) -> Result<Self, NoTrack> {
-        let header = child(track, b"tkhd").ok_or(NoTrack::Broken("its track has no header"))?;
+        let header = child(track, *b"tkhd").ok_or(NoTrack::Broken("its track has no header"))?;
         let (id, orientation) =
             track_header(header).ok_or(NoTrack::Broken("its track's header is cut"))?;
-        let timescale = descend(track, &[b"mdia", b"mdhd"])
+        let timescale = descend(track, &[*b"mdia", *b"mdhd"])
             .and_then(media_timescale)
             .filter(|timescale| *timescale > 0)
             .ok_or(NoTrack::Broken("its track has no clock"))?;
-        let table = descend(track, &[b"mdia", b"minf", b"stbl"])
+        let table = descend(track, &[*b"mdia", *b"minf", *b"stbl"])
             .ok_or(NoTrack::Broken("its track has no sample table"))?;
-        let entry = child(table, b"stsd")
+        let entry = child(table, *b"stsd")
             .and_then(|list| boxes(list.get(8..)?).next())
             .ok_or(NoTrack::Broken("its track names no codec"))?;
         let (codec, entry) = entry;
@@ -90,8 +90,8 @@ impl Track {
         Ok(Self {
             id,
             codec,
-            avc_config: child(inner, b"avcC").unwrap_or_default().to_vec(),
-            colour: child(inner, b"colr").and_then(Colour::from_box),
+            avc_config: child(inner, *b"avcC").unwrap_or_default().to_vec(),
+            colour: child(inner, *b"colr").and_then(Colour::from_box),
             orientation,
             timescale,
             samples: samples(table).map_err(NoTrack::Broken)?,
@@ -145,7 +145,7 @@ fn media_timescale(header: &[u8]) -> Option<u32> {
 /// The stretches that the edit list shows; empty ones at the front only delay.
 fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
     let read = || {
-        let mut bytes = Bytes(descend(track, &[b"edts", b"elst"])?);
+        let mut bytes = Bytes(descend(track, &[*b"edts", *b"elst"])?);
         let (version, _) = bytes.version()?;
         let count = bytes.u32()?;
         let mut edits = Vec::new();
@@ -194,8 +194,10 @@ fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
     }
     set_offsets(&mut samples, table).ok_or("its samples have no places")?;
     set_times(&mut samples, table).ok_or("its samples have no times")?;
-    if let Some(list) = child(table, b"stss") {
-        samples.iter_mut().for_each(|sample| sample.is_sync = false);
+    if let Some(list) = child(table, *b"stss") {
+        for sample in &mut samples {
+            sample.is_sync = false;
+        }
         let numbers = list.get(8..).unwrap_or_default().chunks_exact(4);
         for number in numbers {
             let number = Bytes(number).u32().unwrap_or(0);
@@ -209,8 +211,8 @@ fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
 
 fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
     const CUT: &str = "its list of sizes is cut";
-    let Some(list) = child(table, b"stsz") else {
-        return if child(table, b"stz2").is_some() {
+    let Some(list) = child(table, *b"stsz") else {
+        return if child(table, *b"stz2").is_some() {
             Err("its sizes are in a compact form")
         } else {
             Err("its samples have no sizes")
@@ -235,9 +237,9 @@ fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
 
 /// Chunks of samples lie where the offsets say; how many are in each, the runs say.
 fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
-    let (offsets, width) = child(table, b"stco")
+    let (offsets, width) = child(table, *b"stco")
         .map(|list| (list, 4))
-        .or_else(|| child(table, b"co64").map(|list| (list, 8)))?;
+        .or_else(|| child(table, *b"co64").map(|list| (list, 8)))?;
     let mut offsets = offsets
         .get(8..)?
         .chunks_exact(width)
@@ -245,7 +247,7 @@ fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
             4 => Bytes(offset).u32().map_or(0, u64::from),
             _ => Bytes(offset).u64().unwrap_or(0),
         });
-    let mut runs = child(table, b"stsc")?
+    let mut runs = child(table, *b"stsc")?
         .get(8..)?
         .chunks_exact(12)
         .map(|run| {
@@ -277,7 +279,7 @@ fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
 }
 
 fn set_times(samples: &mut [Sample], table: &[u8]) -> Option<()> {
-    let pairs = |list: &'static [u8; 4]| {
+    let pairs = |list: [u8; 4]| {
         child(table, list)
             .and_then(|list| list.get(8..))
             .map(|list| {
@@ -289,8 +291,8 @@ fn set_times(samples: &mut [Sample], table: &[u8]) -> Option<()> {
                 })
             })
     };
-    let mut deltas = pairs(b"stts")?;
-    let mut offsets = pairs(b"ctts");
+    let mut deltas = pairs(*b"stts")?;
+    let mut offsets = pairs(*b"ctts");
     let mut now = 0_i64;
     let mut last = 0;
     for sample in samples {

@@ -1,0 +1,161 @@
+//! What the two vendors call their functions, and the libraries that may have them.
+//!
+//! Only names and the finding of them; `driver.rs` calls them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use super::KernelError;
+use crate::runtime::folder_of_loaded;
+
+pub(super) type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+pub(super) type CreateProgram = unsafe extern "C" fn(
+    *mut *mut c_void,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+pub(super) type CompileProgram =
+    unsafe extern "C" fn(*mut c_void, c_int, *const *const c_char) -> c_int;
+pub(super) type ProgramSize = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
+pub(super) type ProgramBytes = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
+pub(super) type DestroyProgram = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+pub(super) type LoadModule = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
+pub(super) type FindFunction =
+    unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
+pub(super) type Launch = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+pub(super) type GetInt = unsafe extern "C" fn(*mut c_int) -> c_int;
+pub(super) type SetInt = unsafe extern "C" fn(c_int) -> c_int;
+pub(super) type GetForInt = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+pub(super) type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+pub(super) type Properties = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub(super) type RetainContext = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+pub(super) type Context = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+pub(super) type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// What one vendor calls the functions that both have with one signature.
+pub(super) struct Names {
+    pub(super) gpu_half: &'static str,
+    /// Where to look when what libtorch itself loads does not have them.
+    pub(super) libraries: &'static [&'static str],
+    pub(super) version: &'static CStr,
+    pub(super) create: &'static CStr,
+    pub(super) compile: &'static CStr,
+    pub(super) log_size: &'static CStr,
+    pub(super) log: &'static CStr,
+    pub(super) code_size: &'static CStr,
+    pub(super) code: &'static CStr,
+    pub(super) destroy: &'static CStr,
+    pub(super) load_module: &'static CStr,
+    pub(super) find_function: &'static CStr,
+    pub(super) launch: &'static CStr,
+}
+
+pub(super) const CUDA: Names = Names {
+    gpu_half: "libtorch_cuda.so",
+    libraries: &["libnvrtc.so.13", "libnvrtc.so.12", "libcuda.so.1"],
+    version: c"nvrtcVersion",
+    create: c"nvrtcCreateProgram",
+    compile: c"nvrtcCompileProgram",
+    log_size: c"nvrtcGetProgramLogSize",
+    log: c"nvrtcGetProgramLog",
+    code_size: c"nvrtcGetCUBINSize",
+    code: c"nvrtcGetCUBIN",
+    destroy: c"nvrtcDestroyProgram",
+    load_module: c"cuModuleLoadData",
+    find_function: c"cuModuleGetFunction",
+    launch: c"cuLaunchKernel",
+};
+
+pub(super) const HIP: Names = Names {
+    gpu_half: "libtorch_hip.so",
+    libraries: &["libhiprtc.so", "libamdhip64.so"],
+    version: c"hiprtcVersion",
+    create: c"hiprtcCreateProgram",
+    compile: c"hiprtcCompileProgram",
+    log_size: c"hiprtcGetProgramLogSize",
+    log: c"hiprtcGetProgramLog",
+    code_size: c"hiprtcGetCodeSize",
+    code: c"hiprtcGetCode",
+    destroy: c"hiprtcDestroyProgram",
+    load_module: c"hipModuleLoadData",
+    find_function: c"hipModuleGetFunction",
+    launch: c"hipModuleLaunchKernel",
+};
+
+/// Everything that may hold the functions, the surest first: what this process has loaded already.
+pub(super) fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
+    let mut found = vec![Library::this()];
+    // libtorch's own door to compiler and driver; it knows where its package keeps them.
+    let own = [folder.join("libcaffe2_nvrtc.so")];
+    let beside = names.libraries.iter().map(|name| folder.join(name));
+    let system = names.libraries.iter().map(PathBuf::from);
+    for path in own.into_iter().chain(beside).chain(system) {
+        if path.is_absolute() && !path.exists() {
+            continue;
+        }
+        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+        // SAFETY: these are the libraries that libtorch itself loads to compile kernels.
+        let opened = unsafe { Library::open(Some(&path), RTLD_NOW) };
+        found.extend(opened.ok());
+    }
+    open_nvrtc_builtins();
+    found
+}
+
+/// NVRTC opens its builtins by their bare name, which the linker finds only where they are loaded already.
+fn open_nvrtc_builtins() {
+    let Some(folder) = folder_of_loaded("libnvrtc.so") else {
+        return;
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with("libnvrtc-builtins.so")
+        {
+            #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+            // SAFETY: it is the other half of the compiler that is loaded already.
+            let opened = unsafe { Library::open(Some(entry.path()), RTLD_NOW | RTLD_GLOBAL) };
+            // Closing it would unload it; the process keeps it.
+            opened.map(Library::into_raw).ok();
+        }
+    }
+}
+
+pub(super) struct Finder<'a>(pub(super) &'a [Library]);
+
+impl Finder<'_> {
+    pub(super) fn function<T: Copy>(&self, name: &'static CStr) -> Result<T, KernelError> {
+        self.0
+            .iter()
+            .find_map(|library| {
+                #[expect(unsafe_code, reason = "a symbol has no type of its own")]
+                // SAFETY: `T` is the signature that the vendor documents for this name.
+                let symbol = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
+                symbol.ok().map(|symbol| *symbol)
+            })
+            .ok_or_else(|| KernelError::MissingFunction {
+                name: name.to_str().unwrap_or_default(),
+            })
+    }
+}
