@@ -49,11 +49,10 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_hover_text(explanation);
             if let Some(spec) = chosen {
                 let weak = palette(ui).weak;
-                let licence = match spec.licence.as_str() {
-                    "" | "not stated" => "licence not stated",
-                    stated => stated,
-                };
-                let text = format!("{}  ·  {licence}", facts_text(spec));
+                let mut text = facts_text(spec);
+                if !matches!(spec.licence.as_str(), "" | "not stated") {
+                    text = format!("{text}  ·  {}", spec.licence);
+                }
                 ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
                     .on_hover_text(hover_text(spec));
             }
@@ -108,9 +107,10 @@ fn needs_text(spec: &ModelSpec) -> &'static str {
 
 fn hover_text(spec: &ModelSpec) -> String {
     format!(
-        "{}\nMakes clips from {}\n{} on disk: {}",
+        "{}\nMakes clips from {}\nLicence: {}\n{} on disk: {}",
         spec.description,
         needs_text(spec),
+        spec.licence,
         bytes_text(spec.bytes),
         spec.folder.display()
     )
@@ -161,12 +161,14 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         .max_height(theme::PROBLEMS_HEIGHT)
         .show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
-            for problem in problems {
+            for (index, problem) in problems.iter().enumerate() {
+                if index > 0 {
+                    ui.add_space(theme::SMALL_GAP);
+                }
                 wide_note(ui, &problem.summary, palette.text);
                 if !problem.advice.is_empty() {
                     wide_note(ui, &problem.advice, palette.weak);
                 }
-                ui.add_space(theme::SMALL_GAP);
             }
         });
 }

@@ -7,7 +7,7 @@ use egui::{
 use safelight_core::job::{GenerateRequest, JobId};
 
 use super::widgets::{duration_text, icon_button, palette};
-use super::{View, icons, theme};
+use super::{View, icons};
 use crate::app::commands::AppCommand;
 use crate::app::jobs::ResultItem;
 use crate::app::state::{Models, Viewing};
@@ -253,24 +253,21 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         }
         continue_button(ui, view, item);
         live_button(ui, view);
-        let file = item
-            .output
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if ui.available_size_before_wrap().x < theme::FACTS_WIDTH {
-            ui.end_row();
-        }
-        let text = format!("{}  ·  {file}", facts(&item.request, item.output.secs));
-        ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
-            .on_hover_text(format!(
-                "{}\n{}",
-                item.request.prompt,
-                item.output.path.display()
-            ));
     });
+    let file = item
+        .output
+        .path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let text = format!("{}  ·  {file}", facts(&item.request, item.output.secs));
+    ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
+        .on_hover_text(format!(
+            "{}\n{}",
+            item.request.prompt,
+            item.output.path.display()
+        ));
 }
 
 /// The clip's last frame begins the next part; a single picture begins a clip.

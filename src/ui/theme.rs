@@ -50,8 +50,6 @@ pub const GAP: f32 = 12.0;
 pub const SMALL_GAP: f32 = 6.0;
 /// The height of the button that starts everything.
 pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
-/// What is said of a clip takes a line of its own where less is left beside its buttons.
-pub const FACTS_WIDTH: f32 = 160.0;
 /// Width of an error card.
 pub const CARD_WIDTH: f32 = 460.0;
 /// Width of the settings window.
