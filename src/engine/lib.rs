@@ -4,6 +4,7 @@ pub mod bench;
 pub mod capture;
 pub mod error;
 pub mod fault;
+pub mod flux;
 pub mod hooks;
 mod json;
 pub mod kernels;

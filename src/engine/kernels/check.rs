@@ -23,6 +23,9 @@ const CHANNELS: [i64; 9] = [32, 96, 384, 1024, 1536, 3072, 5120, 13824, 30720];
 /// Heads of this size divide all of them.
 const HEAD_DIM: i64 = 32;
 
+/// Heads that are normed on their own.
+const HEAD_DIMS: [i64; 4] = [16, 64, 96, 128];
+
 /// Compares all kernels of one kind with their definitions.
 pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
     let longest = longest_row(kernels.kind());
@@ -32,6 +35,9 @@ pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError
         data.check_sums(kernels)?;
         data.check_rms(kernels)?;
         data.check_pixels(kernels)?;
+    }
+    for head_dim in HEAD_DIMS {
+        check_heads(kernels, device, head_dim)?;
     }
     check_activations(kernels, device)
 }
@@ -164,6 +170,42 @@ impl Data {
     }
 }
 
+/// Queries and keys of five heads, which lie beside values in one product.
+fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), KernelError> {
+    const HEADS: i64 = 5;
+    let name = "head_norm_rope";
+    let xs = wave(&[1, TOKENS, 3 * HEADS, head_dim], 0.37, device) * 2.0 + 0.5;
+    let xs = xs.to_kind(kernels.kind());
+    let angles = wave(&[TOKENS, 1, head_dim / 2], 0.83, device) * 3.0;
+    let turns = Tensor::complex(&angles.cos(), &angles.sin());
+    let weights = wave(&[2, head_dim], 0.29, device) + 1.5;
+    for weights in [weights.to_kind(kernels.kind()), weights] {
+        // All tokens, and the last of them, as where another product made the first.
+        for start in [0, SPLIT] {
+            let tokens = |xs: &Tensor| xs.narrow(1, start, TOKENS - start);
+            let turns = turns.narrow(0, start, TOKENS - start);
+            let expected = wide(&xs);
+            let mut normed = tokens(&expected).narrow(2, 0, 2 * HEADS);
+            twins::head_norm_rope(&mut normed, &weights.to_kind(Kind::Float), EPS, &turns);
+            let found = xs.copy();
+            let normed = tokens(&found).narrow(2, 0, 2 * HEADS);
+            fits(name, kernels.head_norm_rope(&normed, &weights, EPS, &turns))?;
+            compare(name, &found, &expected)?;
+            // What lies beside is as it was.
+            for (dim, from, len) in [(1, 0, start), (2, 2 * HEADS, HEADS)] {
+                let beside = |xs: &Tensor| xs.narrow(dim, from, len);
+                if len > 0 && !beside(&found).equal(&beside(&xs)) {
+                    return Err(KernelError::Mismatch {
+                        kernel: name.to_owned(),
+                        off: f64::INFINITY,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
     // From where both are flat to where both are straight, and a rest behind the last whole piece.
     let xs = (wave(&[40_003], 0.37, device) * 30.0).to_kind(kernels.kind());
@@ -175,6 +217,14 @@ fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelErro
         fits(name, kernels.activate(&found, is_silu))?;
         let mut expected = wide(&xs);
         twin(&mut expected);
+        compare(name, &found, &expected)?;
+
+        // Rows that lie apart: one of three parts of a wider product.
+        let product = xs.narrow(0, 0, 37 * 3 * 96).view([1, 37, 3 * 96]);
+        let found = product.copy();
+        fits(name, kernels.activate(&found.narrow(-1, 96, 96), is_silu))?;
+        let expected = wide(&product);
+        twin(&mut expected.narrow(-1, 96, 96));
         compare(name, &found, &expected)?;
     }
     Ok(())

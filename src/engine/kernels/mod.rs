@@ -14,6 +14,7 @@ mod driver;
 mod error;
 mod loaded;
 mod ops;
+mod rms;
 mod store;
 mod terms;
 pub mod twins;
@@ -72,7 +73,18 @@ pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tenso
     }
 }
 
-/// GELU with the hyperbolic tangent. What was in `xs` is gone: the result lies in its memory.
+/// Root mean square over each head, then the turns of neighbouring pairs, in place.
+///
+/// `xs`: `(B, L, H, D)`, heads side by side and tokens at any one distance, `weights`: `(N, D)`, the first for the
+/// first of `N` equal shares of the heads and so on, `turns`: `(L, 1, D / 2)` complex
+pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tensor) {
+    let done = kernels_for(xs).and_then(|kernels| kernels.head_norm_rope(xs, weights, eps, turns));
+    if done.is_none() {
+        twins::head_norm_rope(xs, weights, eps, turns);
+    }
+}
+
+/// GELU with the hyperbolic tangent. What was in `xs` is gone: the result lies in its memory, rows apart or not.
 pub fn gelu_tanh(xs: Tensor) -> Tensor {
     activate(xs, false, twins::gelu_tanh)
 }

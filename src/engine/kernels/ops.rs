@@ -11,7 +11,6 @@ use tch::{Device, Kind, Tensor};
 use super::driver::Grid;
 use super::loaded::{HELD, Kernels, RowKernel};
 use super::terms::{Gate, Norm, TokenRows};
-use super::twins::SHORTEST_PIXEL;
 
 /// What threads read and write at once.
 pub(super) const PIECE_BYTES: usize = 16;
@@ -33,11 +32,11 @@ const USUAL_THREADS: usize = 128;
 
 /// `Rows` of the source.
 #[repr(C)]
-struct RowsArg {
-    at: *const c_void,
+pub(super) struct RowsArg {
+    pub(super) at: *const c_void,
     stride: i64,
     split: u32,
-    is_wide: i32,
+    pub(super) is_wide: i32,
 }
 
 /// `NormArgs` of the source.
@@ -57,41 +56,23 @@ struct NormArgs {
     offset: f32,
 }
 
-/// `RmsArgs` of the source.
-#[repr(C)]
-struct RmsArgs {
-    xs: *const c_void,
-    out: *mut c_void,
-    weight: *const c_void,
-    turns: *const c_void,
-    xs_stride: i64,
-    out_stride: i64,
-    rows: u32,
-    tokens: u32,
-    channels: u32,
-    head_dim: u32,
-    factor: f32,
-    eps: f32,
-    least: f32,
-    is_wide: i32,
-    with_silu: i32,
-}
-
 /// `ActivationArgs` of the source.
 #[repr(C)]
 struct ActivationArgs {
     xs: *mut c_void,
     count: i64,
+    stride: i64,
+    row_pieces: u32,
     is_silu: i32,
 }
 
 /// A tensor as rows of channels that lie at one distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RowsOf {
-    rows: u32,
-    tokens: u32,
-    channels: u32,
-    stride: i64,
+pub(super) struct RowsOf {
+    pub(super) rows: u32,
+    pub(super) tokens: u32,
+    pub(super) channels: u32,
+    pub(super) stride: i64,
 }
 
 impl Kernels {
@@ -175,96 +156,20 @@ impl Kernels {
         Some(out)
     }
 
-    /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
-    pub(super) fn rms_norm_rope(
-        &self,
-        xs: &Tensor,
-        weight: &Tensor,
-        eps: f64,
-        turns: Option<&Tensor>,
-    ) -> Option<()> {
-        let shape = self.rows(xs)?;
-        let weight_arg = self.one_row(weight, &shape, xs.device())?;
-        let mut args = RmsArgs {
-            xs: xs.data_ptr(),
-            out: xs.data_ptr(),
-            weight: weight_arg.at,
-            turns: ptr::null(),
-            xs_stride: shape.stride,
-            out_stride: shape.stride,
-            rows: shape.rows,
-            tokens: shape.tokens,
-            channels: shape.channels,
-            head_dim: shape.channels,
-            factor: 1.0 / shape.channels as f32,
-            eps: eps as f32,
-            least: 0.0,
-            is_wide: weight_arg.is_wide,
-            with_silu: 0,
-        };
-        if let Some(turns) = turns {
-            let head_dim = 2 * turns.size().last()?;
-            let is_whole = turns.kind() == Kind::ComplexFloat
-                && turns.device() == xs.device()
-                && turns.is_contiguous()
-                && turns.numel() as i64 * 2 == i64::from(shape.tokens) * head_dim
-                && i64::from(shape.channels) % head_dim == 0
-                && (head_dim as usize).is_multiple_of(self.piece_len());
-            args.turns = (is_whole && is_aligned(turns.data_ptr())).then(|| turns.data_ptr())?;
-            args.head_dim = head_dim as u32;
-        }
-        self.launch_rows(RowKernel::Rms, &shape, &mut args)
-    }
-
-    /// See [`super::twins::pixel_norm`].
-    pub(super) fn pixel_norm(
-        &self,
-        xs: &Tensor,
-        factor: &Tensor,
-        with_silu: bool,
-    ) -> Option<Tensor> {
-        let out = xs.empty_like();
-        self.pixel_norm_into(xs, factor, with_silu, &out)?;
-        Some(out)
-    }
-
-    /// The same into `out`, whose rows may lie apart.
-    pub(super) fn pixel_norm_into(
-        &self,
-        xs: &Tensor,
-        factor: &Tensor,
-        with_silu: bool,
-        out: &Tensor,
-    ) -> Option<()> {
-        let shape = self.whole_rows(xs)?;
-        let factor = self.one_row(factor, &shape, xs.device())?;
-        let fits = out.size() == xs.size() && out.device() == xs.device();
-        let out_stride = self.rows(out).filter(|_| fits)?.stride;
-        let mut args = RmsArgs {
-            xs: xs.data_ptr(),
-            out: out.data_ptr(),
-            weight: factor.at,
-            turns: ptr::null(),
-            xs_stride: shape.stride,
-            out_stride,
-            rows: shape.rows,
-            tokens: shape.tokens,
-            channels: shape.channels,
-            head_dim: shape.channels,
-            factor: 1.0,
-            eps: 0.0,
-            least: (SHORTEST_PIXEL * SHORTEST_PIXEL) as f32,
-            is_wide: factor.is_wide,
-            with_silu: i32::from(with_silu),
-        };
-        self.launch_rows(RowKernel::Rms, &shape, &mut args)
-    }
-
-    /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`].
+    /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`]. Rows may lie apart.
     pub(super) fn activate(&self, xs: &Tensor, is_silu: bool) -> Option<()> {
         let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
-        let fits = xs.kind() == self.kind() && xs.is_contiguous() && is_aligned(xs.data_ptr());
-        let per_block = 2 * USUAL_THREADS * self.piece_len();
+        let fits = xs.kind() == self.kind() && is_aligned(xs.data_ptr());
+        let piece = self.piece_len();
+        let (stride, row_pieces) = if xs.is_contiguous() {
+            (0, 0)
+        } else {
+            let shape = self.rows(xs)?;
+            // They are numbered by 32 bits.
+            u32::try_from(count as usize / piece).ok()?;
+            (shape.stride, shape.channels / piece as u32)
+        };
+        let per_block = 2 * USUAL_THREADS * piece;
         let blocks = (count as usize).div_ceil(per_block);
         let grid = Grid {
             blocks: i32::try_from(blocks).ok().filter(|_| fits)? as u32,
@@ -273,16 +178,24 @@ impl Kernels {
         let mut args = ActivationArgs {
             xs: xs.data_ptr(),
             count,
+            stride,
+            row_pieces,
             is_silu: i32::from(is_silu),
         };
         #[expect(unsafe_code, reason = "a kernel writes through a pointer")]
-        // SAFETY: `ActivationArgs` is what the kernel takes, and the tensor has `count` numbers of its kind.
+        // SAFETY: `ActivationArgs` is what the kernel takes, and the tensor has `count` numbers of its kind, one
+        // behind the other or in rows of whole pieces at one distance.
         unsafe {
             self.launch(self.activate_kernel(), grid, &mut args)
         }
     }
 
-    fn launch_rows<T>(&self, kernel: RowKernel, shape: &RowsOf, args: &mut T) -> Option<()> {
+    pub(super) fn launch_rows<T>(
+        &self,
+        kernel: RowKernel,
+        shape: &RowsOf,
+        args: &mut T,
+    ) -> Option<()> {
         let (pieces, threads) = threads_for(shape.channels as usize / self.piece_len())?;
         let grid = Grid {
             blocks: shape.rows.div_ceil(threads[1]),
@@ -290,7 +203,7 @@ impl Kernels {
         };
         let kernel = self.row_kernel(kernel, pieces)?;
         #[expect(unsafe_code, reason = "a kernel writes through pointers")]
-        // SAFETY: only the functions above call this, with the struct that the kernel takes. Its pointers are
+        // SAFETY: only the passes in this folder call this, with the struct that the kernel takes. Its pointers are
         // those of tensors whose kinds, sizes, strides, alignment and device were checked against `shape`, and
         // which libtorch allocated on its current stream.
         unsafe {
@@ -299,16 +212,16 @@ impl Kernels {
     }
 
     /// Numbers in a piece.
-    fn piece_len(&self) -> usize {
+    pub(super) fn piece_len(&self) -> usize {
         PIECE_BYTES / self.kind().elt_size_in_bytes()
     }
 
     /// Rows without gaps.
-    fn whole_rows(&self, xs: &Tensor) -> Option<RowsOf> {
+    pub(super) fn whole_rows(&self, xs: &Tensor) -> Option<RowsOf> {
         self.rows(xs).filter(|_| xs.is_contiguous())
     }
 
-    fn rows(&self, xs: &Tensor) -> Option<RowsOf> {
+    pub(super) fn rows(&self, xs: &Tensor) -> Option<RowsOf> {
         let shape = rows_of(&xs.size(), &xs.stride())?;
         let piece = self.piece_len() as i64;
         let is_even = i64::from(shape.channels) % piece == 0 && shape.stride % piece == 0;
@@ -316,7 +229,7 @@ impl Kernels {
     }
 
     /// One vector for all tokens: `(C)`
-    fn one_row(&self, row: &Tensor, shape: &RowsOf, device: Device) -> Option<RowsArg> {
+    pub(super) fn one_row(&self, row: &Tensor, shape: &RowsOf, device: Device) -> Option<RowsArg> {
         let fits = row.size() == [i64::from(shape.channels)]
             && row.is_contiguous()
             && row.device() == device
@@ -371,7 +284,7 @@ impl Kernels {
     }
 
     /// Whether parameters are in f32 rather than in the kind of the rows; `None` for other kinds.
-    fn is_wide(&self, parameters: &Tensor) -> Option<i32> {
+    pub(super) fn is_wide(&self, parameters: &Tensor) -> Option<i32> {
         match parameters.kind() {
             Kind::Float => Some(1),
             kind if kind == self.kind() => Some(0),
@@ -389,13 +302,13 @@ impl RowsArg {
     };
 }
 
-fn is_aligned(pointer: *const c_void) -> bool {
+pub(super) fn is_aligned(pointer: *const c_void) -> bool {
     pointer.addr().is_multiple_of(PIECE_BYTES)
 }
 
 /// The rows of a tensor of this size: all its dimensions but the last, where they are one behind the other at one
 /// distance. The tokens are the last but one.
-fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
+pub(super) fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
     let (&channels, outer) = size.split_last()?;
     let (&tokens, batch) = outer.split_last()?;
     let (&innermost, outer_strides) = stride.split_last()?;
@@ -494,7 +407,6 @@ mod tests {
     fn arguments_are_laid_out_as_in_the_source() {
         assert_eq!(size_of::<RowsArg>(), 24);
         assert_eq!(size_of::<NormArgs>(), 120);
-        assert_eq!(size_of::<RmsArgs>(), 88);
-        assert_eq!(size_of::<ActivationArgs>(), 24);
+        assert_eq!(size_of::<ActivationArgs>(), 32);
     }
 }

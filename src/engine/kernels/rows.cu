@@ -326,6 +326,9 @@ struct RmsArgs {
   u32 tokens;
   u32 channels;
   u32 head_dim;
+  // Rows of one token, side by side at its place, and how many of them share a vector of weights.
+  u32 parts;
+  u32 sharing;
   // What multiplies the sum of squares, what is added, and what it is at the least.
   float factor;
   float eps;
@@ -352,14 +355,18 @@ __device__ inline void turn(float *x, const float *turns) {
 template <int V>
 __device__ inline void rms(const RmsArgs &args) {
   const u32 row = blockIdx.x * blockDim.y + threadIdx.y;
-  const u32 token = row % args.tokens;
+  const u32 place = row / args.parts;
+  const u32 part = row % args.parts;
+  const u32 token = place % args.tokens;
   const int channels = row < args.rows ? args.channels : 0;
+  const i64 beside = (i64)part * args.channels;
+  const i64 first_weight = (i64)(part / args.sharing) * args.channels;
   Piece pieces[V];
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    pieces[v] = c < channels ? load(args.xs + row * args.xs_stride + c) : no_piece();
+    pieces[v] = c < channels ? load(args.xs + place * args.xs_stride + beside + c) : no_piece();
   }
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -376,7 +383,7 @@ __device__ inline void rms(const RmsArgs &args) {
     if (c < channels) {
       float x[N], weight[N];
       unpack(x, pieces[v]);
-      load_parameters(weight, args.weight, c, args.is_wide);
+      load_parameters(weight, args.weight, first_weight + c, args.is_wide);
       for (int i = 0; i < N; i++) {
         x[i] = x[i] * inverse * weight[i];
       }
@@ -388,7 +395,7 @@ __device__ inline void rms(const RmsArgs &args) {
           x[i] = silu(x[i]);
         }
       }
-      store(args.out + row * args.out_stride + c, packed(x));
+      store(args.out + place * args.out_stride + beside + c, packed(x));
     }
   }
 }
@@ -396,8 +403,20 @@ __device__ inline void rms(const RmsArgs &args) {
 struct ActivationArgs {
   elem *xs;
   i64 count;
+  // Where rows lie apart: the pieces of a row and the distance of rows, which are whole pieces. Otherwise 0 pieces.
+  i64 stride;
+  u32 row_pieces;
   int is_silu;
 };
+
+// Where the piece that begins with number `at` lies.
+__device__ inline elem *piece_at(const ActivationArgs &args, i64 at) {
+  if (args.row_pieces == 0) {
+    return args.xs + at;
+  }
+  const u32 piece = (u32)(at / N);
+  return args.xs + (i64)(piece / args.row_pieces) * args.stride + (i64)(piece % args.row_pieces) * N;
+}
 
 __device__ inline float activated(float x, int is_silu) { return is_silu ? silu(x) : gelu_tanh(x); }
 
@@ -409,7 +428,7 @@ __device__ inline void activation(const ActivationArgs &args) {
   for (int v = 0; v < 2; v++) {
     const i64 at = first + (i64)v * blockDim.x * N;
     if (at + N <= args.count) {
-      unpack(x[v], load(args.xs + at));
+      unpack(x[v], load(piece_at(args, at)));
     }
   }
 #pragma unroll
@@ -419,7 +438,7 @@ __device__ inline void activation(const ActivationArgs &args) {
       for (int i = 0; i < N; i++) {
         x[v][i] = activated(x[v][i], args.is_silu);
       }
-      store(args.xs + at, packed(x[v]));
+      store(piece_at(args, at), packed(x[v]));
     } else {
       for (i64 i = at; i < args.count; i++) {
         args.xs[i] = narrowed(activated(widened(args.xs[i]), args.is_silu));

@@ -194,6 +194,59 @@ fn heads_are_normed_together_and_their_pairs_turned_by_their_token() {
 }
 
 #[test]
+fn each_head_is_normed_on_its_own_and_what_lies_beside_it_is_kept() {
+    let (heads, head_dim) = (6, 2 * HALF);
+    in_both_kinds(|kind| {
+        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
+        let turns = Tensor::complex(&angles.cos(), &angles.sin());
+        let angles = numbers(&angles);
+        let weight = (tensor(&[2, head_dim as i64], 0.29) + 1.5).to_kind(kind);
+        let weights = numbers(&weight);
+        // Queries, keys and values of three heads in one product.
+        let product = tensor(&[2, TOKENS, 9, head_dim as i64], 0.37).to_kind(kind);
+        let found = product.copy();
+        head_norm_rope(&mut found.narrow(2, 0, heads), &weight, EPS, &turns);
+        let rows = numbers(&product.narrow(2, 0, heads));
+        let expected: Vec<f64> = rows
+            .chunks(head_dim)
+            .enumerate()
+            .flat_map(|(i, row)| {
+                let (token, head) = (i / heads as usize % TOKENS as usize, i % heads as usize);
+                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+                let weights = &weights[head / 3 * head_dim..][..head_dim];
+                let row: Vec<f64> = row
+                    .iter()
+                    .zip(weights)
+                    .map(|(x, w)| x / (square + EPS).sqrt() * w)
+                    .collect();
+                let pairs = row.chunks(2).enumerate().flat_map(|(pair, xy)| {
+                    let (sin, cos) = angles[token * HALF + pair].sin_cos();
+                    [xy[0] * cos - xy[1] * sin, xy[0] * sin + xy[1] * cos]
+                });
+                pairs.collect::<Vec<_>>()
+            })
+            .collect();
+        assert_close(&found.narrow(2, 0, heads), &expected);
+        assert_eq!(found.narrow(2, heads, 3), product.narrow(2, heads, 3));
+    });
+}
+
+#[test]
+fn an_activation_may_have_rows_that_lie_apart() {
+    in_both_kinds(|kind| {
+        let product = (tensor(&[1, TOKENS, 3 * CHANNELS], 0.37) * 9.0).to_kind(kind);
+        let part = |xs: &Tensor, i: i64| xs.narrow(-1, i * CHANNELS, CHANNELS);
+        let found = product.copy();
+        drop(gelu_tanh(part(&found, 1)));
+        let whole = gelu_tanh(part(&product, 1).contiguous());
+        assert!(part(&found, 1).allclose(&whole, 1e-6, 1e-7, false));
+        for beside in [0, 2] {
+            assert_eq!(part(&found, beside), part(&product, beside));
+        }
+    });
+}
+
+#[test]
 fn activations_are_those_of_their_formulas() {
     in_both_kinds(|kind| {
         let xs = (tensor(&[3, CHANNELS], 0.37) * 9.0).to_kind(kind);

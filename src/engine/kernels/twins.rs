@@ -70,12 +70,33 @@ pub fn rms_norm_rope(xs: &Tensor, weight: &Tensor, eps: f64, turns: Option<&Tens
     let ys = xs
         .to_kind(Kind::Float)
         .rms_norm(&channels, Some(&weight), eps);
+    turned(&ys, turns).to_kind(kind)
+}
+
+/// `xs`: `(B, L, .., C)`, `turns`: `(L, 1, D / 2)` complex, `D` dividing `C` -> the same as `xs`
+fn turned(xs: &Tensor, turns: &Tensor) -> Tensor {
     let size = xs.size();
     let half = turns.size().last().copied().unwrap_or(1);
-    let mut pairs = size[..size.len() - 1].to_vec();
-    pairs.extend([-1, half, 2]); // b l (h d) -> b l h (d 2)
-    let pairs = ys.reshape(pairs).view_as_complex();
-    (pairs * turns).view_as_real().reshape(size).to_kind(kind)
+    // b l (h d) -> b l h (d 2)
+    let pairs = xs
+        .reshape([size[0], size[1], -1, half, 2])
+        .view_as_complex();
+    (pairs * turns).view_as_real().reshape(size)
+}
+
+/// Root mean square over each head, then the turns of neighbouring pairs, in place.
+///
+/// `xs`: `(B, L, H, D)`, `weights`: `(N, D)`, each for an equal share of the heads, `turns`: `(L, 1, D / 2)` complex
+pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tensor) {
+    let (heads, head_dim) = (xs.size()[2], xs.size()[3]);
+    let share = heads / weights.size()[0];
+    for (i, weight) in weights.to_kind(Kind::Float).unbind(0).iter().enumerate() {
+        let mut part = xs.narrow(2, i as i64 * share, share);
+        let ys = part
+            .to_kind(Kind::Float)
+            .rms_norm([head_dim], Some(weight), eps);
+        part.copy_(&turned(&ys, turns));
+    }
 }
 
 /// `xs`: any shape -> the same, in place

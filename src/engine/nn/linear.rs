@@ -1,20 +1,25 @@
 //! A matrix product with an optional bias. How the matrix is stored is this file's business alone.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::weights::{Weights, WeightsError};
 
 pub struct Linear {
+    /// Rows of the matrix, one part below the other; nearly always one part.
+    parts: Vec<Part>,
+}
+
+struct Part {
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     pub fn new(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self {
-            weight: w.tensor("weight", &[out_features, in_features])?,
-            bias: Some(w.tensor("bias", &[out_features])?),
-        })
+        Ok(Self::of(
+            w.tensor("weight", &[out_features, in_features])?,
+            Some(w.tensor("bias", &[out_features])?),
+        ))
     }
 
     pub fn without_bias(
@@ -22,10 +27,36 @@ impl Linear {
         out_features: i64,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
-        Ok(Self {
-            weight: w.tensor("weight", &[out_features, in_features])?,
-            bias: None,
-        })
+        let weight = w.tensor("weight", &[out_features, in_features])?;
+        Ok(Self::of(weight, None))
+    }
+
+    /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
+    ///
+    /// Files have them as one matrix or as matrices of their own, below `w`. On a GPU those become one: a large
+    /// product is faster than several. On the CPU they stay where the file is mapped, which costs no memory.
+    pub fn fused(
+        in_features: i64,
+        parts: &[(&str, i64)],
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        if w.has("weight") || parts.is_empty() {
+            let out_features = parts.iter().map(|(_, size)| size).sum();
+            return Self::new(in_features, out_features, w);
+        }
+        let mut read = Vec::with_capacity(parts.len());
+        for (name, size) in parts {
+            read.append(&mut Self::new(in_features, *size, &(w / name))?.parts);
+        }
+        if w.device() == Device::Cpu {
+            return Ok(Self { parts: read });
+        }
+        let weights: Vec<&Tensor> = read.iter().map(|part| &part.weight).collect();
+        let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
+        Ok(Self::of(
+            Tensor::cat(&weights, 0),
+            Some(Tensor::cat(&biases, 0)),
+        ))
     }
 
     /// A convolution whose kernel is also its stride: `kernel` lists the sizes, inputs are flattened patches.
@@ -37,19 +68,56 @@ impl Linear {
     ) -> Result<Self, WeightsError> {
         let mut shape = vec![out_channels, in_channels];
         shape.extend_from_slice(kernel);
-        Ok(Self {
-            weight: w.tensor("weight", &shape)?.view([out_channels, -1]),
-            bias: Some(w.tensor("bias", &[out_channels])?),
-        })
+        Ok(Self::of(
+            w.tensor("weight", &shape)?.view([out_channels, -1]),
+            Some(w.tensor("bias", &[out_channels])?),
+        ))
+    }
+
+    fn of(weight: Tensor, bias: Option<Tensor>) -> Self {
+        Self {
+            parts: vec![Part { weight, bias }],
+        }
     }
 
     /// The type of the numbers that go in and come out.
     pub fn kind(&self) -> Kind {
-        self.weight.kind()
+        let first = self.parts.first();
+        first.map_or(Kind::Float, |part| part.weight.kind())
+    }
+
+    pub fn out_features(&self) -> i64 {
+        self.parts.iter().map(|part| part.weight.size()[0]).sum()
     }
 
     /// `xs`: `(.., in_features)` -> `(.., out_features)`
     pub fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.linear(&self.weight, self.bias.as_ref())
+        if let [only] = &self.parts[..]
+            && xs.is_contiguous()
+        {
+            return xs.linear(&only.weight, only.bias.as_ref());
+        }
+        let mut size = xs.size();
+        size.pop();
+        size.push(self.out_features());
+        let out = Tensor::empty(&size, (xs.kind(), xs.device()));
+        self.forward_into(xs, &out);
+        out
+    }
+
+    /// The same into `out`. The rows of both may lie apart, at any one distance.
+    pub fn forward_into(&self, xs: &Tensor, out: &Tensor) {
+        let rows = |xs: &Tensor| xs.view([-1, xs.size().last().copied().unwrap_or(1)]);
+        let (xs, out) = (rows(xs), rows(out));
+        let mut start = 0;
+        for Part { weight, bias } in &self.parts {
+            let features = weight.size()[0];
+            let part = out.narrow(1, start, features);
+            drop(match bias {
+                Some(bias) => bias.addmm_out(&part, &xs, &weight.tr()),
+                None => xs.mm_out(&part, &weight.tr()),
+            });
+            start += features;
+        }
     }
 }

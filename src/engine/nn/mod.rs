@@ -16,7 +16,7 @@ pub use crate::kernels::{
 };
 pub use attention::attention;
 pub use linear::Linear;
-pub use norm::{LayerNorm, RmsNorm, T5Norm};
+pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, axis_angles};
 pub use timestep::timestep_embedding;
 

@@ -70,6 +70,32 @@ impl RmsNorm {
     }
 }
 
+/// Root mean square of each head of queries and keys, with a weight for each of the two.
+pub struct QkNorm {
+    /// `(2, D)`
+    weights: Tensor,
+    eps: f64,
+}
+
+impl QkNorm {
+    /// `head_dim`: numbers of a head, `D`.
+    pub fn new(head_dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
+        let weight = |name| (w / name).tensor("scale", &[head_dim]);
+        let weights = Tensor::stack(&[weight("query_norm")?, weight("key_norm")?], 0);
+        Ok(Self { weights, eps })
+    }
+
+    pub fn head_dim(&self) -> i64 {
+        self.weights.size()[1]
+    }
+
+    /// The norm, then positions, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the
+    /// keys; tokens may lie at any one distance.
+    pub fn forward_rope(&self, qk: &mut Tensor, rope: &Rope) {
+        kernels::head_norm_rope(qk, &self.weights, self.eps, rope.turns());
+    }
+}
+
 /// Root mean square as T5 has it: what is normalised is rounded to the weight's type before it is scaled.
 pub struct T5Norm {
     weight: Tensor,

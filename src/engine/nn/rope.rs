@@ -27,6 +27,13 @@ impl Rope {
         Self { turns }
     }
 
+    /// The turns of `len` tokens from `start` on.
+    pub fn narrow(&self, start: i64, len: i64) -> Self {
+        Self {
+            turns: self.turns.narrow(0, start, len),
+        }
+    }
+
     /// `(L, 1, D / 2)`, complex
     pub fn turns(&self) -> &Tensor {
         &self.turns

@@ -113,3 +113,43 @@ fn a_patch_convolution_is_a_product_with_flat_patches() {
     let flat = linear.forward(&xs.view([1, 12]));
     assert!(flat.allclose(&conv.view([1, 5]), 1e-5, 1e-6, false));
 }
+
+#[test]
+fn products_that_a_file_has_apart_are_those_that_it_has_in_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fused.safetensors");
+    let f32s = (Kind::Float, Device::Cpu);
+    let weight = Tensor::arange(12 * 8, f32s).view([12, 8]).sin();
+    let bias = Tensor::arange(12, f32s);
+    let part = |xs: &Tensor, start: i64, len: i64| xs.narrow(0, start, len).copy();
+    let named = [
+        ("one.weight", weight.copy()),
+        ("one.bias", bias.copy()),
+        ("two.q.weight", part(&weight, 0, 5)),
+        ("two.q.bias", part(&bias, 0, 5)),
+        ("two.k.weight", part(&weight, 5, 7)),
+        ("two.k.bias", part(&bias, 5, 7)),
+    ];
+    let named: Vec<(&str, &Tensor)> = named.iter().map(|(k, v)| (*k, v)).collect();
+    Tensor::write_safetensors(&named, &path).unwrap();
+    let w = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
+    let xs = Tensor::arange(3 * 16, f32s).cos().view([1, 3, 16]);
+    // Rows that lie apart, too.
+    for xs in [xs.narrow(-1, 0, 8).contiguous(), xs.narrow(-1, 8, 8)] {
+        let expected = xs.contiguous().linear(&weight, Some(&bias));
+        for name in ["one", "two"] {
+            let linear = Linear::fused(8, &[("q", 5), ("k", 7)], &(&w / name)).unwrap();
+            assert_eq!(linear.out_features(), 12);
+            assert!(linear.forward(&xs).allclose(&expected, 1e-6, 1e-6, false));
+            let wide = Tensor::zeros([1, 3, 20], f32s);
+            linear.forward_into(&xs, &wide.narrow(-1, 4, 12));
+            let found = wide.narrow(-1, 4, 12);
+            assert!(found.allclose(&expected, 1e-6, 1e-6, false));
+            assert_eq!(
+                wide.narrow(-1, 0, 4).abs().sum(Kind::Float),
+                Tensor::from(0_f32)
+            );
+        }
+    }
+    assert!(Linear::fused(8, &[("q", 5), ("v", 7)], &(&w / "two")).is_err());
+}

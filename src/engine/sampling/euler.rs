@@ -1,6 +1,6 @@
 //! Flow-match Euler, as diffusers' `FlowMatchEulerDiscreteScheduler`.
 //!
-//! The schedule is [`Schedule::flow_match`]. Keeps nothing between steps.
+//! The schedule is [`Schedule::flow_match`], or one that is given. Keeps nothing between steps.
 
 use tch::Tensor;
 
@@ -15,6 +15,11 @@ impl Euler {
         Self {
             schedule: Schedule::flow_match(num_steps, shift, num_train_timesteps),
         }
+    }
+
+    /// Along any schedule, such as [`Schedule::of_sigmas`] gives.
+    pub fn along(schedule: Schedule) -> Self {
+        Self { schedule }
     }
 
     pub fn step(&self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {

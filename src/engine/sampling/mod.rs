@@ -22,7 +22,7 @@ pub use euler::Euler;
 pub use heun::Heun;
 pub use lcm::Lcm;
 pub use noise::{Generator, noise};
-pub use schedule::{End, Schedule, Timesteps};
+pub use schedule::{End, Schedule, Timesteps, linspace};
 pub use unipc::{UniPc, UniPcOptions};
 
 /// What one call gives.

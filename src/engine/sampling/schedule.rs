@@ -69,6 +69,17 @@ impl Schedule {
         }
     }
 
+    /// The same with sigmas that are given, shifted already and without the 0 at the end.
+    pub fn of_sigmas(mut sigmas: Vec<f32>, num_train_timesteps: u32) -> Self {
+        let timestep = |sigma: &f32| sigma * num_train_timesteps as f32;
+        let timesteps = sigmas.iter().map(timestep).collect();
+        sigmas.push(0.0);
+        Self {
+            sigmas,
+            timesteps: Timesteps::Exact(timesteps),
+        }
+    }
+
     /// The same for two calls a step but the last: every sigma but the ends stands twice.
     pub fn flow_match_twice(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
         let once = Self::flow_match(num_steps, shift, num_train_timesteps);
@@ -148,7 +159,7 @@ pub fn lambda(sigma: f32) -> f32 {
 }
 
 /// `numpy.linspace` in its own rounding.
-fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
+pub fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
     if count == 1 {
         return vec![start];
     }

@@ -1,0 +1,178 @@
+//! The transformer and the loop against what diffusers recorded (`tests/fixtures/flux/denoise`).
+//!
+//! The weights are a formula of their names, see `generate.py` there. Limits are relative L2 distances.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::EngineError;
+use crate::sampling::{Algorithm, Euler, Solver};
+use crate::store;
+use crate::wan::DenoiseState;
+use crate::weights::Weights;
+
+mod dialects;
+mod parity;
+mod promises;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")
+}
+
+/// A model's tensors by diffusers' names.
+type Tensors = BTreeMap<String, Tensor>;
+
+/// The weights of `dev` or `schnell`.
+fn weights_of(variant: &str) -> Tensors {
+    let shapes = fs::read(fixtures().join("shapes.json")).unwrap();
+    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
+        serde_json::from_slice(&shapes).unwrap();
+    let named = shapes[variant].iter();
+    named
+        .map(|(name, shape)| (name.clone(), made_up(&format!("transformer.{name}"), shape)))
+        .collect()
+}
+
+/// The generator's formula: FNV-1a of the name, then splitmix64 of each place.
+fn made_up(name: &str, shape: &[i64]) -> Tensor {
+    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
+        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let count: i64 = shape.iter().product();
+    let is_vector = shape.iter().any(|&edge| edge == count);
+    let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
+    let values = (1..=count as u64).map(|place| {
+        let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let u = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
+        match (is_vector, name.ends_with("weight")) {
+            (true, true) => (1.0 + 0.1 * u) as f32,
+            (true, false) => (0.1 * u) as f32,
+            (false, _) => (spread * u) as f32,
+        }
+    });
+    Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
+}
+
+/// A file of `tensors`, which is gone with the folder.
+fn written(tensors: &Tensors) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("transformer.safetensors");
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
+    Tensor::write_safetensors(&named, &path).unwrap();
+    (folder, path)
+}
+
+fn opened(path: &Path) -> Weights {
+    Weights::open(path, Kind::Float, Device::Cpu).unwrap()
+}
+
+/// A recorded run of diffusers, and the model that it was made with.
+struct Run {
+    facts: Value,
+    tensors: BTreeMap<String, Tensor>,
+    scheduler: SchedulerConfig,
+    transformer: FluxTransformer,
+    shape: LatentShape,
+}
+
+impl Run {
+    fn open(name: &str) -> Self {
+        let file = fixtures().join(format!("{name}.safetensors"));
+        let facts = fs::read(file.with_extension("json")).unwrap();
+        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let variant = facts["variant"].as_str().unwrap();
+        let home = fixtures().join(variant);
+        let config = home.join("transformer/config.json");
+        let config = TransformerConfig::read_json(&config).unwrap();
+        let (_folder, path) = written(&weights_of(variant));
+        let edge = |name: &str| facts[name].as_u64().unwrap() as u32;
+        Self {
+            tensors: store::read(&file).unwrap().into_iter().collect(),
+            scheduler: SchedulerConfig::read(&home.join("scheduler")).unwrap(),
+            transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
+            shape: LatentShape::new(config.latent_channels(), edge("width"), edge("height"))
+                .unwrap(),
+            facts,
+        }
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        let found = self.tensors.get(name);
+        found.unwrap_or_else(|| panic!("no '{name}' was recorded"))
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.facts[name].as_f64().unwrap()
+    }
+
+    fn guidance(&self) -> Guidance {
+        Guidance {
+            distilled: self.number("guidance"),
+            scale: self.number("true_cfg"),
+        }
+    }
+
+    fn conditions(&self) -> Conditions<'_> {
+        let text = |prefix: &str| {
+            Some(TextEmbeds {
+                prompt: self.tensors.get(&format!("{prefix}prompt_embeds"))?,
+                pooled: self.tensors.get(&format!("{prefix}pooled_prompt_embeds"))?,
+            })
+        };
+        Conditions {
+            prompt: text("").unwrap(),
+            negative: text("negative_"),
+            image: None,
+        }
+    }
+
+    /// The sampler of the run, with the latents that it begins with.
+    fn start(&self) -> (Solver, DenoiseState) {
+        let num_steps = self.number("steps") as usize;
+        let schedule = self.scheduler.schedule(num_steps, self.shape.tokens());
+        let has_picture = self.facts["has_picture"] == true;
+        let first = if has_picture {
+            first_step(num_steps, self.number("strength"))
+        } else {
+            0
+        };
+        let solver = Solver::new(Algorithm::Euler(Euler::along(schedule)), first..num_steps);
+        let solver = solver.unwrap();
+        let draws = Draws::new(self.shape, has_picture, self.number("seed") as u64).unwrap();
+        let latents = match self.tensors.get("image_latents") {
+            Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
+            None => draws.noise,
+        };
+        let state = DenoiseState {
+            step: first,
+            latents: self.shape.pack(&latents),
+            history: Vec::new(),
+        };
+        (solver, state)
+    }
+}
+
+fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.size(), expected.size());
+    let (found, expected) = (found.to_kind(Kind::Double), expected.to_kind(Kind::Double));
+    let difference = (found - &expected).norm().double_value(&[]);
+    difference / expected.norm().double_value(&[]).max(f64::MIN_POSITIVE)
+}
+
+#[track_caller]
+fn assert_close(what: &str, found: &Tensor, expected: &Tensor, limit: f64) {
+    let distance = distance(found, expected);
+    assert!(
+        distance <= limit,
+        "{what}: {distance:.1e} is above {limit:.0e}"
+    );
+}

@@ -1,0 +1,517 @@
+//! FLUX.1's transformer: text and picture in one sequence, first with weights of their own (double blocks), then with
+//! common ones (single blocks). dev, schnell and Fill are configurations of it.
+//!
+//! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
+//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names.
+//!
+//! One picture at a time. Its hidden states and the text's lie in one tensor all the way, text first, so that every
+//! pass over memory serves both and nothing is joined or cut for the attention. Queries, keys and values are views
+//! of one product, changed in place.
+//!
+//! Shapes: `L` tokens, `T` of text and then `I` of the picture; `C` width, `H` heads of `D`, `M` = 4 `C`.
+
+use tch::{Device, Kind, Tensor};
+
+use super::config::{SINUSOIDS, TransformerConfig};
+use super::keys::TransformerKeys;
+use crate::hooks::Hooks;
+use crate::nn::{
+    Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, axis_angles, gated_add, gated_add_norm,
+    gelu_tanh, layer_norm, timestep_embedding,
+};
+use crate::weights::{Weights, WeightsError};
+
+const ROPE_THETA: f64 = 10000.0;
+const EPS: f64 = 1e-6;
+
+/// What the model multiplies timesteps and guidance with, which come divided by it.
+const TIME_FACTOR: f32 = 1000.0;
+
+/// The largest number in f16, which the model's sums leave.
+const LARGEST_HALF: f64 = 65504.0;
+
+pub struct FluxTransformer {
+    img_in: Linear,
+    txt_in: Linear,
+    time_in: MlpEmbedder,
+    vector_in: MlpEmbedder,
+    guidance_in: Option<MlpEmbedder>,
+    double_blocks: Vec<DoubleBlock>,
+    single_blocks: Vec<SingleBlock>,
+    final_layer: FinalLayer,
+    config: TransformerConfig,
+    kind: Kind,
+    device: Device,
+}
+
+/// A text as the blocks read it, and a guidance: they are the same in every step.
+pub struct Context {
+    /// `(1, T, C)`
+    txt: Tensor,
+    /// What pooled text and guidance add to the timestep's embedding: `(1, C)` in f32
+    vec: Tensor,
+}
+
+impl FluxTransformer {
+    /// `w`: the file's own names, in any dialect of [`TransformerKeys`].
+    pub fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let keys = TransformerKeys::detect(w);
+        let w = &keys.translate(w);
+        let dim = config.dim();
+        let exact = w.with_kind(Kind::Float);
+        let guidance = || MlpEmbedder::new(SINUSOIDS, dim, &(&exact / "guidance_in"));
+        Ok(Self {
+            img_in: Linear::new(config.in_channels, dim, &(w / "img_in"))?,
+            txt_in: Linear::new(config.joint_attention_dim, dim, &(w / "txt_in"))?,
+            time_in: MlpEmbedder::new(SINUSOIDS, dim, &(&exact / "time_in"))?,
+            vector_in: MlpEmbedder::new(
+                config.pooled_projection_dim,
+                dim,
+                &(&exact / "vector_in"),
+            )?,
+            guidance_in: config.guidance_embeds.then(guidance).transpose()?,
+            double_blocks: (0..config.num_layers)
+                .map(|i| DoubleBlock::new(config, &(w / "double_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            single_blocks: (0..config.num_single_layers)
+                .map(|i| SingleBlock::new(config, &(w / "single_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            final_layer: FinalLayer::new(config, keys, &(w / "final_layer"))?,
+            config: config.clone(),
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    pub fn config(&self) -> &TransformerConfig {
+        &self.config
+    }
+
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// `prompt_embeds`: `(1, T, joint_attention_dim)`, `pooled`: `(1, pooled_projection_dim)`, `distilled_guidance`:
+    /// as the user sets it; models that are told none leave it alone
+    pub fn context(
+        &self,
+        prompt_embeds: &Tensor,
+        pooled: &Tensor,
+        distilled_guidance: f64,
+    ) -> Context {
+        let here = |xs: &Tensor, kind| xs.to_device(self.device).to_kind(kind);
+        let mut vec = self.vector_in.forward(&here(pooled, Kind::Float));
+        if let Some(guidance_in) = &self.guidance_in {
+            let guidance = self.sinusoids(distilled_guidance as f32 * TIME_FACTOR);
+            vec = guidance_in.forward(&guidance) + vec;
+        }
+        Context {
+            txt: self
+                .txt_in
+                .forward(&here(prompt_embeds, self.kind).contiguous()),
+            vec,
+        }
+    }
+
+    /// The turns of all tokens, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, whole numbers from 0.
+    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor) -> Rope {
+        let ids = Tensor::cat(&[txt_ids, img_ids], 0).to_kind(Kind::Int64);
+        let axes = (0..).zip(self.config.axes_dims_rope).map(|(axis, dim)| {
+            let ids = ids.select(1, axis);
+            let positions = ids.max().int64_value(&[]) + 1;
+            axis_angles(positions, dim, ROPE_THETA).index_select(0, &ids)
+        });
+        Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), self.device)
+    }
+
+    /// `img`: `(1, I, in_channels)`, `timestep`: as the scheduler has it, 1000 for noise alone, `rope`: what
+    /// [`rope`](Self::rope) gave -> velocity, `(1, I, out_channels)` in f32; `None` when cancelled
+    pub fn forward(
+        &self,
+        img: &Tensor,
+        timestep: f32,
+        context: &Context,
+        rope: &Rope,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let txt_len = context.txt.size()[1];
+        let tokens = Tokens {
+            txt: (0, txt_len),
+            img: (txt_len, img.size()[1]),
+        };
+        let xs = self.embed(img, context, &tokens);
+        let vec = self.embed_time(timestep, context);
+        let of_double = |block: &DoubleBlock| block.modulation(&vec);
+        let of_single = |block: &SingleBlock| block.modulation.forward(&vec, 3);
+        let modulations: Vec<Tensor> = self
+            .double_blocks
+            .iter()
+            .map(of_double)
+            .chain(self.single_blocks.iter().map(of_single))
+            .collect();
+        let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
+        let num_double = self.double_blocks.len();
+        let rows = |i: usize| TokenRows {
+            values: &modulations[i],
+            ranges: if i < num_double { &streams } else { &whole },
+        };
+        let mut xs = xs;
+        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), EPS);
+        for (i, block) in self.double_blocks.iter().enumerate() {
+            if hooks.cancelled() {
+                return None;
+            }
+            // The last pass of a block is also the first of the next one.
+            let next = modulated(rows(i + 1), 0);
+            normed = block.forward(&mut xs, normed, rows(i), &next, &tokens, rope);
+        }
+        let (last, others) = self.single_blocks.split_last()?;
+        for (block, i) in others.iter().zip(num_double..) {
+            if hooks.cancelled() {
+                return None;
+            }
+            let products = block.attend(normed, rope);
+            let ys = block.linear2.forward(&products);
+            let next = modulated(rows(i + 1), 0);
+            normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
+        }
+        // Nobody reads the text behind its last attention.
+        let products = tokens.of_img(&last.attend(normed, rope));
+        let ys = last.linear2.forward(&products);
+        let img_rows = [(0, tokens.img.1)];
+        let rows = |values| TokenRows {
+            values,
+            ranges: &img_rows,
+        };
+        let values = self.final_layer.modulation.forward(&vec, 2);
+        let mut img = tokens.of_img(&xs);
+        let gate = rows(modulations.last()?);
+        let next = self.final_layer.norm(rows(&values));
+        let normed = add_norm(&mut img, &ys, gate, 2, &next);
+        Some(
+            self.final_layer
+                .linear
+                .forward(&normed)
+                .to_kind(Kind::Float),
+        )
+    }
+
+    /// Text and picture one behind the other: `(1, L, C)`
+    fn embed(&self, img: &Tensor, context: &Context, tokens: &Tokens) -> Tensor {
+        let img = img.to_device(self.device).to_kind(self.kind);
+        let size = [1, tokens.len(), self.config.dim()];
+        let xs = Tensor::empty(size, (self.kind, self.device));
+        tokens.of_txt(&xs).copy_(&context.txt);
+        self.img_in
+            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
+        xs
+    }
+
+    /// What the modulations are made of: `(1, C)`
+    fn embed_time(&self, timestep: f32, context: &Context) -> Tensor {
+        // Divided and multiplied again, as the pipeline and the model do.
+        let time = timestep / TIME_FACTOR * TIME_FACTOR;
+        let vec = self.time_in.forward(&self.sinusoids(time)) + &context.vec;
+        vec.silu().to_kind(self.kind)
+    }
+
+    /// `(1, 256)` in f32
+    fn sinusoids(&self, value: f32) -> Tensor {
+        let value = Tensor::from_slice(&[value]).to_device(self.device);
+        timestep_embedding(&value, SINUSOIDS)
+    }
+}
+
+/// Where the tokens of text and picture lie: start and number.
+struct Tokens {
+    txt: (i64, i64),
+    img: (i64, i64),
+}
+
+impl Tokens {
+    fn len(&self) -> i64 {
+        self.txt.1 + self.img.1
+    }
+
+    fn streams(&self) -> [(i64, i64); 2] {
+        [self.txt, self.img]
+    }
+
+    /// `(1, L, ..)` -> a view, `(1, T, ..)`
+    fn of_txt(&self, xs: &Tensor) -> Tensor {
+        xs.narrow(1, self.txt.0, self.txt.1)
+    }
+
+    /// `(1, L, ..)` -> a view, `(1, I, ..)`
+    fn of_img(&self, xs: &Tensor) -> Tensor {
+        xs.narrow(1, self.img.0, self.img.1)
+    }
+
+    /// Each half through a layer of its own: `(1, L, ..)` -> the same with the layers' width
+    fn forward(&self, txt: &Linear, img: &Linear, xs: &Tensor) -> Tensor {
+        let size = [1, self.len(), img.out_features()];
+        let out = Tensor::empty(size, (xs.kind(), xs.device()));
+        txt.forward_into(&self.of_txt(xs), &self.of_txt(&out));
+        img.forward_into(&self.of_img(xs), &self.of_img(&out));
+        out
+    }
+}
+
+/// Layer norm with the vectors `first` and `first + 1` of a modulation as shift and scale.
+fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
+    Norm::Modulated {
+        rows,
+        shift: first,
+        scale: first + 1,
+    }
+}
+
+/// `xs += ys * gate` in place, the gate being vector `gate` of `rows` -> `xs` behind the norm `next`
+fn add_norm(
+    xs: &mut Tensor,
+    ys: &Tensor,
+    rows: TokenRows<'_>,
+    gate: i64,
+    next: &Norm<'_>,
+) -> Tensor {
+    let gate = Some(Gate { rows, index: gate });
+    if xs.kind() != Kind::Half {
+        return gated_add_norm(xs, ys, gate, next, EPS);
+    }
+    // As diffusers does: with f16 some numbers are too large in every picture.
+    gated_add(xs, ys, gate);
+    drop(xs.clamp_(-LARGEST_HALF, LARGEST_HALF));
+    layer_norm(xs, next, EPS)
+}
+
+/// A vector to the network's width, in f32.
+struct MlpEmbedder {
+    in_layer: Linear,
+    out_layer: Linear,
+}
+
+impl MlpEmbedder {
+    fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
+            out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
+        })
+    }
+
+    /// `(1, in_dim)` -> `(1, C)`
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        self.out_layer.forward(&self.in_layer.forward(xs).silu())
+    }
+}
+
+/// Shifts, scales and gates from the vector of timestep, guidance and pooled text.
+struct Modulation {
+    lin: Linear,
+}
+
+impl Modulation {
+    /// `name`: `lin` in the blocks.
+    fn new(
+        config: &TransformerConfig,
+        count: i64,
+        name: &str,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        Ok(Self {
+            lin: Linear::new(dim, count * dim, &(w / name))?,
+        })
+    }
+
+    /// `vec`: `(1, C)` -> `(1, count, C)`
+    fn forward(&self, vec: &Tensor, count: i64) -> Tensor {
+        self.lin.forward(vec).view([1, count, -1])
+    }
+}
+
+struct DoubleBlock {
+    img_mod: Modulation,
+    img_attn: SelfAttention,
+    img_mlp: (Linear, Linear),
+    txt_mod: Modulation,
+    txt_attn: SelfAttention,
+    txt_mlp: (Linear, Linear),
+}
+
+struct SelfAttention {
+    qkv: Linear,
+    norm: QkNorm,
+    proj: Linear,
+}
+
+impl SelfAttention {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let parts = [("q", dim), ("k", dim), ("v", dim)];
+        Ok(Self {
+            qkv: Linear::fused(dim, &parts, &(w / "qkv"))?,
+            norm: QkNorm::new(config.attention_head_dim, EPS, &(w / "norm"))?,
+            proj: Linear::new(dim, dim, &(w / "proj"))?,
+        })
+    }
+}
+
+impl DoubleBlock {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (config.dim(), config.mlp_dim());
+        let mlp = |name: &str| {
+            let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
+            Ok((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
+        };
+        Ok(Self {
+            img_mod: Modulation::new(config, 6, "lin", &(w / "img_mod"))?,
+            img_attn: SelfAttention::new(config, &(w / "img_attn"))?,
+            img_mlp: mlp("img_mlp")?,
+            txt_mod: Modulation::new(config, 6, "lin", &(w / "txt_mod"))?,
+            txt_attn: SelfAttention::new(config, &(w / "txt_attn"))?,
+            txt_mlp: mlp("txt_mlp")?,
+        })
+    }
+
+    /// `vec`: `(1, C)` -> the text's vectors, then the picture's: `(2, 6, C)`
+    fn modulation(&self, vec: &Tensor) -> Tensor {
+        let both = Tokens {
+            txt: (0, 1),
+            img: (1, 1),
+        };
+        let vec = vec.unsqueeze(0).expand([1, 2, -1], false);
+        let values = both.forward(&self.txt_mod.lin, &self.img_mod.lin, &vec);
+        values.view([2, 6, -1])
+    }
+
+    /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
+    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
+    fn forward(
+        &self,
+        xs: &mut Tensor,
+        normed: Tensor,
+        rows: TokenRows<'_>,
+        next: &Norm<'_>,
+        tokens: &Tokens,
+        rope: &Rope,
+    ) -> Tensor {
+        let (txt, img) = (&self.txt_attn, &self.img_attn);
+        let normed = {
+            let qkv = tokens.forward(&txt.qkv, &img.qkv, &normed);
+            drop(normed);
+            let heads = Heads::of(&qkv, xs.size()[2], img.norm.head_dim());
+            for (norm, (start, len)) in [(&txt.norm, tokens.txt), (&img.norm, tokens.img)] {
+                let mut qk = heads.queries_and_keys().narrow(1, start, len);
+                norm.forward_rope(&mut qk, &rope.narrow(start, len));
+            }
+            let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend());
+            add_norm(xs, &ys, rows, 2, &modulated(rows, 3))
+        };
+        let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
+        drop(normed);
+        let ys = tokens.forward(&self.txt_mlp.1, &self.img_mlp.1, &gelu_tanh(ys));
+        add_norm(xs, &ys, rows, 5, next)
+    }
+}
+
+struct SingleBlock {
+    /// Queries, keys and values, and the first layer of the feed-forward part.
+    linear1: Linear,
+    /// Of attention and feed-forward part together.
+    linear2: Linear,
+    norm: QkNorm,
+    modulation: Modulation,
+    dim: i64,
+}
+
+impl SingleBlock {
+    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (config.dim(), config.mlp_dim());
+        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
+        Ok(Self {
+            linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
+            linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
+            norm: QkNorm::new(config.attention_head_dim, EPS, &(w / "norm"))?,
+            modulation: Modulation::new(config, 3, "lin", &(w / "modulation"))?,
+            dim,
+        })
+    }
+
+    /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
+    fn attend(&self, normed: Tensor, rope: &Rope) -> Tensor {
+        let dim = self.dim;
+        let products = self.linear1.forward(&normed); // (1, L, 3 C + M)
+        drop(normed);
+        let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
+        self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
+        // The values have been read: what the attention gives takes their place, beside the rest.
+        products.narrow(-1, 2 * dim, dim).copy_(&heads.attend());
+        let mlp_dim = products.size()[2] - 3 * dim;
+        drop(gelu_tanh(products.narrow(-1, 3 * dim, mlp_dim)));
+        products.narrow(-1, 2 * dim, dim + mlp_dim)
+    }
+}
+
+/// Queries, keys and values as views of one product.
+struct Heads {
+    /// `(1, L, 3 H, D)`
+    qkv: Tensor,
+    num_heads: i64,
+}
+
+impl Heads {
+    /// `qkv`: `(1, L, 3 C)`, its rows at any one distance
+    fn of(qkv: &Tensor, dim: i64, head_dim: i64) -> Self {
+        let num_heads = dim / head_dim;
+        let len = qkv.size()[1];
+        Self {
+            // b l (k h d) -> b l (k h) d
+            qkv: qkv.view([1, len, 3 * num_heads, head_dim]),
+            num_heads,
+        }
+    }
+
+    /// `(1, L, 2 H, D)`
+    fn queries_and_keys(&self) -> Tensor {
+        self.qkv.narrow(2, 0, 2 * self.num_heads)
+    }
+
+    /// `(1, L, C)`
+    fn attend(&self) -> Tensor {
+        let [q, k, v] = [0, 1, 2].map(|i| {
+            let part = self.qkv.narrow(2, i * self.num_heads, self.num_heads);
+            part.transpose(1, 2) // (1, H, L, D)
+        });
+        // b h l d -> b l (h d)
+        attention(&q, &k, &v, None, None)
+            .transpose(1, 2)
+            .flatten(2, 3)
+    }
+}
+
+struct FinalLayer {
+    linear: Linear,
+    /// `adaLN_modulation.1`
+    modulation: Modulation,
+    /// Which of its vectors they are.
+    shift_and_scale: (i64, i64),
+}
+
+impl FinalLayer {
+    fn new(
+        config: &TransformerConfig,
+        keys: TransformerKeys,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            linear: Linear::new(config.dim(), config.out_channels(), &(w / "linear"))?,
+            modulation: Modulation::new(config, 2, "adaLN_modulation.1", w)?,
+            shift_and_scale: keys.final_shift_and_scale(),
+        })
+    }
+
+    fn norm<'a>(&self, rows: TokenRows<'a>) -> Norm<'a> {
+        let (shift, scale) = self.shift_and_scale;
+        Norm::Modulated { rows, shift, scale }
+    }
+}
