@@ -57,7 +57,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
 fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
     let device = args
         .device
-        .unwrap_or(surroundings.settings().runtime.device);
+        .unwrap_or_else(|| surroundings.settings().runtime.device);
     let mut command = surroundings.process_launcher().command()?;
     command.args(["bench", "--device", &device.to_string()]);
     if args.small {
@@ -84,8 +84,9 @@ fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
         let text = if args.json {
             format!("{line}\n")
         } else {
-            let heading = if is_first { heading() } else { String::new() };
-            heading + &row(&line)
+            let mut text = if is_first { heading() } else { String::new() };
+            text.push_str(&row(&line));
+            text
         };
         is_first = false;
         let mut stdout = io::stdout().lock();

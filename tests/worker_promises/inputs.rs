@@ -48,9 +48,9 @@ fn pictures_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
             for (copy, blue) in [(job.start_picture(), 10), (job.end_picture(), 200)] {
                 assert_eq!(media::open_picture(&copy).unwrap().rgb[2], blue);
             }
-            sources
-                .iter()
-                .for_each(|source| fs::remove_file(source).unwrap());
+            for source in &sources {
+                fs::remove_file(source).unwrap();
+            }
         }
         Act::Work
     });
@@ -202,7 +202,7 @@ fn left_behind(jobs: &Path, name: &str, days: u64) -> PathBuf {
     for file in ["request.json", "latents.safetensors"] {
         fs::write(folder.join(file), b"{}").unwrap();
         let file = File::options().write(true).open(folder.join(file)).unwrap();
-        let then = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        let then = SystemTime::now() - Duration::from_hours(days * 24);
         file.set_modified(then).unwrap();
     }
     folder
@@ -220,7 +220,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let empty = jobs.join("1700000000000003");
     fs::create_dir_all(&empty).unwrap();
     let lock = JobFolder::at(&living).hold().unwrap();
-    let age = SystemTime::now() - Duration::from_secs(30 * 24 * 3600);
+    let age = SystemTime::now() - Duration::from_hours(30 * 24);
     lock.set_modified(age).unwrap();
 
     let rig = Rig::in_folder(home, |_, _| Act::Work);

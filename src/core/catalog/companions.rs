@@ -217,6 +217,12 @@ impl Search<'_> {
             ];
             places.extend(names.map(|name| folder.join(name)));
         }
+        // Another text encoder's file may carry the same tokenizer.
+        for folder in self.folders(Role::TextEncoder) {
+            let items = self.library.in_folder(&folder);
+            let others = items.iter().filter(|item| item.role == Role::TextEncoder);
+            places.extend(others.map(|item| item.place.clone()));
+        }
         places.extend(self.library.tokenizers.iter().cloned());
         let mut first_error = None;
         for place in &places {
@@ -234,7 +240,7 @@ impl Search<'_> {
         Err(
             first_error.unwrap_or_else(|| CatalogError::MissingCompanion {
                 what: "the tokenizer of UMT5".to_owned(),
-                example: "the folder google/umt5-xxl of Wan-AI/Wan2.1-T2V-1.3B, or umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged, which carries one,",
+                example: "the folder google/umt5-xxl of Wan-AI/Wan2.1-T2V-1.3B, or umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged, which carries one",
                 looked: looked_in(&places),
                 path: text_encoder.to_owned(),
             }),

@@ -23,7 +23,7 @@ pub enum CatalogError {
     },
     #[error("there is no file or folder here: {}", path.display())]
     NoSuchPath { path: PathBuf },
-    #[error("expected a diffusers folder with a model_index.json, found none: {}", path.display())]
+    #[error("expected a diffusers folder with a model_index.json, or a folder with one transformer's file, found neither: {}", path.display())]
     NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },

@@ -102,7 +102,7 @@ pub(super) fn side_beside(name: &str, other: &str) -> Option<Side> {
     }
     let mut found = None;
     for (one, two) in names.iter().zip(&others) {
-        if one.eq_ignore_ascii_case(two) {
+        if one.eq_ignore_ascii_case(two) || (is_float(one) && is_float(two)) {
             continue;
         }
         let (one, two) = (side_of_word(one)?, side_of_word(two)?);
@@ -112,6 +112,13 @@ pub(super) fn side_beside(name: &str, other: &str) -> Option<Side> {
         found = Some(one.0);
     }
     found
+}
+
+/// Whether a word begins the name of a float type; two experts need not be stored alike.
+fn is_float(word: &str) -> bool {
+    ["fp", "bf", "f"]
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// The name that the other expert would have; `None` for a name without a side.
@@ -247,6 +254,10 @@ mod tests {
             let other = counterpart(high).unwrap();
             assert!(other.eq_ignore_ascii_case(low), "{other}");
         }
+        assert_eq!(
+            side_beside("wan_high_bf16", "wan_low_fp16"),
+            Some(Side::High)
+        );
         for (one, two) in [
             ("wan_high", "wan_high"),
             ("wan_high_v1", "wan_low_v2"),

@@ -149,6 +149,13 @@ fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
     let folder = place.parent().unwrap_or_else(|| Path::new(""));
     let mut found = Vec::new();
     if place.is_dir() {
+        // Of a diffusers folder that lost its index.
+        let sibling = match own.as_str() {
+            "transformer" => Some((Side::High, "transformer_2")),
+            "transformer_2" => Some((Side::Low, "transformer")),
+            _ => None,
+        };
+        found.extend(sibling.map(|(side, name)| (side, folder.join(name))));
         for path in sorted_entries(folder).unwrap_or_default() {
             found.extend(side_beside(&own, &file_stem(&path)).map(|side| (side, path)));
         }

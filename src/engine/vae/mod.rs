@@ -22,7 +22,7 @@ pub use self::wan::{
     normalize,
 };
 
-/// Why an autoencoder could not be built from a folder.
+/// Why an autoencoder could not be built from a folder or file.
 #[derive(Debug, Error)]
 pub enum VaeError {
     #[error("cannot read the autoencoder's configuration: {source}: {}", path.display())]

@@ -24,6 +24,7 @@ fn experts_find_each_other_from_either_side_in_files_and_folders_of_any_usual_na
         ("high-noise/model", "low-noise/model"),
         ("mix_fp16_H", "mix_fp16_L"),
         ("my_h_mix", "my_l_mix"),
+        ("wan_high_noise_fp16", "wan_low_noise_bf16"),
     ]
     .into_iter()
     .enumerate()

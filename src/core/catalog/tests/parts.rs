@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::made_up::{
-    Dims, I2V_14B, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, clip_vision, comfy_tree, t5, transformer,
-    umt5, vae, write, write_with_tokenizer,
+    Dims, I2V_14B, Shapes, T2V_1_3B, TI2V_5B, clip_vision, comfy_tree, t5, transformer, umt5, vae,
+    write, write_with_tokenizer,
 };
 use super::tiny::{user, write_json, write_pipeline};
 use crate::catalog::{Catalog, CatalogError, Companions, ModelSpec};
@@ -266,6 +266,14 @@ fn a_tokenizer_of_another_size_is_passed_over() {
     }
     let spec = ModelSpec::open(&place).unwrap();
     assert_eq!(spec.files.tokenizer, models.join("google/umt5-xxl"));
+    fs::remove_dir_all(models.join("google")).unwrap();
+    let other = models.join("text_encoders/zz_with_tokenizer.safetensors");
+    write_with_tokenizer(&other, &umt5(), "F16", 256_300);
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (spec.files.text_encoder, spec.files.tokenizer),
+        (text.clone(), other)
+    );
     write_with_tokenizer(&text, &umt5(), "F16", 300_000);
     let text = ModelSpec::open(&place).unwrap_err().to_string();
     assert!(text.contains("found 300000"), "{text}");
@@ -426,6 +434,35 @@ fn a_search_tells_half_downloaded_and_foreign_files_apart_and_hides_nothing() {
 }
 
 #[test]
+fn a_known_models_file_that_misses_a_part_says_so_when_it_is_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root
+        .path()
+        .join("models/unet/wan2.1_t2v_1.3B_bf16.safetensors");
+    write(&place, &transformer(T2V_1_3B), "BF16");
+    let catalog = catalog_of(root.path());
+    assert_eq!((catalog.available.len(), catalog.problems.len()), (0, 1));
+    let err = catalog.find("wan2.1-t2v-1.3b").unwrap_err();
+    assert!(
+        matches!(err, CatalogError::MissingCompanion { .. }),
+        "{err}"
+    );
+}
+
+#[test]
+fn whatever_lies_above_a_models_own_folder_is_none_of_its_parts() {
+    let root = tempfile::tempdir().unwrap();
+    comfy_tree(root.path());
+    let place = root.path().join("mine/x.safetensors");
+    write(&place, &transformer(NARROW), "F16");
+    let err = ModelSpec::open(&place).unwrap_err();
+    assert!(
+        matches!(err, CatalogError::MissingCompanion { .. }),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_repository_in_the_cache_of_another_program_counts_with_its_deep_folders() {
     let root = tempfile::tempdir().unwrap();
     let repository = root
@@ -443,5 +480,4 @@ fn a_repository_in_the_cache_of_another_program_counts_with_its_deep_folders() {
         "{:?}",
         catalog.problems
     );
-    assert_eq!(T2V_14B.dim, 5120);
 }

@@ -75,7 +75,7 @@ impl Transformer {
             return Err(unsupported(what));
         }
         if let Some(storage) = kind::storage(&weights) {
-            let (what, _) = kind_of.text.split_once(", ").unwrap_or((&kind_of.text, ""));
+            let what = before_comma(&kind_of.text);
             return Err(unsupported(format!("{what} stored as {storage}")));
         }
         let cfg = WanTransformerConfig::read(place)?;
@@ -89,12 +89,17 @@ impl Transformer {
     }
 }
 
+/// A description without what it says about storage.
+fn before_comma(text: &str) -> &str {
+    text.split_once(", ").map_or(text, |(before, _)| before)
+}
+
 /// What is said of a file without a Wan transformer.
 fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let path = place.to_owned();
     match kind.role {
         "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
-            what: kind.text.clone(),
+            what: before_comma(&kind.text).to_owned(),
             path,
         },
         _ => CatalogError::Unsupported {

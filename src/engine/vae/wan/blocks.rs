@@ -300,3 +300,39 @@ pub(super) fn four(xs: &Tensor) -> (i64, i64, i64, i64) {
     let size = xs.size();
     (size[0], size[1], size[2], size[3])
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::{FUSED_NORM_WIDTH, RmsNorm};
+
+    #[test]
+    fn norm_and_silu_match_their_formula_at_every_width_and_in_rows_that_lie_apart() {
+        for (dim, kind, limit) in [
+            (5, Kind::Float, 1e-6),
+            (5, Kind::BFloat16, 6e-3),
+            (FUSED_NORM_WIDTH, Kind::Float, 1e-6),
+            (FUSED_NORM_WIDTH, Kind::BFloat16, 6e-3),
+        ] {
+            let options = (Kind::Double, Device::Cpu);
+            let gamma = Tensor::rand([dim], options).to_kind(kind) + 0.5;
+            let xs = Tensor::randn([2, 3, 4, dim], options).to_kind(kind);
+            // A pixel without light, which must not become a division of zero by zero.
+            drop(xs.narrow(2, 1, 1).zero_());
+            let wide = xs.to_kind(Kind::Double);
+            let length = wide.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12);
+            let scale = gamma.to_kind(Kind::Double) * (dim as f64).sqrt();
+            let expected = (wide / length * scale).silu();
+            let out = Tensor::zeros([2, 3, 4, 3, dim].as_slice(), (kind, Device::Cpu));
+            let norm = RmsNorm::with_gamma(gamma);
+            norm.activate_into(&xs, &out.select(3, 1));
+            let off = (out.select(3, 1).to_kind(Kind::Double) - &expected).norm();
+            let off = f64::try_from(off / expected.norm()).unwrap();
+            assert!(off < limit, "{dim}, {kind:?}: off by {off}");
+            let beside =
+                out.select(3, 0).abs().sum(Kind::Double) + out.select(3, 2).abs().sum(Kind::Double);
+            assert_eq!(f64::try_from(beside).unwrap(), 0.0);
+        }
+    }
+}

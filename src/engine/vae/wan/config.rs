@@ -103,8 +103,8 @@ impl WanVaeConfig {
         })
     }
 
-    /// Takes what a `config.json` would say; the error is a sentence without its place.
-    pub fn from_json(json: Value) -> Result<Self, String> {
+    /// Takes what `config.json` of diffusers' layout says.
+    pub(crate) fn from_json(json: Value) -> Result<Self, String> {
         let file: ConfigFile = serde_json::from_value(json).map_err(|err| err.to_string())?;
         file.check()?;
         let (latents_mean, latents_std) = file.statistics()?;

@@ -28,7 +28,7 @@ pub struct WanVaeDecoder {
 }
 
 impl WanVaeDecoder {
-    /// Takes the decoder's half of the weights of a `vae` folder.
+    /// Takes the decoder's half of an autoencoder's weights, in any dialect.
     pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }

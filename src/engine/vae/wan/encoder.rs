@@ -35,7 +35,7 @@ pub struct WanVaeEncoder {
 }
 
 impl WanVaeEncoder {
-    /// Takes the encoder's half of the weights of a `vae` folder.
+    /// Takes the encoder's half of an autoencoder's weights, in any dialect.
     pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }

@@ -233,9 +233,13 @@ fn keep(edges: &mut Vec<Tensor>, chunk: usize, edge: Tensor) {
     }
 }
 
-/// A copy, so that what `edge` is a part of can go.
-pub(super) fn on_cpu(edge: &Tensor) -> Tensor {
-    edge.to_device(Device::Cpu).copy()
+/// A copy, so that what `xs` is a part of can go.
+pub(super) fn on_cpu(xs: &Tensor) -> Tensor {
+    if xs.device() == Device::Cpu {
+        xs.copy()
+    } else {
+        xs.to_device(Device::Cpu)
+    }
 }
 
 /// At most `count` rows or columns at the end of axis `dim`.

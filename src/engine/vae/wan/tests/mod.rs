@@ -148,40 +148,49 @@ fn normalizing_is_done_in_single_precision_and_denormalizing_in_the_kind_of_the_
 
 #[test]
 fn each_latent_frame_is_handed_out_as_one_chunk() {
-    let chunks = decode(&decoder("residual"), &recorded("residual", "decode.input"));
-    let sizes: Vec<Vec<i64>> = chunks.iter().map(Tensor::size).collect();
-    let frames = |n| vec![1, 3, n, 32, 48];
-    assert_eq!(sizes, [frames(1), frames(4), frames(4)]);
+    for (name, edges, chunks) in [("residual", [32, 48], 3), ("flat", [24, 40], 4)] {
+        let found = decode(&decoder(name), &recorded(name, "decode.input"));
+        let sizes: Vec<Vec<i64>> = found.iter().map(Tensor::size).collect();
+        let frames = |n| vec![1, 3, n, edges[0], edges[1]];
+        let expected = [vec![frames(1)], vec![frames(4); chunks - 1]].concat();
+        assert_eq!(sizes, expected);
+    }
 }
 
 #[test]
 fn the_past_does_not_depend_on_the_future() {
-    let decoder = decoder("residual");
-    let latents = recorded("residual", "decode.input");
-    let whole = decode(&decoder, &latents);
-    let start = decode(&decoder, &latents.narrow(2, 0, 2));
-    assert_eq!(start.len(), 2);
-    for (short, long) in start.iter().zip(&whole) {
-        assert!(distance(short, long) < 1e-6);
-    }
-    let encoder = encoder("residual");
-    let pixels = recorded("residual", "encode.input");
-    let whole = encode(&encoder, &pixels).mean;
-    for num_frames in [1, 5] {
-        let start = encode(&encoder, &pixels.narrow(2, 0, num_frames)).mean;
-        let expected = whole.narrow(2, 0, 1 + num_frames / 4);
-        assert!(distance(&start, &expected) < 1e-6);
+    for name in ["residual", "flat"] {
+        let decoder = decoder(name);
+        let latents = recorded(name, "decode.input");
+        let whole = decode(&decoder, &latents);
+        for len in [1, 2] {
+            let start = decode(&decoder, &latents.narrow(2, 0, len));
+            assert_eq!(start.len(), len as usize);
+            for (short, long) in start.iter().zip(&whole) {
+                assert!(distance(short, long) < 1e-6);
+            }
+        }
+        let encoder = encoder(name);
+        let pixels = recorded(name, "encode.input");
+        let whole = encode(&encoder, &pixels).mean;
+        for num_frames in [1, 5, 9] {
+            let start = encode(&encoder, &pixels.narrow(2, 0, num_frames)).mean;
+            let expected = whole.narrow(2, 0, 1 + num_frames / 4);
+            assert!(distance(&start, &expected) < 1e-6);
+        }
     }
 }
 
 #[test]
 fn one_clip_leaves_nothing_behind_for_the_next() {
-    let decoder = decoder("residual");
-    let latents = recorded("residual", "decode.input");
-    let first = Tensor::cat(&decode(&decoder, &latents), 2);
-    decode(&decoder, &(&latents * -2.0));
-    let again = Tensor::cat(&decode(&decoder, &latents), 2);
-    assert_eq!(distance(&again, &first), 0.0);
+    for name in ["residual", "flat"] {
+        let decoder = decoder(name);
+        let latents = recorded(name, "decode.input");
+        let first = Tensor::cat(&decode(&decoder, &latents), 2);
+        decode(&decoder, &(&latents * -2.0));
+        let again = Tensor::cat(&decode(&decoder, &latents), 2);
+        assert_eq!(distance(&again, &first), 0.0);
+    }
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! From a checked model to its spec: which entry of the catalogue it is, and whose word wins.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::entry::{self, Details, Entry};
+use super::single::Assembled;
+use super::wan::WanFacts;
+use super::{CatalogError, Defaults, Family, InputUse, Limits, ModelSpec, configs};
+use crate::job::{GenerateForm, Sampler, StartPicture};
+
+/// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
+pub(super) fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'a Entry> {
+    let same_place = |path: &PathBuf| {
+        let canonical = |path: &Path| fs::canonicalize(path).ok();
+        canonical(path).is_some_and(|path| Some(path) == canonical(&model.place))
+    };
+    let by_place = |entry: &&Entry| entry.path.as_ref().is_some_and(same_place);
+    let by_name = |entry: &&Entry| {
+        let has_name = if model.place.is_dir() {
+            entry.has_folder_name(&model.name)
+        } else {
+            entry.has_file_name(&model.name)
+        };
+        entry.path.is_none() && has_name && entry.may_be(&model.facts)
+    };
+    entries
+        .iter()
+        .find(by_place)
+        .or_else(|| entries.iter().find(by_name))
+}
+
+/// A spec from what configs say and, in rising order, the catalogue, the folder's own `safelight.json`
+/// and the user's entry. A model that no entry claims takes the defaults of one with its very shape.
+pub(super) fn build(
+    model: &Assembled,
+    claim: Option<&Entry>,
+    entries: &[Entry],
+) -> Result<ModelSpec, CatalogError> {
+    let facts = &model.facts;
+    let known = match (claim, entry::most_like(entries, facts, &model.name)) {
+        (Some(entry), _) => entry.built_in.clone(),
+        (None, Some(entry)) => Details {
+            name: None,
+            description: None,
+            licence: None,
+            ..entry.built_in.clone()
+        },
+        (None, None) => Details::default(),
+    };
+    let own_file = model.place.join("safelight.json");
+    let own: Details = if own_file.exists() {
+        configs::read_json(&own_file)?
+    } else {
+        Details::default()
+    };
+    let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
+    let details = known.overlaid(own).overlaid(users);
+    let limits = details.limits.within(facts.limits);
+    let path_text = || model.place.to_string_lossy().into_owned();
+    let spec = ModelSpec {
+        id: claim.map_or_else(path_text, |entry| entry.id.clone()),
+        name: details.name.unwrap_or_else(|| model.name.clone()),
+        description: details
+            .description
+            .unwrap_or_else(|| format!("A {} {} model", Family::Wan.label(), facts.variant.name())),
+        licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
+        family: Family::Wan,
+        variant: facts.variant.name().to_owned(),
+        folder: model.place.clone(),
+        bytes: facts.bytes,
+        files: model.files.clone(),
+        start_image: facts.variant.start_image(),
+        end_image: facts.variant.end_image(facts.has_image_encoder),
+        presets: details.presets.unwrap_or_default(),
+        defaults: details
+            .defaults
+            .over(plain_defaults(&limits, facts.sampler)),
+        limits,
+        example_prompts: details.example_prompts.unwrap_or_default(),
+        latent_rgb: details.latent_rgb,
+    };
+    check_spec(&spec, facts, &own_file)?;
+    Ok(spec)
+}
+
+/// For a model that nobody has described: a short, small clip, so that a first try ends soon.
+fn plain_defaults(limits: &Limits, sampler: Sampler) -> Defaults {
+    let edge = limits
+        .size_multiple
+        .saturating_mul((256 / limits.size_multiple).max(1));
+    Defaults {
+        width: edge.min(limits.max_edge),
+        height: edge.min(limits.max_edge),
+        num_frames: limits.frame_stride
+            * (limits.max_frames.saturating_sub(1) / limits.frame_stride).min(4)
+            + 1,
+        fps: 24.0,
+        num_steps: 20,
+        guidance_scale: 5.0,
+        guidance_scale_2: None,
+        shift: None,
+        sampler,
+        negative_prompt: String::new(),
+    }
+}
+
+/// A description that asks for what the model cannot make, or previews another number of channels.
+fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), CatalogError> {
+    let wrong = |reason: String| CatalogError::Config {
+        reason,
+        // Wrong words about a model without a file of its own are the catalogue's.
+        path: if path.exists() {
+            path.to_owned()
+        } else {
+            spec.folder.clone()
+        },
+    };
+    let (width, height) = (spec.defaults.width, spec.defaults.height);
+    let picture = || StartPicture {
+        path: PathBuf::new(),
+        width,
+        height,
+    };
+    let form = GenerateForm {
+        image: (spec.start_image == InputUse::Required).then(picture),
+        last_image: (spec.end_image == InputUse::Required).then(picture),
+        width: Some(width),
+        height: Some(height),
+        out: PathBuf::from("clip.mp4"),
+        ..GenerateForm::default()
+    };
+    let limits = &spec.limits;
+    let smallest = u64::from(limits.size_multiple) * u64::from(limits.size_multiple);
+    if limits.max_frames == 0 || limits.max_pixels < smallest {
+        return Err(wrong(format!(
+            "wrong defaults: expected limits of at least 1 frame and {smallest} pixels, found {} and {}",
+            limits.max_frames, limits.max_pixels
+        )));
+    }
+    // Defaults that have to be changed before they can be used are wrong too.
+    let reasons: Vec<String> = match form.validate(spec) {
+        Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),
+        Err(errors) => errors.into_iter().map(|err| err.message).collect(),
+    };
+    if !reasons.is_empty() {
+        return Err(wrong(format!("wrong defaults: {}", reasons.join("; "))));
+    }
+    if let Some(preview) = &spec.latent_rgb
+        && preview.factors.len() as u64 != facts.latent_channels
+    {
+        return Err(wrong(format!(
+            "expected {} rows in latent_rgb.factors, one a channel, found {}",
+            facts.latent_channels,
+            preview.factors.len()
+        )));
+    }
+    Ok(())
+}
