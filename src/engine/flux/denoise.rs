@@ -63,12 +63,12 @@ pub fn denoise(
     conditions: &Conditions<'_>,
     guidance: Guidance,
     solver: &mut Solver,
-    state: DenoiseState,
+    state: &DenoiseState,
     capture: &mut Capture,
     hooks: &dyn Hooks,
 ) -> Result<Option<DenoiseState>, EngineError> {
     tch::no_grad(|| {
-        check(transformer, shape, conditions, &state)?;
+        check(transformer, shape, conditions, state)?;
         let device = transformer.device();
         let calls = solver.all_calls();
         let latents = state.latents.to_device(device);

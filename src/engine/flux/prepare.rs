@@ -23,7 +23,10 @@ impl LatentShape {
     /// `width` and `height` in pixels: multiples of 16.
     pub fn new(channels: i64, width: u32, height: u32) -> Result<Self, EngineError> {
         let step = PIXELS * PATCH as u32;
-        if width == 0 || height == 0 || width % step != 0 || height % step != 0 {
+        if [width, height]
+            .iter()
+            .any(|&n| n == 0 || !n.is_multiple_of(step))
+        {
             return Err(EngineError::Request {
                 reason: format!(
                     "this model makes widths and heights that are multiples of {step}, not {width}×{height}"

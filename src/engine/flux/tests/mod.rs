@@ -45,7 +45,7 @@ fn made_up(name: &str, shape: &[i64]) -> Tensor {
         (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let count: i64 = shape.iter().product();
-    let is_vector = shape.iter().any(|&edge| edge == count);
+    let is_vector = shape.contains(&count);
     let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
     let values = (1..=count as u64).map(|place| {
         let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));

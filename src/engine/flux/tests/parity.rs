@@ -75,7 +75,7 @@ fn the_whole_loop_is_that_of_the_reference() {
             &run.conditions(),
             run.guidance(),
             &mut solver,
-            state,
+            &state,
             &mut record,
             &NoHooks,
         );

@@ -47,7 +47,7 @@ impl Run {
             &self.conditions(),
             self.guidance(),
             &mut solver,
-            state,
+            &state,
             &mut Capture::off(),
             hooks,
         )
@@ -182,7 +182,7 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
             &conditions,
             run.guidance(),
             &mut solver,
-            state,
+            &state,
             &mut Capture::off(),
             &NoHooks,
         )
