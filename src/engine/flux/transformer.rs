@@ -139,23 +139,15 @@ impl FluxTransformer {
             txt: (0, txt_len),
             img: (txt_len, img.size()[1]),
         };
-        let xs = self.embed(img, context, &tokens);
+        let mut xs = self.embed(img, context, &tokens);
         let vec = self.embed_time(timestep, context);
-        let of_double = |block: &DoubleBlock| block.modulation(&vec);
-        let of_single = |block: &SingleBlock| block.modulation.forward(&vec, 3);
-        let modulations: Vec<Tensor> = self
-            .double_blocks
-            .iter()
-            .map(of_double)
-            .chain(self.single_blocks.iter().map(of_single))
-            .collect();
+        let modulations = self.modulations(&vec);
         let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
         let num_double = self.double_blocks.len();
         let rows = |i: usize| TokenRows {
             values: &modulations[i],
             ranges: if i < num_double { &streams } else { &whole },
         };
-        let mut xs = xs;
         let mut normed = layer_norm(&xs, &modulated(rows(0), 0), EPS);
         for (i, block) in self.double_blocks.iter().enumerate() {
             if hooks.cancelled() {
@@ -170,30 +162,40 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
-            let products = block.attend(normed, rope);
-            let ys = block.linear2.forward(&products);
+            let ys = block.linear2.forward(&block.attend(normed, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
         }
         // Nobody reads the text behind its last attention.
-        let products = tokens.of_img(&last.attend(normed, rope));
-        let ys = last.linear2.forward(&products);
-        let img_rows = [(0, tokens.img.1)];
+        let ys = last
+            .linear2
+            .forward(&tokens.of_img(&last.attend(normed, rope)));
+        let img = tokens.of_img(&xs);
+        Some(self.finish(img, &ys, modulations.last()?, &vec))
+    }
+
+    /// The picture's hidden states and what the last block adds to them, both `(1, I, C)`, `values`: that block's
+    /// modulation -> `(1, I, out_channels)` in f32
+    fn finish(&self, mut img: Tensor, ys: &Tensor, values: &Tensor, vec: &Tensor) -> Tensor {
+        let ranges = [(0, img.size()[1])];
         let rows = |values| TokenRows {
             values,
-            ranges: &img_rows,
+            ranges: &ranges,
         };
-        let values = self.final_layer.modulation.forward(&vec, 2);
-        let mut img = tokens.of_img(&xs);
-        let gate = rows(modulations.last()?);
-        let next = self.final_layer.norm(rows(&values));
-        let normed = add_norm(&mut img, &ys, gate, 2, &next);
-        Some(
-            self.final_layer
-                .linear
-                .forward(&normed)
-                .to_kind(Kind::Float),
-        )
+        let last = self.final_layer.modulation.forward(vec, 2);
+        let norm = self.final_layer.norm(rows(&last));
+        let normed = add_norm(&mut img, ys, rows(values), 2, &norm);
+        let velocity = self.final_layer.linear.forward(&normed);
+        velocity.to_kind(Kind::Float)
+    }
+
+    /// Shifts, scales and gates of every block, in their order.
+    fn modulations(&self, vec: &Tensor) -> Vec<Tensor> {
+        let double = self.double_blocks.iter().map(|block| block.modulation(vec));
+        let single = self.single_blocks.iter();
+        double
+            .chain(single.map(|block| block.modulation.forward(vec, 3)))
+            .collect()
     }
 
     /// Text and picture one behind the other: `(1, L, C)`

@@ -51,11 +51,11 @@ impl RandomTensors {
     }
 }
 
-/// `norm_q.weight`, `layer_norm.weight`, `residual.0.gamma`.
+/// `norm_q.weight`, `layer_norm.weight`, `residual.0.gamma`, `query_norm.scale`.
 fn scales_norm(key: &str) -> bool {
     let (parent, name) = key.rsplit_once('.').unwrap_or(("", key));
     let module = parent.rsplit('.').next().unwrap_or_default();
-    name == "gamma" || (name == "weight" && module.contains("norm"))
+    matches!(name, "gamma" | "scale") || (name == "weight" && module.contains("norm"))
 }
 
 /// FNV-1a: another draw for every name.
@@ -99,6 +99,7 @@ mod tests {
             ("layer.0.layer_norm.weight", 1.0),
             ("final_layer_norm.weight", 1.0),
             ("residual.0.gamma", 1.0),
+            ("norm.query_norm.scale", 1.0),
             ("norm3.bias", 0.0),
             ("conv1.weight", 0.0),
             ("modulation", 0.0),
