@@ -54,7 +54,7 @@ struct BlockContext {
 type KeysAndValues = (Tensor, Tensor);
 
 impl WanTransformer {
-    /// `w` has the original names, see `keys.rs`.
+    /// `w` has the original names, see [`open_transformer`](super::open_transformer).
     pub fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let exact = w.with_kind(Kind::Float);

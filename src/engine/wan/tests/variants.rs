@@ -297,3 +297,24 @@ fn given_pictures_become_the_embeddings_of_the_reference() {
         assert!(wrong.unwrap_err().to_string().contains("pictures"));
     }
 }
+
+#[test]
+fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+    let mut variant = VariantRun::open("t2v");
+    let run = &mut variant.run;
+    let poison = Tensor::full([1, 512, 40], f64::NAN, (Kind::Float, Device::Cpu));
+    run.tensors.insert("prompt_embeds".to_owned(), poison);
+    let err = run
+        .try_part(Expert::Only, None, &mut Capture::off(), &NoHooks)
+        .unwrap_err();
+    assert!(err.to_string().contains("another dtype"), "{err}");
+}
+
+#[test]
+fn two_experts_without_a_boundary_are_refused() {
+    let variant = VariantRun::open("t2v22");
+    let mut files = variant.run.config.files.clone();
+    files.boundary_ratio = None;
+    let err = WanConfig::read(&files).unwrap_err();
+    assert!(err.to_string().contains("hands over"), "{err}");
+}
