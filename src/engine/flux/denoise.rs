@@ -84,7 +84,7 @@ pub fn denoise(
             capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
         }
         let run = Loop::new(transformer, shape, conditions, guidance, capture, hooks);
-        let Some(latents) = run.walk(latents, state.step, solver, capture) else {
+        let Some(latents) = run.walk(latents, state.step, solver, capture)? else {
             return Ok(None);
         };
         capture.put("latents.final", &latents);
@@ -175,12 +175,12 @@ impl<'a> Loop<'a> {
         first: usize,
         solver: &mut Solver,
         capture: &mut Capture,
-    ) -> Option<Tensor> {
+    ) -> Result<Option<Tensor>, EngineError> {
         let wanted = solver.steps();
         let calls = solver.all_calls();
         for call in first..calls.end {
             if self.hooks.cancelled() {
-                return None;
+                return Ok(None);
             }
             // As the reference counts them: from the first that is made.
             let number = call - calls.start;
@@ -188,7 +188,10 @@ impl<'a> Loop<'a> {
                 format!("step.{number:02}.timestep"),
                 &solver.timesteps().get(call as i64),
             );
-            let velocity = self.velocity(&latents, solver.timestep(call), number, capture)?;
+            let timestep = solver.timestep(call);
+            let Some(velocity) = self.velocity(&latents, timestep, number, capture) else {
+                return Ok(None);
+            };
             let next = solver.step(call, &velocity, &latents);
             latents = next.latents;
             capture.put(format!("step.{number:02}.noise_pred"), &velocity);
@@ -196,6 +199,7 @@ impl<'a> Loop<'a> {
             if !solver.is_step_end(call) {
                 continue;
             }
+            self.check_numbers(&latents)?;
             let done = solver.step_of(call + 1) - wanted.start;
             self.hooks.step(done, wanted.len());
             self.hooks
@@ -204,7 +208,20 @@ impl<'a> Loop<'a> {
                 self.checkpoint(call + 1, &latents, solver, capture);
             }
         }
-        Some(latents)
+        Ok(Some(latents))
+    }
+
+    /// Latents that are no numbers would become a black picture at the end of the job.
+    fn check_numbers(&self, latents: &Tensor) -> Result<(), EngineError> {
+        if latents.isfinite().all().int64_value(&[]) == 1 {
+            return Ok(());
+        }
+        let (kind, device) = (self.transformer.kind(), self.transformer.device());
+        Err(EngineError::Request {
+            reason: format!(
+                "the latents are no numbers any more, computed in {kind:?} on {device:?}: try another dtype"
+            ),
+        })
     }
 
     fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {

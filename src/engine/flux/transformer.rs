@@ -87,6 +87,11 @@ impl FluxTransformer {
         &self.config
     }
 
+    /// What it computes in.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     pub fn device(&self) -> Device {
         self.device
     }

@@ -213,6 +213,15 @@ fn what_is_not_of_this_model_is_refused() {
     assert!(err.to_string().contains("embeddings"), "{err}");
 }
 
+#[test]
+fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+    let mut run = Run::open("dev");
+    let poison = run.get("prompt_embeds") * f64::NAN;
+    run.tensors.insert("prompt_embeds".to_owned(), poison);
+    let err = run.denoise(run.start(), &NoHooks).unwrap_err();
+    assert!(err.to_string().contains("another dtype"), "{err}");
+}
+
 /// The tensors that say what a model is, at the published size of heads, in the original names.
 fn telling_shapes(has_guidance: bool) -> Vec<(&'static str, &'static str, Vec<i64>)> {
     let mut shapes = vec![
