@@ -157,6 +157,24 @@ fn half_precision_gives_nearly_the_same() {
 }
 
 #[test]
+fn sums_that_leave_the_range_of_f16_are_held_at_its_end() {
+    let mut tensors = weights_of("dev");
+    for (name, size) in [
+        ("x_embedder.bias", 6.5e4),
+        ("transformer_blocks.0.ff.net.2.bias", 3e4),
+    ] {
+        let large = tensors[name].ones_like() * size;
+        tensors.insert(name.to_owned(), large);
+    }
+    let (_folder, path) = written(&tensors);
+    let run = Run::open("dev");
+    let w = Weights::open(&path, Kind::Half, Device::Cpu).unwrap();
+    let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
+    let found = run.first_answer(&transformer, 3.5);
+    assert_eq!(found.isfinite().all().int64_value(&[]), 1);
+}
+
+#[test]
 fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
     let config = config_with(&json!({"in_channels": 384, "out_channels": 64})).unwrap();
     assert_eq!(
