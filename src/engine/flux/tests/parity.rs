@@ -58,7 +58,8 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             &NoHooks,
         );
         let expected = run.get("step.00.transformer.cond");
-        assert_close(name, &found.unwrap(), expected, 5e-6);
+        // An eps of 1e-5 in place of 1e-6 is 3e-6 off, other vector units 7e-7.
+        assert_close(name, &found.unwrap(), expected, 2e-6);
     }
 }
 
