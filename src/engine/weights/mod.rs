@@ -11,6 +11,7 @@ mod folder;
 mod mapping;
 mod random;
 mod read_ahead;
+mod staging;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
