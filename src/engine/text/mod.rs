@@ -3,9 +3,11 @@
 //! Encoders here know nothing of the model that reads their embeddings; cleaning and padding rules that belong to
 //! one family are named after it.
 
+mod classes;
 mod clean;
 mod keys;
 mod repair;
+mod special;
 mod spiece;
 mod tokenizer;
 mod umt5;
