@@ -13,7 +13,8 @@ pub(super) const T5_UNK_ID: i64 = 2;
 pub(super) const T5_EXTRA_IDS: u32 = 100;
 
 /// Words of CLIP: its own tokens, endings of English, letters, one digit, or anything else but white space.
-const CLIP_WORDS: &str = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
+const CLIP_WORDS: &str =
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
 
 /// `T5Tokenizer` from the value of a `tokenizer.json`; `eos` is the token that ends a text.
 pub(super) fn t5(file: &Value, eos: &str) -> Result<Value, String> {

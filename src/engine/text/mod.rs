@@ -5,15 +5,20 @@
 
 mod classes;
 mod clean;
+mod clip;
 mod keys;
+mod place;
 mod repair;
 mod special;
 mod spiece;
+mod t5;
 mod tokenizer;
 mod umt5;
 
 pub use clean::clean_wan_prompt;
+pub use clip::{ClipTextConfig, ClipTextEmbeds, ClipTextEncoder};
 pub use spiece::SpieceModel;
+pub use t5::{T5Config, T5Encoder};
 pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};
 

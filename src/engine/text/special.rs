@@ -155,9 +155,12 @@ impl SpecialTokens {
         let extra_ids = config.get("extra_ids").and_then(Value::as_u64);
         self.extra_ids = extra_ids.and_then(|count| u32::try_from(count).ok());
         self.take_named(config, false)?;
-        let listed = config.get("added_tokens_decoder").and_then(Value::as_object);
+        let listed = config
+            .get("added_tokens_decoder")
+            .and_then(Value::as_object);
         for (id, token) in listed.into_iter().flatten() {
-            let wrong = |err: &dyn ToString| format!("its token {id} is wrong: {}", err.to_string());
+            let wrong =
+                |err: &dyn ToString| format!("its token {id} is wrong: {}", err.to_string());
             let number: u64 = id.parse().map_err(|err| wrong(&err))?;
             let token = Token::deserialize(token).map_err(|err| wrong(&err))?;
             self.added.insert(number, token);

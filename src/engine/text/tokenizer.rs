@@ -109,7 +109,8 @@ impl TextTokenizer {
             reason: if has_end(place, "safetensors") {
                 format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
             } else if place.is_dir() {
-                "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here".to_owned()
+                "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here"
+                    .to_owned()
             } else {
                 "there is no tokenizer.json or spiece.model here".to_owned()
             },
