@@ -84,11 +84,7 @@ impl ClipTextConfig {
         };
         let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
         let w = position(&weights);
-        let size = |name: &str| match w.shape_of(name).as_deref() {
-            Some(&[rows, columns]) if rows > 0 && columns > 0 => Ok((rows, columns)),
-            Some(shape) => Err(bad(format!("its '{name}' has the shape {shape:?}"))),
-            None => Err(bad(format!("it is no CLIP: it has no '{name}'"))),
-        };
+        let size = |name: &str| place::matrix(&w, name, "CLIP");
         let (vocab_size, hidden_size) = size(TOKENS)?;
         let (max_position_embeddings, _) = size("embeddings.position_embedding.weight")?;
         let (intermediate_size, _) = size("encoder.layers.0.mlp.fc1.weight")?;
@@ -102,7 +98,7 @@ impl ClipTextConfig {
             vocab_size,
             hidden_size,
             intermediate_size,
-            num_hidden_layers: (0..).take_while(|&i| w.has(&layer(i))).count() as i64,
+            num_hidden_layers: place::num_layers(&w, layer),
             num_attention_heads: hidden_size / HEAD_DIM,
             max_position_embeddings,
             eos_token_id: WRONG_EOS,

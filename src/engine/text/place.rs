@@ -11,6 +11,9 @@ use crate::error::EngineError;
 use crate::json;
 use crate::weights::Weights;
 
+/// More than any encoder has.
+const MAX_LAYERS: i64 = 1000;
+
 /// The numbers that a folder's `config.json` says; `None` for a file, whose header has to show them.
 ///
 /// A file in the folder of its config counts as the folder, where the config is of a `model` at all: there are
@@ -25,7 +28,8 @@ pub(super) fn own_config<T: DeserializeOwned>(
         (place.parent().unwrap_or_else(|| Path::new("")), false)
     };
     let path = folder.join("config.json");
-    if !is_folder && !(is_a_folders_own(place) && path.exists()) {
+    let is_own = is_folder || is_a_folders_own(place) && path.exists();
+    if !is_own {
         return Ok(None);
     }
     let mut value: Value = json::read(&path)?;
@@ -81,4 +85,20 @@ pub(super) fn left_over(weights: &Weights, ends: &[&str], others: &[&str]) -> Ve
         name.is_some_and(|name| !others.iter().any(|other| name.starts_with(other)))
     });
     keys
+}
+
+/// The rows and columns of a matrix that every `model` has.
+pub(super) fn matrix(w: &Weights, name: &str, model: &str) -> Result<(i64, i64), EngineError> {
+    let reason = match w.shape_of(name).as_deref() {
+        Some(&[rows, columns]) if rows > 0 && columns > 0 => return Ok((rows, columns)),
+        Some(shape) => format!("its '{name}' has the shape {shape:?}"),
+        None => format!("it is no {model}: it has no '{name}'"),
+    };
+    let path = w.path().to_owned();
+    Err(EngineError::Config { reason, path })
+}
+
+/// How many layers a file has, each with the tensor that is called `name` in it.
+pub(super) fn num_layers(w: &Weights, name: impl Fn(i64) -> String) -> i64 {
+    (0..MAX_LAYERS).take_while(|&i| w.has(&name(i))).count() as i64
 }

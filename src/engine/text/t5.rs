@@ -84,11 +84,7 @@ impl T5Config {
         };
         let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
         let w = place::at_key(&weights, &[POSITIONS]);
-        let size = |name: &str| match w.shape_of(name).as_deref() {
-            Some(&[rows, columns]) if rows > 0 && columns > 0 => Ok((rows, columns)),
-            Some(shape) => Err(bad(format!("its '{name}' has the shape {shape:?}"))),
-            None => Err(bad(format!("it is no T5: it has no '{name}'"))),
-        };
+        let size = |name: &str| place::matrix(&w, name, "T5");
         let (buckets, num_heads) = size(POSITIONS)?;
         if w.has(&POSITIONS.replace("block.0", "block.1")) {
             return Err(bad("it is a UMT5, not a T5".to_owned()));
@@ -107,7 +103,7 @@ impl T5Config {
             d_model,
             d_kv: inner / num_heads,
             d_ff,
-            num_layers: (0..).take_while(|&i| w.has(&layer(i))).count() as i64,
+            num_layers: place::num_layers(&w, layer),
             num_heads,
             relative_attention_num_buckets: buckets,
             feed_forward_proj: "gated-gelu".to_owned(),

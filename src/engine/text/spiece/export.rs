@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::proto::{Model, PieceKind};
-use super::{SpieceModel, UNIGRAM};
+use super::{SpieceModel, UNIGRAM, normalizer};
 use crate::text::classes::T5_UNK_ID;
 
 /// Pieces and normalizer of a model, for [`t5_of_pieces`](crate::text::classes::t5_of_pieces).
@@ -16,7 +16,7 @@ pub struct T5Pieces {
 }
 
 impl T5Pieces {
-    /// `None` for a model that is not a T5's, or not sound: [`SpieceModel::from_bytes`] says what is wrong with it.
+    /// `None` for a model that is not a T5's, or not sound: [`SpieceModel`] reads it, or says what is wrong with it.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         // Everything that this does not check has been checked by it.
         SpieceModel::parse(bytes).ok()?;
@@ -36,6 +36,10 @@ impl T5Pieces {
             Some(json!([text, f64::from(piece.score)]))
         });
         let charsmap = &model.normalizer.precompiled_charsmap;
+        // The library trusts it.
+        if !charsmap.is_empty() && !normalizer::is_sound(charsmap) {
+            return None;
+        }
         Some(Self {
             pieces: pieces.collect::<Option<Vec<_>>>()?.into(),
             normalizer: if charsmap.is_empty() {

@@ -147,7 +147,7 @@ fn clip_gives_the_ids_of_transformers_in_every_layout() {
             assert_eq!(tokenizer.vocab_size(), 814 + i64::from(layout == "legacy"));
             for row in tokens["rows"].as_array().unwrap() {
                 let expected = row.get(format!("clip_{layout}"));
-                let expected = ids(expected.unwrap_or(&row["clip_plain"]));
+                let expected = ids(expected.unwrap_or_else(|| &row["clip_plain"]));
                 let text = format!("{}{end}", row["text"].as_str().unwrap());
                 check(tokenizer, &text, &expected, 77, 813);
             }
@@ -191,6 +191,30 @@ fn a_t5_gives_the_ids_of_transformers_from_either_of_its_files() {
             expected.push(1);
         }
         check(&short, text, &expected, 256, 0);
+    }
+}
+
+#[test]
+fn a_damaged_t5_is_refused_or_encodes_without_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("spiece.model");
+    let tokens = tokens();
+    write_spiece(&path, tokens["t5_pieces"].as_array().unwrap());
+    let whole = fs::read(&path).unwrap();
+    let text = "Zürich, 東京 e\u{301} 🐉! ＬＯＵＤ";
+    let try_bytes = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        if let Ok(tokenizer) = TextTokenizer::open(&path, None, 32) {
+            assert_eq!(tokenizer.encode(text).unwrap().ids.size(), [1, 32]);
+        }
+    };
+    for place in (0..whole.len()).step_by(whole.len() / 60) {
+        try_bytes(&whole[..place]);
+        let mut flipped = whole.clone();
+        for byte in flipped.iter_mut().skip(place).take(40) {
+            *byte ^= 0x5a;
+        }
+        try_bytes(&flipped);
     }
 }
 
