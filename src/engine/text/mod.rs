@@ -6,7 +6,6 @@
 mod classes;
 mod clean;
 mod clip;
-mod keys;
 mod place;
 mod repair;
 mod special;

@@ -1,14 +1,13 @@
 //! UMT5's encoder, Wan's: a [`T5Encoder`] with a table of relative positions in every block.
 //!
-//! Reads the names of `transformers`, and those of Wan's own file through `keys.rs`.
+//! Reads the names of `transformers`, and those of Wan's own file through the catalogue.
 
 use std::path::Path;
 
-use safelight_core::catalog::Component;
+use safelight_core::catalog::{Component, TextEncoderKeys};
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::keys;
 use super::spiece::SPIECE_TENSOR;
 use super::t5::{T5Config, T5Encoder, Tables};
 use crate::error::EngineError;
@@ -85,7 +84,11 @@ impl Umt5Encoder {
     pub fn new(config: &Umt5Config, w: &Weights) -> Result<Self, WeightsError> {
         // A tokenizer in the same file is read by whoever wants it.
         w.ignore(SPIECE_TENSOR);
-        let w = &keys::in_our_names(w);
+        // Fields have the names of `transformers`; what is no UMT5 at all is named by the first key asked for.
+        let w = &match TextEncoderKeys::detect(|key| w.has(key)) {
+            Some(keys) => w.translated(move |name| keys.file_key(name)),
+            None => w.clone(),
+        };
         T5Encoder::with_tables(&config.as_t5(), Tables::Each, w).map(Self)
     }
 
