@@ -14,7 +14,7 @@ use crate::weights::Weights;
 /// More than any encoder has.
 const MAX_LAYERS: i64 = 1000;
 
-/// The numbers that a folder's `config.json` says; `None` for a file, whose header has to show them.
+/// The numbers that a folder's `config.json` says; `None` where there is none: headers have to show them.
 ///
 /// A file in the folder of its config counts as the folder, where the config is of a `model` at all: there are
 /// folders of loose files with the config of another component.
@@ -28,8 +28,7 @@ pub(super) fn own_config<T: DeserializeOwned>(
         (place.parent().unwrap_or_else(|| Path::new("")), false)
     };
     let path = folder.join("config.json");
-    let is_own = is_folder || is_a_folders_own(place) && path.exists();
-    if !is_own {
+    if !path.exists() || !(is_folder || is_a_folders_own(place)) {
         return Ok(None);
     }
     let mut value: Value = json::read(&path)?;

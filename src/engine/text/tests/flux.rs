@@ -229,6 +229,10 @@ fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
         text.contains("width 100") && text.contains("clip_l.safetensors"),
         "{text}"
     );
+    // A folder that has no config is read as its file is.
+    fs::rename(&path, dir.path().join("model.safetensors")).unwrap();
+    let of_folder = ClipTextConfig::read(dir.path());
+    assert!(of_folder.unwrap_err().to_string().contains("width 100"));
     // The config of another component lies beside loose files; that of the encoder counts only for its own file.
     fs::write(
         dir.path().join("config.json"),

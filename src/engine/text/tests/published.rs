@@ -179,6 +179,11 @@ fn a_t5_gives_the_ids_of_transformers_from_either_of_its_files() {
     tokenizers.push(TextTokenizer::open(&json, None, 512).unwrap());
     tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
     let short = TextTokenizer::open(dir.path(), class, 256).unwrap();
+    let config = dir.path().join("tokenizer_config.json");
+    write(&config, &tokens["t5_listed_config"]);
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    fs::remove_file(&json).unwrap();
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
     for row in tokens["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
         let mut expected = ids(&row["t5"]);
