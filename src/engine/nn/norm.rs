@@ -110,11 +110,16 @@ impl T5Norm {
 
     /// `xs`: `(.., dim)` -> the same
     pub fn forward(&self, xs: &Tensor) -> Tensor {
-        let variance =
-            xs.to_kind(Kind::Float)
-                .square()
-                .mean_dim([-1_i64].as_slice(), true, Kind::Float);
-        let xs = xs * (variance + self.eps).rsqrt();
-        &self.weight * xs.to_kind(self.weight.kind())
+        let size = self.weight.size();
+        let kind = self.weight.kind();
+        // The library takes statistics in f32 and rounds to what it was given, all in one pass where it can.
+        let xs = if xs.kind() == kind {
+            xs.rms_norm(&size, None::<&Tensor>, self.eps)
+        } else {
+            let wide = xs.to_kind(Kind::Float);
+            wide.rms_norm(&size, None::<&Tensor>, self.eps)
+                .to_kind(kind)
+        };
+        xs * &self.weight
     }
 }

@@ -1,15 +1,18 @@
 //! Text to token ids, padded and cut as `transformers` does it.
 //!
-//! Reads `tokenizer.json`, and leaves a `spiece.model` to [`SpieceModel`]. Does not clean prompts.
+//! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, and a T5's `spiece.model`; leaves other
+//! `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tch::Tensor;
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
-use super::spiece::{SPIECE_TENSOR, SpieceModel, has_end};
+use super::classes;
+use super::special::SpecialTokens;
+use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
 use crate::error::EngineError;
 use crate::json;
 
@@ -35,36 +38,13 @@ enum Inner {
     Spiece(Box<SpieceModel>),
 }
 
-/// The parts of `tokenizer_config.json` that are needed here.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TokenizerConfig {
-    tokenizer_class: Option<String>,
-    pad_token: Option<Token>,
-    eos_token: Option<Token>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Token {
-    Plain(String),
-    Added { content: String },
-}
-
-impl Token {
-    fn text(&self) -> &str {
-        match self {
-            Self::Plain(text) | Self::Added { content: text } => text,
-        }
-    }
-}
-
 impl TextTokenizer {
     /// Opens a tokenizer where users have it; texts come out with `length` ids.
     ///
-    /// `place` is a folder with `tokenizer.json` or, failing that, `spiece.model`; either of these files; or a
-    /// `.safetensors` file that carries the latter in its tensor `spiece_model`. `class` is what the pipeline
-    /// reads a `tokenizer.json` with; absent, what its `tokenizer_config.json` says.
+    /// `place` is a folder with `tokenizer.json`, with `vocab.json` and `merges.txt`, or with `spiece.model`, the
+    /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; or a `.safetensors` file that
+    /// carries the latter in its tensor `spiece_model`. `class` is what the pipeline reads the tokenizer with;
+    /// absent, what its `tokenizer_config.json` says.
     pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
         if length < 1 {
             let reason = "a text needs room for at least one token".to_owned();
@@ -79,52 +59,146 @@ impl TextTokenizer {
         if is_json && (json.exists() || !place.is_dir()) {
             return Self::read_json(json, class, length);
         }
-        let model = SpieceModel::find(place)?.ok_or_else(|| EngineError::Config {
+        if place.join("vocab.json").exists() && place.join("merges.txt").exists() {
+            return Self::read_clip(place, class, length);
+        }
+        Self::read_spiece(place, length)
+    }
+
+    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
+        let file: Value = json::read(&path)?;
+        let special = SpecialTokens::read(folder_of(&path), &file["added_tokens"])?;
+        let class = class_of(class, &special);
+        if class.starts_with("T5Tokenizer") {
+            let eos = special.named("eos_token", "</s>");
+            let value = classes::t5(&file, eos);
+            return Self::t5(value, &special, length, path);
+        }
+        if class.starts_with("CLIPTokenizer") {
+            let model = &file["model"];
+            return Self::clip(&model["vocab"], &model["merges"], &special, length, path);
+        }
+        let pad = special.named("pad_token", "<pad>").to_owned();
+        Self::build(Ok(file), Vec::new(), &pad, length, path)
+    }
+
+    fn read_clip(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
+        let special = SpecialTokens::read(folder, &Value::Null)?;
+        let path = folder.join("vocab.json");
+        let class = class_of(class, &special);
+        if !class.is_empty() && !class.starts_with("CLIPTokenizer") {
+            let reason = format!("a {class} needs more than a vocabulary and merges");
+            return Err(EngineError::Config { reason, path });
+        }
+        let vocab: Value = json::read(&path)?;
+        let merges = folder.join("merges.txt");
+        let text = fs::read_to_string(&merges).map_err(|source| EngineError::Io {
+            source,
+            path: merges.clone(),
+        })?;
+        let merges = classes::merges(&text).map_err(|reason| EngineError::Config {
+            reason,
+            path: merges,
+        })?;
+        Self::clip(&vocab, &merges, &special, length, path)
+    }
+
+    fn read_spiece(place: &Path, length: usize) -> Result<Self, EngineError> {
+        let found = SpieceModel::find_bytes(place)?;
+        let (bytes, path) = found.ok_or_else(|| EngineError::Config {
             reason: if has_end(place, "safetensors") {
                 format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
+            } else if place.is_dir() {
+                "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here"
+                    .to_owned()
             } else {
                 "there is no tokenizer.json or spiece.model here".to_owned()
             },
             path: place.to_owned(),
         })?;
+        if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_bytes(&bytes) {
+            let special = if has_end(&path, "safetensors") {
+                SpecialTokens::default()
+            } else {
+                SpecialTokens::read(folder_of(&path), &Value::Null)?
+            };
+            let eos = special.named("eos_token", "</s>");
+            let count = special.extra_ids.unwrap_or(classes::T5_EXTRA_IDS);
+            let value = classes::t5_of_pieces(&with_extra(pieces, count), &normalizer, eos);
+            return Self::t5(value, &special, length, path);
+        }
+        let model = SpieceModel::from_bytes(&bytes, &path)?;
         Ok(Self {
             pad_id: model.pad_id(),
             inner: Inner::Spiece(Box::new(model)),
             length,
-            path: place.to_owned(),
+            path,
         })
     }
 
-    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
-        let config_path = path.with_file_name("tokenizer_config.json");
-        let config: TokenizerConfig = if config_path.exists() {
-            json::read(&config_path)?
-        } else {
-            TokenizerConfig::default()
-        };
+    fn t5(
+        value: Result<Value, String>,
+        special: &SpecialTokens,
+        length: usize,
+        path: PathBuf,
+    ) -> Result<Self, EngineError> {
+        let defaults = [
+            ("eos_token", "</s>"),
+            ("unk_token", "<unk>"),
+            ("pad_token", "<pad>"),
+        ];
+        let count = special.extra_ids.unwrap_or(classes::T5_EXTRA_IDS);
+        let extra = classes::t5_extra_tokens(count);
+        let added = special.additions(&defaults, extra);
+        let pad = special.named("pad_token", "<pad>");
+        Self::build(value, added, pad, length, path)
+    }
+
+    fn clip(
+        vocab: &Value,
+        merges: &Value,
+        special: &SpecialTokens,
+        length: usize,
+        path: PathBuf,
+    ) -> Result<Self, EngineError> {
+        let (start, end) = ("<|startoftext|>", "<|endoftext|>");
+        let defaults = [
+            ("bos_token", start),
+            ("eos_token", end),
+            ("unk_token", end),
+            ("pad_token", end),
+        ];
+        let [bos, eos, unk, pad] = defaults.map(|(role, text)| special.named(role, text));
+        let value = classes::clip(vocab, merges, [bos, eos, unk]);
+        let added = special.additions(&defaults, None);
+        Self::build(value, added, pad, length, path)
+    }
+
+    fn build(
+        value: Result<Value, String>,
+        added: Vec<AddedToken>,
+        pad: &str,
+        length: usize,
+        path: PathBuf,
+    ) -> Result<Self, EngineError> {
         let bad = |reason: String| EngineError::Config {
             reason,
             path: path.clone(),
         };
-        let mut value: Value = json::read(&path)?;
-        let class = match class {
-            None | Some("AutoTokenizer") => config.tokenizer_class.as_deref().unwrap_or_default(),
-            Some(class) => class,
-        };
-        let text = |token: &Option<Token>, default: &str| {
-            let given = token.as_ref().map(|token| token.text().to_owned());
-            given.unwrap_or_else(|| default.to_owned())
-        };
-        if class.starts_with("T5Tokenizer") {
-            let eos = text(&config.eos_token, "</s>");
-            make_t5(&mut value, &eos).map_err(&bad)?;
-        }
-        let mut inner: Tokenizer =
-            serde_json::from_value(value).map_err(|err| bad(format!("not a tokenizer: {err}")))?;
-        let pad = text(&config.pad_token, "<pad>");
+        let mut inner: Tokenizer = serde_json::from_value(value.map_err(&bad)?)
+            .map_err(|err| bad(format!("not a tokenizer: {err}")))?;
+        inner
+            .add_tokens(added)
+            .map_err(|err| bad(err.to_string()))?;
         let pad_id = inner
-            .token_to_id(&pad)
+            .token_to_id(pad)
             .ok_or_else(|| bad(format!("it has no token '{pad}' to pad with")))?;
+        let around = inner.get_post_processor();
+        let around = around.map_or(0, |template| template.added_tokens(false));
+        if length < around {
+            let reason = format!("{length} tokens are too few: {around} stand around every text");
+            return Err(EngineError::Request { reason });
+        }
         inner.with_padding(None);
         let cut = TruncationParams {
             max_length: length,
@@ -184,36 +258,22 @@ impl TextTokenizer {
     }
 }
 
-/// `transformers` 5 takes only the pieces, the added tokens and the character map from the file of a T5
-/// tokenizer; the rest is built into its class, and so it is here: the same ids matter more than the file.
-fn make_t5(tokenizer: &mut Value, eos: &str) -> Result<(), String> {
-    let normalizer = &tokenizer["normalizer"];
-    let steps = match &normalizer["normalizers"] {
-        Value::Array(steps) => steps.clone(),
-        _ => vec![normalizer.clone()],
-    };
-    let charsmap = steps.into_iter().find(|step| step["type"] == "Precompiled");
-    let pieces = tokenizer["model"]["vocab"]
-        .as_array()
-        .ok_or("its model has no pieces")?;
-    let eos_id = pieces
-        .iter()
-        .position(|piece| piece[0] == eos)
-        .ok_or_else(|| format!("it has no token '{eos}' to end with"))?;
-    tokenizer["model"]["unk_id"] = json!(2);
-    tokenizer["model"]["byte_fallback"] = json!(false);
-    tokenizer["normalizer"] = charsmap.unwrap_or(Value::Null);
-    tokenizer["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
-        {"type": "WhitespaceSplit"},
-        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
-    ]});
-    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
-    let end = json!({"SpecialToken": {"id": eos, "type_id": 0}});
-    tokenizer["post_processor"] = json!({
-        "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
-        "special_tokens": {eos: {"id": eos, "ids": [eos_id], "tokens": [eos]}},
-    });
-    Ok(())
+/// The class that reads a tokenizer: the pipeline's, or else its own.
+fn class_of<'a>(class: Option<&'a str>, special: &'a SpecialTokens) -> &'a str {
+    class
+        .filter(|class| *class != "AutoTokenizer")
+        .unwrap_or(&special.class)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new(""))
+}
+
+/// A `spiece.model` lacks a T5's last tokens.
+fn with_extra(mut pieces: Value, count: u32) -> Value {
+    if let Value::Array(pieces) = &mut pieces {
+        let numbers = (0..count).rev();
+        pieces.extend(numbers.map(|i| serde_json::json!([format!("<extra_id_{i}>"), 0.0])));
+    }
+    pieces
 }

@@ -5,6 +5,7 @@
 //! After <https://github.com/google/sentencepiece/blob/v0.2.0/src/unigram_model.cc>; scores of user-defined pieces
 //! are as version 0.2.3 was measured to have them.
 
+mod export;
 mod normalizer;
 mod pieces;
 mod proto;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tch::{Device, Kind, Tensor};
 
+pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
 use self::proto::{Model, PieceKind};
@@ -56,51 +58,30 @@ enum Score {
 }
 
 impl SpieceModel {
-    /// Reads a `spiece.model`.
-    pub fn read(path: &Path) -> Result<Self, EngineError> {
-        let io = |source| EngineError::Io {
-            source,
-            path: path.to_owned(),
-        };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(io)?;
-        file.take(MAX_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(io)?;
-        Self::from_bytes(&bytes, path)
-    }
-
-    /// Reads the model that a `.safetensors` file carries beside its weights; `None` where there is none.
-    pub fn inside(path: &Path) -> Result<Option<Self>, EngineError> {
-        let weights = Weights::open(path, Kind::Uint8, Device::Cpu)?;
-        let Some(shape) = weights.shape_of(SPIECE_TENSOR) else {
-            return Ok(None);
-        };
-        if let [len] = shape[..]
-            && (0..=MAX_BYTES as i64).contains(&len)
-        {
-            let tensor: Tensor = weights.tensor(SPIECE_TENSOR, &shape)?;
-            let bytes = Vec::<u8>::try_from(&tensor)?;
-            return Self::from_bytes(&bytes, path).map(Some);
-        }
-        Err(EngineError::Config {
-            reason: format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}"),
-            path: path.to_owned(),
-        })
-    }
-
     /// The model at a place of a tokenizer: a folder, a weight file, or a file of its own; `None` where there is none.
     pub fn find(place: &Path) -> Result<Option<Self>, EngineError> {
+        let found = Self::find_bytes(place)?;
+        found
+            .map(|(bytes, path)| Self::from_bytes(&bytes, &path))
+            .transpose()
+    }
+
+    /// The bytes of the model that [`Self::find`] finds, and the file that has them.
+    pub fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, EngineError> {
         let path: PathBuf = if place.is_dir() {
             place.join("spiece.model")
         } else if has_end(place, "safetensors") {
-            return Self::inside(place);
+            let bytes = bytes_inside(place)?;
+            return Ok(bytes.map(|bytes| (bytes, place.to_owned())));
         } else if has_end(place, "json") {
             place.with_file_name("spiece.model")
         } else {
             place.to_owned()
         };
-        path.exists().then(|| Self::read(&path)).transpose()
+        if !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some((read_bytes(&path)?, path)))
     }
 
     /// The ids of a text with the end behind them.
@@ -138,7 +119,8 @@ impl SpieceModel {
         self.scores.len() as i64
     }
 
-    fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, EngineError> {
+    /// Reads the bytes of a `spiece.model`; `path` is where they are from.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, EngineError> {
         let parsed = if bytes.len() as u64 > MAX_BYTES {
             Err(format!("found more than {MAX_BYTES} bytes"))
         } else {
@@ -255,6 +237,37 @@ impl SpieceModel {
         path.reverse();
         path
     }
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
+    let io = |source| EngineError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    Ok(bytes)
+}
+
+/// The model that a `.safetensors` file carries beside its weights; `None` where there is none.
+fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
+    let weights = Weights::open(path, Kind::Uint8, Device::Cpu)?;
+    let Some(shape) = weights.shape_of(SPIECE_TENSOR) else {
+        return Ok(None);
+    };
+    if let [len] = shape[..]
+        && (0..=MAX_BYTES as i64).contains(&len)
+    {
+        let tensor: Tensor = weights.tensor(SPIECE_TENSOR, &shape)?;
+        return Ok(Some(Vec::<u8>::try_from(&tensor)?));
+    }
+    Err(EngineError::Config {
+        reason: format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}"),
+        path: path.to_owned(),
+    })
 }
 
 pub(super) fn has_end(path: &Path, end: &str) -> bool {

@@ -95,6 +95,11 @@ impl Normalizer {
     }
 }
 
+/// Whether a compiled map is so sound that a reader who checks no index stays within it.
+pub(super) fn is_sound(blob: &[u8]) -> bool {
+    CharsMap::parse(blob).is_ok_and(|map| map.is_sound())
+}
+
 /// Rules: a few characters -> the characters that stand for them.
 struct CharsMap {
     units: Vec<u32>,
@@ -115,6 +120,36 @@ impl CharsMap {
             units: units.iter().map(|unit| u32::from_le_bytes(*unit)).collect(),
             texts: texts.to_vec(),
         })
+    }
+
+    /// Whether no text leads out of the units, or to something that is no text.
+    fn is_sound(&self) -> bool {
+        let Ok(texts) = std::str::from_utf8(&self.texts) else {
+            return false;
+        };
+        let mut seen = vec![false; self.units.len()];
+        let mut waiting = vec![0];
+        while let Some(at) = waiting.pop() {
+            let unit = self.units[at];
+            let base = at ^ offset(unit);
+            // Any byte may be looked up from here.
+            if base | 0xff >= self.units.len() {
+                return false;
+            }
+            let has_leaf = unit >> 8 & 1 == 1;
+            let value = (self.units[base] & 0x7fff_ffff) as usize;
+            if at > 0 && has_leaf && !texts.is_char_boundary(value) {
+                return false;
+            }
+            for byte in 1..=0xff_u32 {
+                let next = base ^ byte as usize;
+                let is_child = self.units[next] & (1 << 31 | 0xff) == byte;
+                if is_child && !std::mem::replace(&mut seen[next], true) {
+                    waiting.push(next);
+                }
+            }
+        }
+        true
     }
 
     /// The rule for the longest beginning of `bytes`: its text, and how many bytes it replaces.

@@ -32,7 +32,7 @@ fn any_text_gives_the_ids_of_the_library() {
 #[test]
 fn both_published_forms_of_a_tokenizer_give_the_same_ids() {
     let folder = fixture("assets/little-world/tokenizer");
-    let spiece = SpieceModel::read(&folder.join("spiece.model")).unwrap();
+    let spiece = SpieceModel::find(&folder).unwrap().unwrap();
     let tokenizer = TextTokenizer::open(&folder, Some("PreTrainedTokenizerFast"), 512).unwrap();
     for text in [
         "a red boat",
@@ -164,6 +164,6 @@ fn an_oversized_model_is_refused_without_reading_it_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("spiece.model");
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    let text = SpieceModel::read(&path).err().unwrap().to_string();
+    let text = SpieceModel::find(&path).err().unwrap().to_string();
     assert!(text.contains("more than"), "{text}");
 }

@@ -1,6 +1,9 @@
 //! Cleaning and tokens against `tests/fixtures/wan/texts.json`, the places where tokenizers and encoders lie, and
 //! what broken ones say.
 
+mod flux;
+mod published;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -158,7 +161,9 @@ fn a_place_without_a_tokenizer_says_so() {
         let opened = TextTokenizer::open(place, None, 512);
         opened.map(|_| ()).unwrap_err().to_string()
     };
-    assert!(open(dir.path()).contains("no tokenizer.json or spiece.model"));
+    assert!(
+        open(dir.path()).contains("no tokenizer.json, vocab.json with merges.txt, or spiece.model")
+    );
     assert!(open(&dir.path().join("nowhere")).contains("nowhere"));
     Tensor::write_safetensors(&[("norm.weight", &other)], &path).unwrap();
     assert!(open(&path).contains("carries no tokenizer"));

@@ -1,0 +1,110 @@
+//! What `transformers` 5 builds into the classes of tokenizers: it takes only the pieces, the added tokens and the
+//! character map from the files, and so do we: the same ids matter more than the file.
+//!
+//! Gives values for the `tokenizers` library; knows no folders and adds no special tokens.
+//! After <https://github.com/huggingface/transformers/tree/v5.3.0/src/transformers/models> (`t5`, `clip`).
+
+use serde_json::{Value, json};
+
+/// The unknown piece of `transformers`' T5, whatever the model says.
+pub(super) const T5_UNK_ID: i64 = 2;
+
+/// How many `<extra_id_…>` a T5 has unless it says otherwise.
+pub(super) const T5_EXTRA_IDS: u32 = 100;
+
+/// Words of CLIP: its own tokens, endings of English, letters, one digit, or anything else but white space.
+const CLIP_WORDS: &str =
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
+
+/// `T5Tokenizer` from the value of a `tokenizer.json`; `eos` is the token that ends a text.
+pub(super) fn t5(file: &Value, eos: &str) -> Result<Value, String> {
+    let normalizer = &file["normalizer"];
+    let steps = match &normalizer["normalizers"] {
+        Value::Array(steps) => steps.clone(),
+        _ => vec![normalizer.clone()],
+    };
+    let charsmap = steps.into_iter().find(|step| step["type"] == "Precompiled");
+    let charsmap = charsmap.unwrap_or(Value::Null);
+    t5_of_pieces(&file["model"]["vocab"], &charsmap, eos)
+}
+
+/// `T5Tokenizer` from `[piece, score]` pairs and a normalizer.
+pub(super) fn t5_of_pieces(pieces: &Value, normalizer: &Value, eos: &str) -> Result<Value, String> {
+    let eos_id = pieces
+        .as_array()
+        .ok_or("its model has no pieces")?
+        .iter()
+        .position(|piece| piece[0] == eos)
+        .ok_or_else(|| format!("it has no token '{eos}' to end with"))?;
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let end = json!({"SpecialToken": {"id": eos, "type_id": 0}});
+    Ok(json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        ]},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [text, end],
+            "pair": [text, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
+            "special_tokens": {eos: {"id": eos, "ids": [eos_id], "tokens": [eos]}},
+        },
+        "model": {"type": "Unigram", "unk_id": T5_UNK_ID, "byte_fallback": false, "vocab": pieces},
+    }))
+}
+
+/// The tokens that every T5 has besides, in the order of the class.
+pub(super) fn t5_extra_tokens(count: u32) -> impl Iterator<Item = String> {
+    (0..count).map(|i| format!("<extra_id_{i}>"))
+}
+
+/// `CLIPTokenizer`: byte-level BPE whose words end in `</w>`, from `{token: id}` and a list of merges.
+pub(super) fn clip(
+    vocab: &Value,
+    merges: &Value,
+    [bos, eos, unk]: [&str; 3],
+) -> Result<Value, String> {
+    let id = |token: &str| {
+        let id = vocab.get(token).and_then(Value::as_u64);
+        id.ok_or_else(|| format!("it has no token '{token}'"))
+    };
+    let (bos, eos) = (json!([bos, id(bos)?]), json!([eos, id(eos)?]));
+    Ok(json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "NFC"},
+            {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+            {"type": "Lowercase"},
+        ]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": CLIP_WORDS}, "behavior": "Removed", "invert": true},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        ]},
+        "post_processor": {
+            "type": "RobertaProcessing", "sep": eos, "cls": bos, "trim_offsets": false,
+            "add_prefix_space": false,
+        },
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": unk, "continuing_subword_prefix": "",
+            "end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": vocab, "merges": merges,
+        },
+    }))
+}
+
+/// The merges of a `merges.txt`, for [`clip`].
+pub(super) fn merges(text: &str) -> Result<Value, String> {
+    let lines = text.lines().enumerate();
+    let pairs = lines.filter(|(_, line)| !line.starts_with("#version"));
+    let merges: Result<Vec<Value>, String> = pairs
+        .map(|(i, line)| match line.split_once(' ') {
+            Some((left, right)) if !right.contains(' ') => Ok(json!([left, right])),
+            _ => Err(format!("its line {} is not two tokens", i + 1)),
+        })
+        .collect();
+    merges.map(Value::Array)
+}

@@ -1,0 +1,315 @@
+//! CLIP-L and T5 against `tests/fixtures/text/flux`, and the places where they lie.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::published::{fixtures, json_of};
+use crate::hooks::{Hooks, NoHooks};
+use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
+use crate::weights::Weights;
+
+const CLIP: &str = "text_encoder";
+const T5: &str = "text_encoder_2";
+
+/// The generator's formula: FNV-1a of the name, then splitmix64 of each place.
+fn made_up(name: &str, shape: &[i64]) -> Tensor {
+    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
+        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let count: i64 = shape.iter().product();
+    let values = (1..=count as u64).map(|place| {
+        let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let u = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
+        match shape {
+            [_] if name.ends_with("weight") => (1.0 + 0.1 * u) as f32,
+            [_] => (0.1 * u) as f32,
+            _ => ((3.0 / shape[1] as f64).sqrt() * u) as f32,
+        }
+    });
+    Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
+}
+
+fn encoders() -> Value {
+    json_of(&fixtures().join("encoders.json"))
+}
+
+/// The weights of a component of the recorded runs.
+fn weights_of(component: &str) -> Vec<(String, Tensor)> {
+    let encoders = encoders();
+    let shapes = encoders["shapes"][component].as_object().unwrap();
+    let named = shapes.iter().map(|(name, shape)| {
+        let tensor = made_up(&format!("{component}.{name}"), &super::ids(shape));
+        (name.clone(), tensor)
+    });
+    named.collect()
+}
+
+fn config_of(component: &str) -> Value {
+    json_of(&fixtures().join(format!("{component}.json")))
+}
+
+fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
+}
+
+fn folder(component: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &config_of(component), &weights_of(component));
+    dir
+}
+
+fn open(place: &Path) -> Weights {
+    Weights::open(place, Kind::Float, Device::Cpu).unwrap()
+}
+
+fn clip(place: &Path) -> ClipTextEncoder {
+    let config = ClipTextConfig::read(place).unwrap();
+    let weights = open(place);
+    let encoder = ClipTextEncoder::new(&config, &weights).unwrap();
+    assert_eq!(
+        ClipTextEncoder::unexpected_keys(&weights),
+        Vec::<String>::new()
+    );
+    encoder
+}
+
+fn t5(place: &Path) -> T5Encoder {
+    let config = T5Config::read(place).unwrap();
+    let weights = open(place);
+    let encoder = T5Encoder::new(&config, &weights).unwrap();
+    assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());
+    encoder
+}
+
+fn recorded(name: &str) -> Tensor {
+    let all = Tensor::read_safetensors(fixtures().join("recorded.safetensors")).unwrap();
+    let found = all.into_iter().find(|(found, _)| found == name);
+    found.unwrap().1
+}
+
+fn assert_close(found: &Tensor, expected: &Tensor, name: &str) {
+    assert_eq!(found.size(), expected.size(), "{name}");
+    let length = |xs: &Tensor| xs.square().sum(Kind::Double).sqrt().double_value(&[]);
+    let distance = length(&(found - expected)) / length(expected);
+    assert!(distance < 2e-6, "{name}: {distance}");
+}
+
+#[test]
+fn flux_prompts_give_the_embeddings_of_the_reference() {
+    let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));
+    let (clip, t5) = (clip(clip_folder.path()), t5(t5_folder.path()));
+    let encoders = encoders();
+    for (variant, run) in encoders["runs"].as_object().unwrap() {
+        let recorded = |name: &str| recorded(&format!("{variant}.{name}"));
+        let embeds = clip.forward(&recorded("tokenizer"), &NoHooks).unwrap();
+        let expected = recorded("text_encoder.prompt.last_hidden_state");
+        assert_close(&embeds.last_hidden_state, &expected, "last_hidden_state");
+        let expected = recorded("pooled_prompt_embeds");
+        assert_close(&embeds.pooler_output, &expected, "pooled_prompt_embeds");
+
+        let ids = recorded("tokenizer_2");
+        let length = run["length"].as_i64().unwrap();
+        assert_eq!(ids.size(), [1, length]);
+        let embeds = t5.forward(&ids, None, &NoHooks).unwrap();
+        let rows = super::ids(&encoders["kept_rows"]).into_iter();
+        let rows: Vec<i64> = rows.map(|row| (row + length) % length).collect();
+        let kept = embeds.index_select(1, &Tensor::from_slice(&rows));
+        assert_close(&kept, &recorded("prompt_embeds"), "prompt_embeds");
+    }
+}
+
+#[test]
+fn a_clip_of_another_activation_ends_where_its_config_says() {
+    let dir = folder(CLIP);
+    let mut config = config_of(CLIP);
+    config["hidden_act"] = json!("gelu");
+    config["eos_token_id"] = json!(320);
+    fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    let embeds = clip(dir.path())
+        .forward(&recorded("other.ids"), &NoHooks)
+        .unwrap();
+    let expected = recorded("other.last_hidden_state");
+    assert_close(&embeds.last_hidden_state, &expected, "last_hidden_state");
+    let expected = recorded("other.pooler_output");
+    assert_close(&embeds.pooler_output, &expected, "pooler_output");
+}
+
+#[test]
+fn encoders_are_read_under_every_name_that_files_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = Tensor::from_slice(&[812_i64, 320, 27, 813, 813]).unsqueeze(0);
+    let weights = weights_of(CLIP);
+    write(dir.path(), &config_of(CLIP), &weights);
+    let expected = clip(dir.path()).forward(&ids, &NoHooks).unwrap();
+    let plain = |name: &str| name.to_owned();
+    let bare = |name: &str| name.replace("text_model.", "");
+    let bundled = |name: &str| format!("text_encoders.clip_l.transformer.{name}");
+    let renamings: [&dyn Fn(&str) -> String; 3] = [&plain, &bare, &bundled];
+    for rename in renamings {
+        let named = weights.iter().map(|(name, xs)| (rename(name), xs));
+        let mut named: Vec<(String, &Tensor)> = named.collect();
+        let other = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        for name in ["text_projection.weight", "logit_scale"] {
+            named.push((rename(name), &other));
+        }
+        named.push((rename("text_model.embeddings.position_ids"), &other));
+        if rename("x") != "x" {
+            named.push(("text_encoders.t5xxl.logit_scale".to_owned(), &other));
+        }
+        Tensor::write_safetensors(&named, dir.path().join("model.safetensors")).unwrap();
+        let found = clip(dir.path()).forward(&ids, &NoHooks).unwrap();
+        assert_eq!(found.pooler_output, expected.pooler_output);
+        assert_eq!(found.last_hidden_state, expected.last_hidden_state);
+    }
+
+    let ids = Tensor::from_slice(&[4_i64, 87, 104, 1, 0, 0]).unsqueeze(0);
+    let (t5_folder, weights) = (folder(T5), weights_of(T5));
+    let expected = t5(t5_folder.path()).forward(&ids, None, &NoHooks).unwrap();
+    let twin = |name: &str| name.replace("shared", "encoder.embed_tokens");
+    let bundled = |name: &str| format!("text_encoders.t5xxl.transformer.{name}");
+    // Headers of T5s show all of their numbers.
+    let path = t5_folder.path().join("t5xxl.safetensors");
+    let renamings: [&dyn Fn(&str) -> String; 3] = [&plain, &twin, &bundled];
+    for rename in renamings {
+        let named = weights.iter().map(|(name, xs)| (rename(name), xs));
+        let mut named: Vec<(String, &Tensor)> = named.collect();
+        if rename("shared") == "shared" {
+            let (_, table) = weights
+                .iter()
+                .find(|(name, _)| name == "shared.weight")
+                .unwrap();
+            named.push(("encoder.embed_tokens.weight".to_owned(), table));
+        }
+        Tensor::write_safetensors(&named, &path).unwrap();
+        let found = t5(&path).forward(&ids, None, &NoHooks).unwrap();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("clip_l.safetensors");
+    let options = (Kind::Float, Device::Cpu);
+    let write = |width: i64| {
+        let zeros = |rows: i64| Tensor::zeros([rows, width], options);
+        let named = [
+            ("text_model.embeddings.token_embedding.weight", zeros(30)),
+            ("text_model.embeddings.position_embedding.weight", zeros(9)),
+            ("text_model.encoder.layers.0.mlp.fc1.weight", zeros(40)),
+            ("text_model.encoder.layers.1.mlp.fc1.weight", zeros(40)),
+        ];
+        Tensor::write_safetensors(&named, &path).unwrap();
+        ClipTextConfig::read(&path)
+    };
+    let config = write(192).unwrap();
+    assert_eq!((config.vocab_size, config.hidden_size), (30, 192));
+    assert_eq!(
+        (config.intermediate_size, config.num_hidden_layers),
+        (40, 2)
+    );
+    assert_eq!(
+        (config.num_attention_heads, config.max_position_embeddings),
+        (3, 9)
+    );
+    assert_eq!(
+        (config.eos_token_id, config.hidden_act.as_str()),
+        (2, "quick_gelu")
+    );
+    let text = write(100).unwrap_err().to_string();
+    assert!(
+        text.contains("width 100") && text.contains("clip_l.safetensors"),
+        "{text}"
+    );
+    // A folder that has no config is read as its file is.
+    fs::rename(&path, dir.path().join("model.safetensors")).unwrap();
+    let of_folder = ClipTextConfig::read(dir.path());
+    assert!(of_folder.unwrap_err().to_string().contains("width 100"));
+    // The config of another component lies beside loose files; that of the encoder counts only for its own file.
+    fs::write(
+        dir.path().join("config.json"),
+        r#"{"model_type": "clip_text_model", "hidden_size": 5}"#,
+    )
+    .unwrap();
+    assert_eq!(write(192).unwrap().hidden_size, 192);
+}
+
+#[test]
+fn encoders_that_are_not_what_is_wanted_say_so() {
+    let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));
+    let file = |dir: &TempDir| {
+        let other = dir.path().join("other.safetensors");
+        fs::copy(dir.path().join("model.safetensors"), &other).unwrap();
+        other
+    };
+    let text = T5Config::read(&file(&clip_folder)).unwrap_err().to_string();
+    assert!(text.contains("no T5"), "{text}");
+    let text = ClipTextConfig::read(&file(&t5_folder))
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("no CLIP"), "{text}");
+    let umt5 = super::fixtures().join("pipeline/text_encoder");
+    let text = T5Config::read(&umt5).unwrap_err().to_string();
+    assert!(text.contains("'umt5'"), "{text}");
+    let text = T5Config::read(&umt5.join("model.safetensors"))
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("UMT5"), "{text}");
+    let clip_with = |key: &str, value: Value| {
+        let mut config = config_of(CLIP);
+        config[key] = value;
+        fs::write(clip_folder.path().join("config.json"), config.to_string()).unwrap();
+        ClipTextConfig::read(clip_folder.path()).map(|_| ())
+    };
+    for (key, value) in [
+        ("hidden_size", json!(0)),
+        ("num_attention_heads", json!(5)),
+        ("hidden_act", json!("relu")),
+        ("layer_norm_eps", json!(-1.0)),
+        ("vocab_size", json!("many")),
+    ] {
+        let text = clip_with(key, value).unwrap_err().to_string();
+        assert!(text.ends_with("config.json"), "{text}");
+    }
+    let mut config = config_of(T5);
+    config["feed_forward_proj"] = json!("relu");
+    fs::write(t5_folder.path().join("config.json"), config.to_string()).unwrap();
+    let text = T5Config::read(t5_folder.path()).unwrap_err().to_string();
+    assert!(text.contains("activation 'relu'"), "{text}");
+}
+
+#[test]
+fn a_whole_clip_has_the_config_of_its_text_encoder_inside() {
+    let dir = folder(CLIP);
+    let whole = json!({"model_type": "clip", "text_config": config_of(CLIP), "hidden_size": 7});
+    fs::write(dir.path().join("config.json"), whole.to_string()).unwrap();
+    for place in [dir.path(), &dir.path().join("model.safetensors")] {
+        assert_eq!(ClipTextConfig::read(place).unwrap().hidden_size, 32);
+    }
+}
+
+#[test]
+fn a_cancelled_encoder_stops_between_its_layers() {
+    struct Cancelled;
+    impl Hooks for Cancelled {
+        fn cancelled(&self) -> bool {
+            true
+        }
+    }
+    let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));
+    let ids = Tensor::from_slice(&[4_i64, 1]).unsqueeze(0);
+    assert!(clip(clip_folder.path()).forward(&ids, &Cancelled).is_none());
+    assert!(
+        t5(t5_folder.path())
+            .forward(&ids, None, &Cancelled)
+            .is_none()
+    );
+}
