@@ -1,5 +1,8 @@
 //! The blocks that encoder and decoder share: residual block, attention, middle, steps between levels, head.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use tch::Tensor;
 
 use super::canvas::{Band, Canvas, Pass, Reach};
@@ -139,18 +142,18 @@ impl ResidualBlock {
     /// `(H, W, C)` → `(H, W, O)`
     pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let inside = self.first.forward(&canvas, pass)?;
-        let [before, into] = match &self.nin_shortcut {
-            // Before what goes in is let go of: the second convolution can then write where this is.
+        let before = match &self.nin_shortcut {
             Some(shortcut) => {
                 let before = shortcut.forward(&canvas, pass)?;
                 drop(canvas);
-                [before.tensor(), before.tensor()]
+                before
             }
-            None => [canvas.tensor(), canvas.into_tensor()],
+            None => canvas,
         };
-        let before = Canvas::new(before);
+        // Once its rows are added nobody needs them.
+        let into = before.memory();
         self.second
-            .forward_then(&inside, Some(into), pass, &|mut ys, band| {
+            .forward_then(&inside, into, pass, &|mut ys, band| {
                 // Not in place of what goes in: without bands that may be somebody else's.
                 ys.g_add_(&before.rows(band.out.clone(), pass))
             })
@@ -284,23 +287,31 @@ impl Downsample {
 /// The decoder's step to the next level: edges are doubled.
 #[derive(Debug)]
 pub(super) struct Upsample {
-    conv: DoublingConv,
+    conv: Arc<DoublingConv>,
     width: i64,
+    next: i64,
 }
 
 impl Upsample {
-    pub(super) fn new(w: &Weights, width: i64) -> Result<Self, WeightsError> {
+    /// `next`: the width of the next level.
+    pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
         let conv = Conv::new(&(w / "conv"), [width, width], 3)?;
         Ok(Self {
-            conv: DoublingConv::new(&conv.weight, &conv.bias),
+            conv: Arc::new(DoublingConv::new(&conv.weight, &conv.bias)),
             width,
+            next,
         })
     }
 
     /// `(H, W, C)` → `(2H, 2W, C)`
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        pass.over(canvas, Reach::Doubling, self.width, None, &|xs, band| {
-            band.trim(&self.conv.forward(xs))
-        })
+    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let conv = Arc::clone(&self.conv);
+        let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
+        if self.next < self.width {
+            // The largest picture of all would lie there only until the next block made it narrower: making it three
+            // times is a tenth more work and much less memory.
+            return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
+        }
+        pass.over(&canvas, Reach::Doubling, self.width, None, &layer)
     }
 }

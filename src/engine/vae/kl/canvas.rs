@@ -6,6 +6,7 @@
 //! Knows no layer.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
@@ -91,21 +92,16 @@ impl<'a> Pass<'a> {
         reach: Reach,
         channels: i64,
         into: Option<Tensor>,
-        layer: &dyn Fn(&Tensor, &Band) -> Tensor,
+        layer: &Layer<'_>,
     ) -> Option<Canvas> {
         self.go_on()?;
-        let [height, width, inputs] = canvas.size();
-        let [out_height, out_width] = reach.size([height, width]);
-        let per_row = (out_width * channels).max(width * inputs * height / out_height.max(1));
-        let most = match self.bands {
-            Some((numbers, _)) => numbers / per_row.max(1),
-            None => out_height,
+        let [height, _, _] = canvas.size();
+        let size = reach.size(canvas.size(), channels);
+        let Some((most, waiting)) = self.split(canvas.size(), size) else {
+            let band = Band::new(reach, 0..size[0], height);
+            return Some(Canvas::new(layer(&canvas.whole(self), &band)));
         };
-        if most >= out_height {
-            let band = Band::new(reach, 0..out_height, height);
-            return Some(Canvas::new(layer(&canvas.rows(0..height, self), &band)));
-        }
-        let waiting = self.bands.map_or(self.device, |(_, waiting)| waiting);
+        let [out_height, out_width, _] = size;
         let out = into.unwrap_or_else(|| {
             let size = [1, out_height, out_width, channels];
             Tensor::empty(size, (self.kind, waiting))
@@ -121,9 +117,51 @@ impl<'a> Pass<'a> {
             moments.push(Moments::of(&ys));
         }
         Some(Canvas {
-            xs: out,
+            content: Content::There(out),
             moments: Some(Moments::joined(&moments)),
         })
+    }
+
+    /// The same for what is too large to wait anywhere: in bands only the statistics are kept, and rows are made anew
+    /// each time that they are asked for.
+    pub(super) fn over_and_again(
+        &self,
+        canvas: Canvas,
+        reach: Reach,
+        channels: i64,
+        layer: Rc<Layer<'static>>,
+    ) -> Option<Canvas> {
+        let size = reach.size(canvas.size(), channels);
+        let Some((most, _)) = self.split(canvas.size(), size) else {
+            return self.over(&canvas, reach, channels, None, &*layer);
+        };
+        let content = Content::Made {
+            source: Box::new(canvas),
+            reach,
+            size,
+            layer,
+        };
+        let made = Canvas {
+            content,
+            moments: None,
+        };
+        let mut moments = Vec::new();
+        for rows in bands(size[0], most) {
+            self.go_on()?;
+            moments.push(Moments::of(&made.rows(rows, self)));
+        }
+        Some(Canvas {
+            moments: Some(Moments::joined(&moments)),
+            ..made
+        })
+    }
+
+    /// Rows that a layer may make at a time and where the others wait; `None` when it may make all of them.
+    fn split(&self, input: [i64; 3], out: [i64; 3]) -> Option<(i64, Device)> {
+        let (numbers, waiting) = self.bands?;
+        let per_row = (out[1] * out[2]).max(input.iter().product::<i64>() / out[0].max(1));
+        let most = numbers / per_row.max(1);
+        (most < out[0]).then_some((most, waiting))
     }
 }
 
@@ -135,31 +173,64 @@ fn bands(height: i64, most: i64) -> impl Iterator<Item = Range<i64>> {
         .map(move |start| start..(start + most).min(height))
 }
 
+/// What a layer makes of the rows that a band needs.
+pub(super) type Layer<'a> = dyn Fn(&Tensor, &Band) -> Tensor + 'a;
+
 /// All numbers of a picture between two layers.
 pub(super) struct Canvas {
-    /// `(1, H, W, C)`, contiguous, anywhere
-    xs: Tensor,
+    content: Content,
     /// Where it came in bands.
     moments: Option<Moments>,
 }
 
+enum Content {
+    /// `(1, H, W, C)`, contiguous, anywhere
+    There(Tensor),
+    /// What a layer makes of another picture.
+    Made {
+        source: Box<Canvas>,
+        reach: Reach,
+        size: [i64; 3],
+        layer: Rc<Layer<'static>>,
+    },
+}
+
 impl Canvas {
     pub(super) fn new(xs: Tensor) -> Self {
-        Self { xs, moments: None }
+        Self {
+            content: Content::There(xs),
+            moments: None,
+        }
     }
 
     /// Height, width and channels.
     pub(super) fn size(&self) -> [i64; 3] {
-        let size = self.xs.size();
-        [size[1], size[2], size[3]]
+        match &self.content {
+            Content::There(xs) => {
+                let size = xs.size();
+                [size[1], size[2], size[3]]
+            }
+            Content::Made { size, .. } => *size,
+        }
     }
 
     /// `(1, h, W, C)` where the weights are and in their kind.
     pub(super) fn rows(&self, rows: Range<i64>, pass: &Pass<'_>) -> Tensor {
-        self.xs
-            .narrow(1, rows.start, rows.end - rows.start)
-            .to_device(pass.device)
-            .to_kind(pass.kind)
+        match &self.content {
+            Content::There(xs) => xs
+                .narrow(1, rows.start, rows.end - rows.start)
+                .to_device(pass.device)
+                .to_kind(pass.kind),
+            Content::Made {
+                source,
+                reach,
+                layer,
+                ..
+            } => {
+                let band = Band::new(*reach, rows, source.size()[0]);
+                layer(&source.rows(band.input.clone(), pass), &band)
+            }
+        }
     }
 
     pub(super) fn whole(&self, pass: &Pass<'_>) -> Tensor {
@@ -176,13 +247,19 @@ impl Canvas {
     }
 
     /// `(1, H, W, C)`, wherever it is
-    pub(super) fn into_tensor(self) -> Tensor {
-        self.xs
+    pub(super) fn into_tensor(self, pass: &Pass<'_>) -> Tensor {
+        match self.content {
+            Content::There(xs) => xs,
+            Content::Made { .. } => self.whole(pass),
+        }
     }
 
-    /// The same memory.
-    pub(super) fn tensor(&self) -> Tensor {
-        self.xs.shallow_clone()
+    /// The memory that it takes, if it does.
+    pub(super) fn memory(&self) -> Option<Tensor> {
+        match &self.content {
+            Content::There(xs) => Some(xs.shallow_clone()),
+            Content::Made { .. } => None,
+        }
     }
 }
 
@@ -200,13 +277,14 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// What an edge becomes.
-    fn size(self, edges: [i64; 2]) -> [i64; 2] {
-        edges.map(|edge| match self {
+    /// Height, width and channels of what comes out.
+    fn size(self, [height, width, _]: [i64; 3], channels: i64) -> [i64; 3] {
+        let becomes = |edge: i64| match self {
             Self::Pixel | Self::Neighbours => edge,
             Self::Doubling => 2 * edge,
             Self::Halving => edge / 2,
-        })
+        };
+        [becomes(height), becomes(width), channels]
     }
 }
 
@@ -231,7 +309,7 @@ impl Band {
                 (input, above)
             }
             Reach::Doubling => {
-                let input = around(out.start / 2..out.end / 2);
+                let input = around(out.start / 2..(out.end + 1) / 2);
                 let above = out.start - 2 * input.start;
                 (input, above)
             }

@@ -143,7 +143,7 @@ impl KlVaeDecoder {
         for level in &self.up {
             xs = level.forward(xs, pass)?;
         }
-        let pixels = self.head.forward(&xs, pass)?.into_tensor();
+        let pixels = self.head.forward(&xs, pass)?.into_tensor(pass);
         Some(pixels.permute([0, 3, 1, 2]).contiguous())
     }
 }
@@ -167,7 +167,7 @@ impl UpLevel {
         Ok(Self {
             block: block.collect::<Result<_, _>>()?,
             upsample: (level > 0)
-                .then(|| Upsample::new(&(w / "upsample"), output))
+                .then(|| Upsample::new(&(w / "upsample"), output, widths[level - 1]))
                 .transpose()?,
         })
     }
@@ -179,7 +179,7 @@ impl UpLevel {
             xs = block.forward(xs, pass)?;
         }
         match &self.upsample {
-            Some(upsample) => upsample.forward(&xs, pass),
+            Some(upsample) => upsample.forward(xs, pass),
             None => Some(xs),
         }
     }

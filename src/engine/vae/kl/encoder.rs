@@ -140,7 +140,7 @@ impl KlVaeEncoder {
         if let Some(conv) = &self.quant_conv {
             xs = conv.forward(&xs, pass)?;
         }
-        Some(xs.into_tensor().permute([0, 3, 1, 2]).contiguous())
+        Some(xs.into_tensor(pass).permute([0, 3, 1, 2]).contiguous())
     }
 }
 
