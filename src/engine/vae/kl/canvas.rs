@@ -19,8 +19,9 @@ pub struct Bands {
     /// A layer takes as many pixels at a time as a square of this edge has; where channels are more than at the
     /// pixels, fewer.
     pub size: i64,
-    /// Whether what waits between two layers leaves the device: least memory there, much traffic. On the device it is
-    /// up to three times the largest that any one layer gives.
+    /// Whether what waits between two layers leaves the device: then the device needs no more for a larger picture, but
+    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 512: 0.23 s and 3.2 GB
+    /// on the device, 8 s and 0.7 GB off it in bands of 256; without bands 0.18 s and 5.6 GB.
     pub off_device: bool,
 }
 

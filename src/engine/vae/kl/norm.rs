@@ -168,3 +168,77 @@ impl GroupNorm {
         ys.permute([0, 2, 3, 1]).contiguous()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::{EPS, GroupNorm, Moments};
+
+    const GROUPS: i64 = 3;
+
+    fn norm(channels: i64) -> GroupNorm {
+        let options = (Kind::Float, Device::Cpu);
+        GroupNorm {
+            weight: Tensor::linspace(0.5, 1.5, channels, options),
+            bias: Tensor::linspace(-1.0, 1.0, channels, options),
+            groups: GROUPS,
+        }
+    }
+
+    /// Far from zero, where squares of large numbers would cancel: `(1, height, width, channels)` in f64
+    fn picture(height: i64, width: i64, channels: i64) -> Tensor {
+        let places = Tensor::arange(height * width * channels, (Kind::Double, Device::Cpu));
+        let xs = (places * 0.37).sin() + 20.0;
+        xs.view([1, height, width, channels])
+    }
+
+    fn expected(xs: &Tensor, norm: &GroupNorm) -> Tensor {
+        let [weight, bias] = [&norm.weight, &norm.bias].map(|xs| xs.to_kind(Kind::Double));
+        let xs = xs.permute([0, 3, 1, 2]).contiguous();
+        let ys = xs.group_norm(GROUPS, Some(&weight), Some(&bias), EPS, false);
+        ys.permute([0, 2, 3, 1])
+    }
+
+    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+        let off = found.to_kind(Kind::Double) - expected;
+        (off.norm() / expected.norm()).double_value(&[])
+    }
+
+    #[test]
+    fn a_large_picture_far_from_zero_is_normalized_as_in_double_precision() {
+        let norm = norm(6);
+        let xs = picture(311, 307, 6);
+        let found = norm.forward(&xs.to_kind(Kind::Float), None);
+        let off = distance(&found, &expected(&xs, &norm));
+        assert!(off < 2e-6, "{off}");
+        let found = norm.activate(&xs.to_kind(Kind::Float), None);
+        let off = distance(&found, &expected(&xs, &norm).silu());
+        assert!(off < 2e-6, "{off}");
+    }
+
+    #[test]
+    fn statistics_of_parts_are_those_of_the_picture() {
+        let norm = norm(6);
+        let xs = picture(23, 9, 6);
+        let float = xs.to_kind(Kind::Float);
+        let parts = float.split_with_sizes([1, 10, 12], 1);
+        let moments: Vec<Moments> = parts.iter().map(Moments::of).collect();
+        let joined = Moments::joined(&moments);
+        let found = parts.iter().map(|part| norm.forward(part, Some(&joined)));
+        let found = Tensor::cat(&found.collect::<Vec<_>>(), 1);
+        let off = distance(&found, &expected(&xs, &norm));
+        assert!(off < 2e-6, "{off}");
+    }
+
+    #[test]
+    fn a_picture_of_one_color_becomes_the_bias() {
+        let norm = norm(6);
+        for kind in [Kind::Float, Kind::BFloat16] {
+            let xs = Tensor::full([1, 4, 5, 6], 3.0, (kind, Device::Cpu));
+            let found = norm.forward(&xs, None).to_kind(Kind::Float);
+            let expected = norm.bias.expand([1, 4, 5, 6], false);
+            assert!(found.allclose(&expected, 0.0, 4e-3, false), "{kind:?}");
+        }
+    }
+}
