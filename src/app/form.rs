@@ -232,7 +232,7 @@ impl FormState {
 
     /// Takes a preset's values, and keeps those that stood before for [`Self::undo_preset`].
     pub fn apply_preset(&mut self, preset: &Preset, spec: &ModelSpec) {
-        if self.preset(spec).is_none() {
+        if self.before_preset.is_none() && self.preset(spec).is_none() {
             self.before_preset = Some(self.sampling());
         }
         self.set_sampling(Sampling::of_preset(preset, spec));

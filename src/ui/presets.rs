@@ -27,7 +27,8 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     });
                 }
             }
-            if chosen.is_some() {
+            // It stays when a value was changed since.
+            if chosen.is_some() || view.state.form.before_preset.is_some() {
                 let reset = ui
                     .button("Reset")
                     .on_hover_text("Back to the values before the preset");

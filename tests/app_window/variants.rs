@@ -40,9 +40,18 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
         (request.guidance_scale, request.low_guidance_scale()),
         (1.0, 1.0)
     );
+    // A change of one's own does not take the way back.
+    bench.app().state.form.num_steps = 6;
+    bench.settle();
     bench.press("Reset");
     let form = &bench.app().state.form;
     assert_eq!((form.num_steps, form.guidance_scale), (30, 4.0));
+    assert!(
+        bench
+            .harness
+            .query_by_role_and_label(Role::Button, "Reset")
+            .is_none()
+    );
     assert!(!bench.has("Needs the lightx2v LoRAs"));
 }
 

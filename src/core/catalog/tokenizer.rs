@@ -98,9 +98,10 @@ pub(super) fn check(place: &Path, vocab_size: u64) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has few spare rows.
+/// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for marks
+/// that a `spiece.model` does not count, but those are fewer than its words.
 pub(super) fn is_of_vocabulary(num_ids: u64, vocab_size: u64) -> bool {
-    num_ids <= vocab_size && num_ids.saturating_mul(5) >= vocab_size.saturating_mul(4)
+    num_ids <= vocab_size && num_ids.saturating_mul(2) >= vocab_size
 }
 
 /// One more than the largest id of the tokenizer at a place; never 0.

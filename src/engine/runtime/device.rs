@@ -171,6 +171,12 @@ fn find_gpu_half() -> Result<(&'static GpuHalf, Library), String> {
     Err("this libtorch has no GPU part".to_owned())
 }
 
+/// Whether the GPU half is AMD's, which presents its devices under the same names as NVIDIA's.
+pub(crate) fn is_rocm() -> bool {
+    static IS_ROCM: OnceLock<bool> = OnceLock::new();
+    *IS_ROCM.get_or_init(|| folder_of_loaded("libtorch_hip.so").is_some())
+}
+
 /// The folder of the `libtorch_cpu.so` that this process runs on.
 pub(crate) fn libtorch_folder() -> Option<PathBuf> {
     folder_of_loaded("libtorch_cpu.so")

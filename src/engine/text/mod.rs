@@ -4,7 +4,6 @@
 //! one family are named after it.
 
 mod clean;
-mod keys;
 mod repair;
 mod spiece;
 mod tokenizer;

@@ -1,17 +1,16 @@
 //! UMT5's encoder: T5 1.1 with a table of relative positions in every block.
 //!
-//! Reads the names of `transformers`, and those of Wan's own file through `keys.rs`. Has no decoder, no dropout, no cache.
+//! Reads the names of `transformers`, and those of Wan's own file through the catalogue. Has no decoder, no dropout, no cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/umt5/modeling_umt5.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
 
 use std::path::Path;
 
-use safelight_core::catalog::Component;
+use safelight_core::catalog::{Component, TextEncoderKeys};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-use super::keys;
 use super::spiece::SPIECE_TENSOR;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -94,7 +93,11 @@ impl Umt5Encoder {
     pub fn new(config: &Umt5Config, w: &Weights) -> Result<Self, WeightsError> {
         // A tokenizer in the same file is read by whoever wants it.
         w.ignore(SPIECE_TENSOR);
-        let w = &keys::in_our_names(w);
+        // Fields have the names of `transformers`; what is no UMT5 at all is named by the first key asked for.
+        let w = &match TextEncoderKeys::detect(|key| w.has(key)) {
+            Some(keys) => w.translated(move |name| keys.file_key(name)),
+            None => w.clone(),
+        };
         let encoder = &(w / "encoder");
         // Some files repeat the table under the encoder, some have it only there.
         let (own, other) = ("shared.weight", "encoder.embed_tokens.weight");

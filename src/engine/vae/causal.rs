@@ -6,6 +6,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};
+use crate::runtime::is_rocm;
 use crate::weights::{Weights, WeightsError};
 
 /// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
@@ -73,8 +74,12 @@ impl ConvForm {
     /// 480 × 832 at width 96, 4 frames: 2.9 against 1.63; 240 × 416 at width 192: 1.38 against 1.46; 120 × 208 at
     /// width 384: 1.21 against 0.99; 60 × 104 at width 384, 1 frame: 0.11 against 0.21. Making the pictures that
     /// carry their predecessors costs two more passes over the frames than making the volume does.
+    ///
+    /// AMD's consumer GPUs have no fast kernels for volumes, and some versions of MIOpen hang looking for one
+    /// (ROCm/rocm-libraries#2218, #3509): there all layers take pictures. Not measured on AMD.
     fn of_layer(self, inputs: i64, frames: i64) -> Self {
         match self {
+            Self::Mixed if is_rocm() => Self::Pictures,
             Self::Mixed if frames > 1 && !(129..=255).contains(&inputs) => Self::Pictures,
             Self::Mixed => Self::Volumes,
             other => other,

@@ -1,4 +1,6 @@
-//! The numbers of a Wan model in diffusers' folder layout, read and checked. Nothing is assumed.
+//! The numbers of a Wan model, from its folders' configs or its files' headers, checked against each other.
+//!
+//! Nothing is assumed but the schedule of files that come without one: that of Wan's authors.
 
 use std::path::Path;
 
@@ -54,6 +56,12 @@ impl WanConfig {
 
     /// Whether the components fit together.
     fn check(&self) -> Result<(), EngineError> {
+        if self.transformer_2.is_some() && self.files.boundary_ratio.is_none() {
+            return Err(EngineError::Config {
+                reason: "it is not said where one expert hands over to the other".to_owned(),
+                path: self.files.transformer.clone(),
+            });
+        }
         let experts = self.transformer_2.iter().chain([&self.transformer]);
         for transformer in experts {
             let z_dim = self.vae.z_dim;
@@ -109,13 +117,10 @@ impl WanConfig {
     /// The timestep at and above which the high-noise expert works; `None` with one transformer.
     pub fn boundary(&self) -> Option<f64> {
         self.transformer_2.as_ref()?;
-        let ratio = self.files.boundary_ratio.unwrap_or(PUBLISHED_BOUNDARY);
+        let ratio = self.files.boundary_ratio?;
         Some(ratio * f64::from(self.scheduler.num_train_timesteps))
     }
 }
-
-/// Of Wan 2.2 I2V-A14B; that of T2V-A14B is 0.875, which the catalogue knows.
-const PUBLISHED_BOUNDARY: f64 = 0.9;
 
 /// What `transformer/config.json` says, with the defaults of diffusers.
 #[derive(Clone, Debug, Deserialize)]

@@ -91,8 +91,8 @@ pub fn denoise(
         }
         let behind = if state.step < calls.end {
             let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
-            let _read_ahead = read_ahead(config, expert, place.device);
-            match run.walk(&state, calls.end, &mut solver, place, capture) {
+            let _read_ahead = read_ahead(config, expert, &solver, place.device);
+            match run.walk(&state, calls.end, &mut solver, place, capture)? {
                 Some(behind) => behind,
                 None => return Ok(None),
             }
@@ -118,10 +118,18 @@ pub fn denoise(
     })
 }
 
-/// Brings the other expert's weights into memory that nobody else wants, while this one computes.
-fn read_ahead(config: &WanConfig, expert: Expert, device: Device) -> Option<ReadAhead> {
+/// Brings the other expert's weights, where it will make any steps, into memory that nobody else wants, while this
+/// one computes.
+fn read_ahead(
+    config: &WanConfig,
+    expert: Expert,
+    solver: &Solver,
+    device: Device,
+) -> Option<ReadAhead> {
     let next = config.files.transformer_2.as_deref()?;
-    (expert == Expert::HighNoise).then(|| ReadAhead::start(next, device))
+    let is_next =
+        expert == Expert::HighNoise && !calls_of(config, Expert::LowNoise, solver).is_empty();
+    is_next.then(|| ReadAhead::start(next, device))
 }
 
 /// The calls of the model that an expert answers, of those that the request wants.
@@ -186,14 +194,16 @@ impl<'a> Loop<'a> {
         solver: &mut Solver,
         place: Placement,
         capture: &mut Capture,
-    ) -> Option<DenoiseState> {
+    ) -> Result<Option<DenoiseState>, EngineError> {
         let wanted = solver.steps();
         let mut latents = state.latents.to_device(place.device);
         for call in state.step..end {
             if self.hooks.cancelled() {
-                return None;
+                return Ok(None);
             }
-            let velocity = self.velocity(&latents, call, solver, capture)?;
+            let Some(velocity) = self.velocity(&latents, call, solver, capture) else {
+                return Ok(None);
+            };
             let next = solver.step(call, &velocity, &latents);
             latents = next.latents;
             capture.put(format!("step.{call:02}.noise_pred"), &velocity);
@@ -201,6 +211,7 @@ impl<'a> Loop<'a> {
             if !solver.is_step_end(call) {
                 continue;
             }
+            check_numbers(&latents, place)?;
             let done = solver.step_of(call + 1) - wanted.start;
             self.hooks.step(done, wanted.len());
             self.hooks.preview(&self.with_given_frame(&next.x0));
@@ -208,11 +219,11 @@ impl<'a> Loop<'a> {
                 self.checkpoint(call + 1, &latents, solver, capture);
             }
         }
-        Some(DenoiseState {
+        Ok(Some(DenoiseState {
             step: end,
             latents,
             history: solver.history(),
-        })
+        }))
     }
 
     fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
@@ -276,6 +287,19 @@ impl<'a> Loop<'a> {
             None => latents.shallow_clone(),
         }
     }
+}
+
+/// Latents that are no numbers would become a black clip at the end of the job.
+fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
+    if latents.isfinite().all().int64_value(&[]) == 1 {
+        return Ok(());
+    }
+    Err(EngineError::Request {
+        reason: format!(
+            "the latents are no numbers any more, computed in {:?} on {:?}: try another dtype, and the model's own shift",
+            place.kind, place.device
+        ),
+    })
 }
 
 /// A transformer's weights, to be asked for by the authors' names whatever the file calls them.

@@ -41,7 +41,8 @@ impl PromptEmbeds {
     }
 }
 
-/// The denoising loop between two calls of the model: enough to go on bit for bit.
+/// The denoising loop between two calls of the model: enough to go on bit for bit, but for the rounding of a GPU that
+/// now has room for both passes of the guidance together where it had not, or the other way round.
 #[derive(Debug)]
 pub struct DenoiseState {
     /// Which call comes next, counted from 0 in the whole schedule: steps, but for Heun, whose steps have two.

@@ -54,7 +54,7 @@ struct BlockContext {
 type KeysAndValues = (Tensor, Tensor);
 
 impl WanTransformer {
-    /// `w` has the original names, see `keys.rs`.
+    /// `w` has the original names, see [`open_transformer`](super::open_transformer).
     pub fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let exact = w.with_kind(Kind::Float);
@@ -257,12 +257,11 @@ impl Block {
         let gate = |index| Some(Gate { rows, index });
         let normed = {
             let ys = self.self_attn.forward(normed, rope);
-            match &self.norm3 {
-                Some(norm) => gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps),
-                None => {
-                    gated_add(xs, &ys, gate(2));
-                    xs.shallow_clone()
-                }
+            if let Some(norm) = &self.norm3 {
+                gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps)
+            } else {
+                gated_add(xs, &ys, gate(2));
+                xs.shallow_clone()
             }
         };
         let normed = {
@@ -430,10 +429,11 @@ impl ImageEmbedding {
     /// `images`: `(N, S, image_dim)` -> `(1, N * S, C)`
     fn forward(&self, images: &Tensor) -> Tensor {
         let kind = images.kind();
-        let mut xs = images.reshape([1, -1, images.size()[2]]);
-        if let Some(places) = &self.emb_pos {
-            xs = xs + places;
-        }
+        let xs = images.reshape([1, -1, images.size()[2]]);
+        let xs = match &self.emb_pos {
+            Some(places) => xs + places,
+            None => xs,
+        };
         let xs = self.norms.0.forward(&xs).to_kind(kind);
         let xs = self.proj.1.forward(&self.proj.0.forward(&xs).gelu("none"));
         self.norms.1.forward(&xs).to_kind(kind)

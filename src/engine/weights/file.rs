@@ -4,7 +4,6 @@
 //! Does not know about keys of models, shards or folders.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,19 +14,23 @@ use tch::{Device, Kind, Tensor};
 
 use super::WeightsError;
 use super::mapping::Mapping;
-
-/// Weights for another device pass through a buffer of this size, so that loading never doubles a tensor in memory.
-const STAGING_BYTES: usize = 32 << 20;
+use super::staging::{Staging, StagingError, Stored};
 
 pub(super) struct WeightFile {
     path: PathBuf,
     file: File,
     header: Header,
     mapping: Option<Arc<Mapping>>,
+    staging: Arc<Staging>,
 }
 
 impl WeightFile {
-    pub(super) fn open(path: &Path, device: Device) -> Result<Self, WeightsError> {
+    /// `staging`: that of all files of a component.
+    pub(super) fn open(
+        path: &Path,
+        device: Device,
+        staging: &Arc<Staging>,
+    ) -> Result<Self, WeightsError> {
         let io = |source| WeightsError::Io {
             source,
             path: path.to_owned(),
@@ -50,6 +53,7 @@ impl WeightFile {
             file,
             header,
             mapping,
+            staging: Arc::clone(staging),
         })
     }
 
@@ -91,17 +95,26 @@ impl WeightFile {
         if len == 0 {
             return Tensor::f_zeros(&shape, (kind, device)).map_err(torch);
         }
-        match &self.mapping {
-            Some(mapping) => {
-                let view = mapping
-                    .tensor(start as usize, &shape, stored)
-                    .map_err(torch)?;
-                view.f_to_kind(kind).map_err(torch)
-            }
-            None => self
-                .staged(start, len, stored, kind, device, &torch)
-                .and_then(|flat| flat.f_view(&shape[..]).map_err(torch)),
+        if let Some(mapping) = &self.mapping {
+            let view = mapping
+                .tensor(start as usize, &shape, stored)
+                .map_err(torch)?;
+            return view.f_to_kind(kind).map_err(torch);
         }
+        let stored = Stored {
+            start,
+            len,
+            kind: stored,
+        };
+        let flat = self.staging.bring(&self.file, stored, kind, device);
+        let flat = flat.map_err(|err| match err {
+            StagingError::Io(source) => WeightsError::Io {
+                source,
+                path: self.path.clone(),
+            },
+            StagingError::Tensor(source) => torch(source),
+        })?;
+        flat.f_view(&shape[..]).map_err(torch)
     }
 
     /// `key`, which the file has, on the CPU in its own type.
@@ -118,42 +131,6 @@ impl WeightFile {
 
     pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {
         self.header.info(key)
-    }
-
-    /// Reads through a bounded buffer: a mapped pointer is never handed to a device, because drivers pin
-    /// and keep such pages.
-    fn staged(
-        &self,
-        start: u64,
-        len: usize,
-        stored: Kind,
-        kind: Kind,
-        device: Device,
-        torch: &dyn Fn(tch::TchError) -> WeightsError,
-    ) -> Result<Tensor, WeightsError> {
-        let width = stored.elt_size_in_bytes();
-        let whole = Tensor::f_empty([(len / width) as i64], (kind, device)).map_err(torch)?;
-        let mut buffer = vec![0; len.min(STAGING_BYTES)];
-        let mut done = 0;
-        while done < len {
-            let chunk = &mut buffer[..STAGING_BYTES.min(len - done)];
-            self.file
-                .read_exact_at(chunk, start + done as u64)
-                .map_err(|source| WeightsError::Io {
-                    source,
-                    path: self.path.clone(),
-                })?;
-            let count = (chunk.len() / width) as i64;
-            let part = Tensor::f_from_data_size(chunk, &[count], stored).map_err(torch)?;
-            // Converted on the device: the narrower type is what crosses the bus, and `copy_` widens.
-            let part = part.f_to_device(device).map_err(torch)?;
-            whole
-                .f_narrow(0, (done / width) as i64, count)
-                .and_then(|mut slot| slot.f_copy_(&part))
-                .map_err(torch)?;
-            done += chunk.len();
-        }
-        Ok(whole)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use tch::Device;
@@ -51,7 +52,7 @@ pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> 
             path: path.to_owned(),
         });
     }
-    let file = WeightFile::open(path, device)?;
+    let file = WeightFile::open(path, device, &Arc::default())?;
     let keys = file.names().into_iter().map(|key| (key, 0)).collect();
     Ok((vec![file], keys))
 }
@@ -108,6 +109,7 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
     let text = fs::read(index_path).map_err(io)?;
     let index: Index = serde_json::from_slice(&text).map_err(|err| bad(err.to_string()))?;
     let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
+    let staging = Arc::default();
     let mut files = Vec::new();
     let mut shards = BTreeMap::new();
     let mut keys = BTreeMap::new();
@@ -119,7 +121,7 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
             if Path::new(&shard).file_name() != Some(shard.as_ref()) {
                 return Err(bad(format!("it names the shard '{shard}'")));
             }
-            files.push(WeightFile::open(&folder.join(&shard), device)?);
+            files.push(WeightFile::open(&folder.join(&shard), device, &staging)?);
             shards.insert(shard, files.len() - 1);
             files.len() - 1
         };

@@ -3,7 +3,7 @@
 //! Whoever asks states the shape; a missing key or a wrong shape fails at once, and keys that nobody asked
 //! for can be listed at the end. Nothing here is trainable or a copy of a whole file, and nothing random but in
 //! [`Weights::random`], for measuring networks that have no files.
-//! Does not translate the key dialects of a family (its `keys.rs` does, through [`Weights::translated`]).
+//! Does not translate the key dialects of a family (the catalogue knows them; see [`Weights::translated`]).
 
 mod error;
 mod file;
@@ -11,6 +11,7 @@ mod folder;
 mod mapping;
 mod random;
 mod read_ahead;
+mod staging;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};

@@ -53,17 +53,19 @@ impl Drop for ReadAhead {
 
 fn read(place: &Path, room: &str, stop: &AtomicBool) {
     let mut piece = vec![0; PIECE_BYTES];
+    // What is read stays available by the system's count, so the room is what there was before.
+    let mut left = meminfo_bytes(room).saturating_sub(SPARE_BYTES);
     for path in folder::files(place).unwrap_or_default() {
         let Ok(mut file) = File::open(&path) else {
             return;
         };
         loop {
-            if stop.load(Ordering::Relaxed) || meminfo_bytes(room) < SPARE_BYTES {
+            if stop.load(Ordering::Relaxed) || left == 0 || meminfo_bytes(room) < SPARE_BYTES {
                 return;
             }
             match file.read(&mut piece) {
                 Ok(0) => break,
-                Ok(_) => {}
+                Ok(len) => left = left.saturating_sub(len as u64),
                 Err(_) => return,
             }
         }

@@ -94,7 +94,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     }
     let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
     assert_eq!((fast.num_steps, fast.guidance_scale), (4, 1.0));
-    assert_eq!((fast.shift, fast.sampler), (Some(5.0), Sampler::Euler));
+    assert_eq!((fast.shift, fast.sampler), (Some(5.0), Sampler::UniPc));
 }
 
 /// Inputs, size, frames, steps, guidance of both experts, shift and presets.

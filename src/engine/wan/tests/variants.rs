@@ -3,7 +3,7 @@
 //! The weights are a formula of their names, see `tests/fixtures/wan/variants/generate.py`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safelight_core::media::{self, Picture};
 use tempfile::TempDir;
@@ -79,7 +79,7 @@ fn write_model(variant: &str, folder: &Path) {
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
-        let path: PathBuf = entry.unwrap().path();
+        let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
         if path.is_dir() {
             copy_folder(&path, &target);
@@ -95,7 +95,7 @@ fn made_up(name: &str, shape: &[i64]) -> Tensor {
         (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let count: i64 = shape.iter().product();
-    let is_vector = shape.iter().any(|&edge| edge == count);
+    let is_vector = shape.contains(&count);
     let is_scale = name.ends_with("weight") || name.ends_with("gamma");
     let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
     let values = (1..=count as u64).map(|place| {
@@ -296,4 +296,25 @@ fn given_pictures_become_the_embeddings_of_the_reference() {
         let wrong = encode_vision(&run.config, &[], CPU, off, &NoHooks);
         assert!(wrong.unwrap_err().to_string().contains("pictures"));
     }
+}
+
+#[test]
+fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+    let mut variant = VariantRun::open("t2v");
+    let run = &mut variant.run;
+    let poison = Tensor::full([1, 512, 40], f64::NAN, (Kind::Float, Device::Cpu));
+    run.tensors.insert("prompt_embeds".to_owned(), poison);
+    let err = run
+        .try_part(Expert::Only, None, &mut Capture::off(), &NoHooks)
+        .unwrap_err();
+    assert!(err.to_string().contains("another dtype"), "{err}");
+}
+
+#[test]
+fn two_experts_without_a_boundary_are_refused() {
+    let variant = VariantRun::open("t2v22");
+    let mut files = variant.run.config.files.clone();
+    files.boundary_ratio = None;
+    let err = WanConfig::read(&files).unwrap_err();
+    assert!(err.to_string().contains("hands over"), "{err}");
 }
