@@ -1,7 +1,6 @@
 //! The blocks that encoder and decoder share: residual block, attention, middle, steps between levels, head.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use tch::Tensor;
 
@@ -287,7 +286,7 @@ impl Downsample {
 /// The decoder's step to the next level: edges are doubled.
 #[derive(Debug)]
 pub(super) struct Upsample {
-    conv: Arc<DoublingConv>,
+    conv: DoublingConv,
     width: i64,
     next: i64,
 }
@@ -297,7 +296,7 @@ impl Upsample {
     pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
         let conv = Conv::new(&(w / "conv"), [width, width], 3)?;
         Ok(Self {
-            conv: Arc::new(DoublingConv::new(&conv.weight, &conv.bias)),
+            conv: DoublingConv::new(&conv.weight, &conv.bias),
             width,
             next,
         })
@@ -305,7 +304,7 @@ impl Upsample {
 
     /// `(H, W, C)` → `(2H, 2W, C)`
     pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let conv = Arc::clone(&self.conv);
+        let conv = self.conv.shallow_clone();
         let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
         if self.next < self.width {
             // The largest picture of all would lie there only until the next block made it narrower: making it three
