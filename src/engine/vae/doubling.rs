@@ -68,6 +68,14 @@ impl DoublingConv {
         }
     }
 
+    /// The same weights, not a copy of them.
+    pub(super) fn shallow_clone(&self) -> Self {
+        Self {
+            weight: self.weight.shallow_clone(),
+            bias: self.bias.shallow_clone(),
+        }
+    }
+
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
         let corners = self.corners(xs);

@@ -4,23 +4,33 @@
 
 mod causal;
 mod doubling;
+pub mod kl;
 mod pointwise;
 mod slices;
 mod team;
+mod tiles;
 mod toom;
 pub mod wan;
 
 use std::path::PathBuf;
 
+use tch::Tensor;
 use thiserror::Error;
 
 use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
-pub use self::wan::{
-    Posterior, TileScheme, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize,
-    normalize,
-};
+pub use self::kl::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
+pub use self::tiles::{TileScheme, Tiling};
+pub use self::wan::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+
+/// What an encoder says about the latents, both of their size: a normal distribution for each number.
+#[derive(Debug)]
+pub struct Posterior {
+    pub mean: Tensor,
+    /// The logarithm of the variance.
+    pub logvar: Tensor,
+}
 
 /// Why an autoencoder could not be built from a folder or file.
 #[derive(Debug, Error)]

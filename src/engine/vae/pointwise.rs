@@ -407,7 +407,7 @@ fn sum_of_squares<const FUSED: bool>(row: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn silu<const FUSED: bool>(x: f32) -> f32 {
+pub(super) fn silu<const FUSED: bool>(x: f32) -> f32 {
     x / (1.0 + exp::<FUSED>(-x))
 }
 

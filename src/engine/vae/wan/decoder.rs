@@ -8,9 +8,9 @@ use super::blocks::{Head, Middle, Pass, ResidualBlock};
 use super::config::{Level, WanVaeConfig};
 use super::keys::{self, Half};
 use super::resample::{Upsample, unpatchify};
-use super::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
 use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]

@@ -8,17 +8,10 @@ use super::blocks::{AttentionBlock, Head, Middle, Pass, ResidualBlock};
 use super::config::{ENCODER_CHUNK_FRAMES, Level, WanVaeConfig};
 use super::keys::{self, Half};
 use super::resample::{Downsample, average_down, patchify};
-use super::tiles::{Grid, Mosaic, Tiling};
-use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::{Posterior, VaeError};
 use crate::weights::{Weights, WeightsError};
-
-/// What the encoder says about the latents of a clip, both `(1, C, f, h, w)`.
-#[derive(Debug)]
-pub struct Posterior {
-    pub mean: Tensor,
-    pub logvar: Tensor,
-}
 
 #[derive(Debug)]
 pub struct WanVaeEncoder {

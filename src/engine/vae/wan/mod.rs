@@ -18,10 +18,8 @@ mod resample;
 mod statistics;
 #[cfg(test)]
 mod tests;
-mod tiles;
 
 pub use self::config::WanVaeConfig;
 pub use self::decoder::WanVaeDecoder;
-pub use self::encoder::{Posterior, WanVaeEncoder};
+pub use self::encoder::WanVaeEncoder;
 pub use self::statistics::{denormalize, normalize};
-pub use self::tiles::{TileScheme, Tiling};

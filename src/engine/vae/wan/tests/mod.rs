@@ -8,11 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tch::{Device, Kind, Tensor};
 
-use super::{
-    Posterior, TileScheme, Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize,
-    normalize,
-};
-use crate::vae::ConvForm;
+use super::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
 
 /// The limits that `tests/fixtures/vae` is compared with, relative L2.

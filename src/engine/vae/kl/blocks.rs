@@ -1,0 +1,316 @@
+//! The blocks that encoder and decoder share: residual block, attention, middle, steps between levels, head.
+
+use std::rc::Rc;
+
+use tch::Tensor;
+
+use super::canvas::{Band, Canvas, Pass, Reach};
+use super::config::KlVaeConfig;
+use super::norm::GroupNorm;
+use crate::nn::attention;
+use crate::vae::causal::convolve_pictures;
+use crate::vae::doubling::DoublingConv;
+use crate::weights::{Weights, WeightsError};
+
+/// Scores that attention may have at a time where libtorch has no kernel that does without them in memory.
+const MAX_SCORES: i64 = 1 << 26;
+
+/// And where it has one, which still wants enough rows at a time to fill a GPU.
+const MAX_FUSED_SCORES: i64 = 1 << 29;
+
+/// Fused kernels want rows of 16 bytes.
+const FUSED_WIDTH: i64 = 8;
+
+/// A convolution of pictures, 3 × 3 with a border of zeros or 1 × 1.
+#[derive(Debug)]
+pub(super) struct Conv {
+    /// `(O, C, k, k)`, channels innermost in memory
+    weight: Tensor,
+    bias: Tensor,
+    kernel: i64,
+}
+
+impl Conv {
+    pub(super) fn new(
+        w: &Weights,
+        [inputs, outputs]: [i64; 2],
+        kernel: i64,
+    ) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
+        let rows = weight.permute([0, 2, 3, 1]).contiguous();
+        Ok(Self {
+            weight: rows.permute([0, 3, 1, 2]),
+            bias: w.tensor("bias", &[outputs])?,
+            kernel,
+        })
+    }
+
+    fn outputs(&self) -> i64 {
+        self.bias.numel() as i64
+    }
+
+    fn reach(&self) -> Reach {
+        if self.kernel == 1 {
+            Reach::Pixel
+        } else {
+            Reach::Neighbours
+        }
+    }
+
+    /// `xs`: `(1, h, W, C)` → `(1, h, W, O)`
+    fn convolve(&self, xs: &Tensor) -> Tensor {
+        let padding = [self.kernel / 2; 2];
+        convolve_pictures(xs, &self.weight, Some(&self.bias), padding)
+    }
+
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        pass.over(canvas, self.reach(), self.outputs(), None, &|xs, band| {
+            band.trim(&self.convolve(xs))
+        })
+    }
+}
+
+/// norm, SiLU, convolution.
+#[derive(Debug)]
+pub(super) struct NormedConv {
+    norm: GroupNorm,
+    conv: Conv,
+}
+
+impl NormedConv {
+    pub(super) fn new(
+        norm: &Weights,
+        conv: &Weights,
+        [input, output]: [i64; 2],
+        cfg: &KlVaeConfig,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            norm: GroupNorm::new(norm, input, cfg.norm_num_groups)?,
+            conv: Conv::new(conv, [input, output], 3)?,
+        })
+    }
+
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        self.forward_then(canvas, None, pass, &|ys, _| ys)
+    }
+
+    /// The same, and then `after` on each band; see [`Pass::over`] for `into`.
+    fn forward_then(
+        &self,
+        canvas: &Canvas,
+        into: Option<Tensor>,
+        pass: &Pass<'_>,
+        after: &dyn Fn(Tensor, &Band) -> Tensor,
+    ) -> Option<Canvas> {
+        let moments = canvas.moments(pass);
+        let layer = |xs: &Tensor, band: &Band| {
+            let xs = self.norm.activate(xs, moments.as_ref());
+            after(band.trim(&self.conv.convolve(&xs)), band)
+        };
+        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), into, &layer)
+    }
+}
+
+/// norm, SiLU, convolution, twice, around a shortcut.
+#[derive(Debug)]
+pub(super) struct ResidualBlock {
+    first: NormedConv,
+    second: NormedConv,
+    nin_shortcut: Option<Conv>,
+}
+
+impl ResidualBlock {
+    pub(super) fn new(
+        w: &Weights,
+        [input, output]: [i64; 2],
+        cfg: &KlVaeConfig,
+    ) -> Result<Self, WeightsError> {
+        let part = |index, widths| {
+            let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{index}"));
+            NormedConv::new(&norm, &conv, widths, cfg)
+        };
+        Ok(Self {
+            first: part(1, [input, output])?,
+            second: part(2, [output, output])?,
+            nin_shortcut: (input != output)
+                .then(|| Conv::new(&(w / "nin_shortcut"), [input, output], 1))
+                .transpose()?,
+        })
+    }
+
+    /// `(H, W, C)` → `(H, W, O)`
+    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let inside = self.first.forward(&canvas, pass)?;
+        let before = match &self.nin_shortcut {
+            Some(shortcut) => {
+                let before = shortcut.forward(&canvas, pass)?;
+                drop(canvas);
+                before
+            }
+            None => canvas,
+        };
+        // Once its rows are added nobody needs them.
+        let into = before.memory();
+        self.second
+            .forward_then(&inside, into, pass, &|mut ys, band| {
+                // Not in place of what goes in: without bands that may be somebody else's.
+                ys.g_add_(&before.rows(band.out.clone(), pass))
+            })
+    }
+}
+
+/// Attention of one head among the pixels.
+#[derive(Debug)]
+struct AttentionBlock {
+    norm: GroupNorm,
+    /// Rows of q, k and v
+    to_qkv: (Tensor, Tensor),
+    proj_out: (Tensor, Tensor),
+    width: i64,
+}
+
+impl AttentionBlock {
+    fn new(w: &Weights, width: i64, cfg: &KlVaeConfig) -> Result<Self, WeightsError> {
+        // The authors' are convolutions of one pixel, diffusers' are matrices.
+        let pointwise = |name: &str| -> Result<(Tensor, Tensor), WeightsError> {
+            let w = w / name;
+            let is_matrix = w.shape_of("weight").is_some_and(|shape| shape.len() == 2);
+            let shape = [width, width, 1, 1];
+            let shape = if is_matrix { &shape[..2] } else { &shape[..] };
+            let weight = w.tensor("weight", shape)?.view([width, width]);
+            Ok((weight, w.tensor("bias", &[width])?))
+        };
+        let [q, k, v] = [pointwise("q")?, pointwise("k")?, pointwise("v")?];
+        let to_qkv = (
+            Tensor::cat(&[q.0, k.0, v.0], 0),
+            Tensor::cat(&[q.1, k.1, v.1], 0),
+        );
+        Ok(Self {
+            norm: GroupNorm::new(&(w / "norm"), width, cfg.norm_num_groups)?,
+            to_qkv,
+            proj_out: pointwise("proj_out")?,
+            width,
+        })
+    }
+
+    /// The same size: at the level of the latents, where all of a picture is at hand.
+    fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        pass.go_on()?;
+        let xs = canvas.whole(pass);
+        let size = xs.size();
+        let tokens = size[1] * size[2];
+        let moments = canvas.moments(pass);
+        let ys = self.norm.forward(&xs, moments.as_ref());
+        let qkv = ys.linear(&self.to_qkv.0, Some(&self.to_qkv.1));
+        drop(ys);
+        // 1 h w (3 c) -> 3 × 1 1 (h w) c
+        let qkv = qkv.view([1, 1, tokens, 3 * self.width]).chunk(3, -1);
+        let scores = if self.width % FUSED_WIDTH == 0 {
+            MAX_FUSED_SCORES
+        } else {
+            MAX_SCORES
+        };
+        let parts = qkv[0].split((scores / tokens.max(1)).max(1), 2);
+        let ys = parts.iter().map(|queries| {
+            pass.go_on()?;
+            let ys = attention(queries, &qkv[1], &qkv[2], None, None);
+            Some(ys.linear(&self.proj_out.0, Some(&self.proj_out.1)))
+        });
+        let ys = ys.collect::<Option<Vec<_>>>()?;
+        let mut ys = match ys.as_slice() {
+            [whole] => whole.shallow_clone(),
+            parts => Tensor::cat(parts, 2),
+        };
+        Some(Canvas::new(
+            ys.g_add_(&xs.view([1, 1, tokens, self.width]))
+                .view(size.as_slice()),
+        ))
+    }
+}
+
+/// Residual block, attention, residual block at the width of the latents' end.
+#[derive(Debug)]
+pub(super) struct Middle {
+    block_1: ResidualBlock,
+    attn_1: Option<AttentionBlock>,
+    block_2: ResidualBlock,
+}
+
+impl Middle {
+    pub(super) fn new(w: &Weights, width: i64, cfg: &KlVaeConfig) -> Result<Self, WeightsError> {
+        Ok(Self {
+            block_1: ResidualBlock::new(&(w / "block_1"), [width, width], cfg)?,
+            attn_1: cfg
+                .mid_block_add_attention
+                .then(|| AttentionBlock::new(&(w / "attn_1"), width, cfg))
+                .transpose()?,
+            block_2: ResidualBlock::new(&(w / "block_2"), [width, width], cfg)?,
+        })
+    }
+
+    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let mut canvas = self.block_1.forward(canvas, pass)?;
+        if let Some(attention) = &self.attn_1 {
+            canvas = attention.forward(&canvas, pass)?;
+        }
+        self.block_2.forward(canvas, pass)
+    }
+}
+
+/// The encoder's step to the next level: edges are halved.
+#[derive(Debug)]
+pub(super) struct Downsample(Conv);
+
+impl Downsample {
+    pub(super) fn new(w: &Weights, width: i64) -> Result<Self, WeightsError> {
+        Conv::new(&(w / "conv"), [width, width], 3).map(Self)
+    }
+
+    /// `(H, W, C)` → `(H/2, W/2, C)`
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let conv = &self.0;
+        let layer = |xs: &Tensor, band: &Band| {
+            // A border of zeros below and to the right only, and below only where the picture ends.
+            let rows = band.input.end - band.input.start;
+            let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
+            let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);
+            let (weight, bias) = (&conv.weight, Some(&conv.bias));
+            let ys = xs.permute([0, 3, 1, 2]);
+            let ys = ys.conv2d(weight, bias, [2, 2], [0, 0], [1, 1], 1);
+            ys.permute([0, 2, 3, 1]).contiguous()
+        };
+        pass.over(canvas, Reach::Halving, conv.outputs(), None, &layer)
+    }
+}
+
+/// The decoder's step to the next level: edges are doubled.
+#[derive(Debug)]
+pub(super) struct Upsample {
+    conv: DoublingConv,
+    width: i64,
+    next: i64,
+}
+
+impl Upsample {
+    /// `next`: the width of the next level.
+    pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
+        let conv = Conv::new(&(w / "conv"), [width, width], 3)?;
+        Ok(Self {
+            conv: DoublingConv::new(&conv.weight, &conv.bias),
+            width,
+            next,
+        })
+    }
+
+    /// `(H, W, C)` → `(2H, 2W, C)`
+    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let conv = self.conv.shallow_clone();
+        let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
+        if self.next < self.width {
+            // The largest picture of all would lie there only until the next block made it narrower: making it three
+            // times is a tenth more work and much less memory.
+            return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
+        }
+        pass.over(&canvas, Reach::Doubling, self.width, None, &layer)
+    }
+}

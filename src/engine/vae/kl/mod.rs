@@ -1,0 +1,27 @@
+//! The autoencoder of FLUX.1: pictures, 8 × 8 pixels to one latent of 16 channels; with other numbers in its
+//! configuration that of any latent diffusion model in diffusers' `AutoencoderKL`.
+//!
+//! After <https://github.com/black-forest-labs/flux/blob/v0.0.1/src/flux/modules/autoencoder.py>, whose names the fields
+//! follow, and
+//! <https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/models/autoencoders/autoencoder_kl.py>.
+//! Group norms take their statistics from the whole picture, so a tile that knows only itself comes out different. A
+//! picture that is too large goes through each layer in bands of rows instead: `canvas` says how.
+//!
+//! Shapes: inside, a picture is `(1, H, W, C)`, contiguous: channels innermost is what oneDNN and cuDNN want. At the
+//! border, tensors are `(B, C, H, W)` as in diffusers.
+
+mod blocks;
+mod canvas;
+mod config;
+mod decoder;
+mod encoder;
+mod keys;
+mod norm;
+mod pixels;
+#[cfg(test)]
+mod tests;
+
+pub use self::canvas::Bands;
+pub use self::config::KlVaeConfig;
+pub use self::decoder::KlVaeDecoder;
+pub use self::encoder::KlVaeEncoder;

@@ -1,0 +1,244 @@
+//! Group norm over whole pictures, of which only a band may be at hand: statistics are apart from their use.
+//!
+//! Statistics and the norm itself are computed in f32 whatever comes in, and rounded once.
+
+use tch::{Device, Kind, Tensor};
+
+use super::pixels;
+use crate::weights::{Weights, WeightsError};
+
+const EPS: f64 = 1e-6;
+
+/// Pixels that halves on the CPU are made f32 of at a time.
+const MAX_WIDENED_PIXELS: i64 = 1 << 18;
+
+/// Only keeps the root from being divided by zero, and is taken off again.
+const TINY: f64 = 1e-12;
+
+/// Mean and variance of each channel over some pixels, both `(C)` in f32.
+#[derive(Debug)]
+pub(super) struct Moments {
+    pixels: i64,
+    mean: Tensor,
+    variance: Tensor,
+}
+
+impl Clone for Moments {
+    fn clone(&self) -> Self {
+        Self {
+            pixels: self.pixels,
+            mean: self.mean.shallow_clone(),
+            variance: self.variance.shallow_clone(),
+        }
+    }
+}
+
+impl Moments {
+    /// `xs`: `(1, h, W, C)`, contiguous or rows of what is
+    pub(super) fn of(xs: &Tensor) -> Self {
+        let xs = xs.contiguous();
+        let size = xs.size();
+        let (pixels, channels) = (size[1] * size[2], size[3]);
+        if let Device::Cuda(_) = xs.device() {
+            let (mean, inverse) = xs.permute([0, 3, 1, 2]).batch_norm_stats(TINY);
+            let variance = (inverse.square().reciprocal() - TINY).clamp_min(0.0);
+            return Self {
+                pixels,
+                mean,
+                variance,
+            };
+        }
+        let parts = xs.view([-1, channels]).split(MAX_WIDENED_PIXELS, 0);
+        let parts = parts.iter().map(|part| {
+            let blocks = pixels::moments(&part.to_kind(Kind::Float));
+            Self::pooled(&blocks.means, &blocks.variances, &blocks.pixels)
+        });
+        Self::joined(&parts.collect::<Vec<_>>())
+    }
+
+    /// Of all pixels of `parts`, of which there is one at least.
+    pub(super) fn joined(parts: &[Self]) -> Self {
+        let stacked =
+            |of: fn(&Self) -> &Tensor| Tensor::stack(&parts.iter().map(of).collect::<Vec<_>>(), 0);
+        let pixels: Vec<usize> = parts.iter().map(|part| part.pixels as usize).collect();
+        Self::pooled(
+            &stacked(|part| &part.mean),
+            &stacked(|part| &part.variance),
+            &pixels,
+        )
+    }
+
+    /// `means`, `variances`: `(parts, C)`, each over so many of `pixels`
+    fn pooled(means: &Tensor, variances: &Tensor, pixels: &[usize]) -> Self {
+        let total: usize = pixels.iter().sum();
+        let shares: Vec<f32> = pixels
+            .iter()
+            .map(|&pixels| (pixels as f64 / total as f64) as f32)
+            .collect();
+        let shares = Tensor::from_slice(&shares).to_device(means.device());
+        let shares = shares.unsqueeze(1);
+        let weighted = |xs: &Tensor| (xs * &shares).sum_dim_intlist(0, false, Kind::Float);
+        let mean = weighted(means);
+        let spread = (means - &mean).square();
+        Self {
+            pixels: total as i64,
+            variance: weighted(&(variances + spread)),
+            mean,
+        }
+    }
+
+    /// The same for each channel's group, as numbers for each channel.
+    fn of_groups(&self, groups: i64) -> Self {
+        let channels = self.mean.numel() as i64;
+        let grouped = |xs: &Tensor| xs.view([groups, channels / groups]);
+        let averaged = |xs: &Tensor| xs.mean_dim([1_i64].as_slice(), true, Kind::Float);
+        let means = grouped(&self.mean);
+        let mean = averaged(&means);
+        let variance = averaged(&(grouped(&self.variance) + (means - &mean).square()));
+        let spread = |xs: &Tensor| {
+            let xs = xs.expand([groups, channels / groups], false);
+            xs.reshape([channels])
+        };
+        Self {
+            pixels: self.pixels,
+            mean: spread(&mean),
+            variance: spread(&variance),
+        }
+    }
+}
+
+/// Mean and deviation of groups of channels over the picture.
+#[derive(Debug)]
+pub(super) struct GroupNorm {
+    weight: Tensor,
+    bias: Tensor,
+    groups: i64,
+}
+
+impl GroupNorm {
+    pub(super) fn new(w: &Weights, dim: i64, groups: i64) -> Result<Self, WeightsError> {
+        let w = w.with_kind(Kind::Float);
+        Ok(Self {
+            weight: w.tensor("weight", &[dim])?,
+            bias: w.tensor("bias", &[dim])?,
+            groups,
+        })
+    }
+
+    /// `xs`: `(1, h, W, C)`, all of a picture where there are no `moments`, else a part of the one that has these
+    /// → the same, in memory of its own
+    pub(super) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
+        self.normalized(xs, moments, false)
+    }
+
+    /// Norm and SiLU.
+    pub(super) fn activate(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
+        self.normalized(xs, moments, true)
+    }
+
+    fn normalized(&self, xs: &Tensor, moments: Option<&Moments>, with_silu: bool) -> Tensor {
+        let xs = xs.contiguous();
+        let moments = match moments {
+            Some(moments) => moments.of_groups(self.groups),
+            None => Moments::of(&xs).of_groups(self.groups),
+        };
+        if xs.device() == Device::Cpu && xs.kind() == Kind::Float {
+            let scale = &self.weight * (moments.variance + EPS).rsqrt();
+            let shift = &self.bias - moments.mean * &scale;
+            return pixels::scaled(&xs, &scale, &shift, with_silu);
+        }
+        let mut ys = self.as_batch_norm(&xs, &moments);
+        if with_silu { ys.silu_() } else { ys }
+    }
+
+    /// With statistics known for each channel, a group norm is a batch norm that no longer learns: one pass, computed
+    /// in f32 and rounded once whatever the kind of `xs` is.
+    fn as_batch_norm(&self, xs: &Tensor, moments: &Moments) -> Tensor {
+        // h w c -> c h w and back: strides only
+        let ys = xs.permute([0, 3, 1, 2]).batch_norm(
+            Some(&self.weight),
+            Some(&self.bias),
+            Some(&moments.mean),
+            Some(&moments.variance),
+            false,
+            0.0,
+            EPS,
+            false,
+        );
+        ys.permute([0, 2, 3, 1]).contiguous()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::{EPS, GroupNorm, Moments};
+
+    const GROUPS: i64 = 3;
+
+    fn norm(channels: i64) -> GroupNorm {
+        let options = (Kind::Float, Device::Cpu);
+        GroupNorm {
+            weight: Tensor::linspace(0.5, 1.5, channels, options),
+            bias: Tensor::linspace(-1.0, 1.0, channels, options),
+            groups: GROUPS,
+        }
+    }
+
+    /// Far from zero, where squares of large numbers would cancel: `(1, height, width, channels)` in f64
+    fn picture(height: i64, width: i64, channels: i64) -> Tensor {
+        let places = Tensor::arange(height * width * channels, (Kind::Double, Device::Cpu));
+        let xs = (places * 0.37).sin() + 20.0;
+        xs.view([1, height, width, channels])
+    }
+
+    fn expected(xs: &Tensor, norm: &GroupNorm) -> Tensor {
+        let [weight, bias] = [&norm.weight, &norm.bias].map(|xs| xs.to_kind(Kind::Double));
+        let xs = xs.permute([0, 3, 1, 2]).contiguous();
+        let ys = xs.group_norm(GROUPS, Some(&weight), Some(&bias), EPS, false);
+        ys.permute([0, 2, 3, 1])
+    }
+
+    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+        let off = found.to_kind(Kind::Double) - expected;
+        (off.norm() / expected.norm()).double_value(&[])
+    }
+
+    #[test]
+    fn a_large_picture_far_from_zero_is_normalized_as_in_double_precision() {
+        let norm = norm(6);
+        let xs = picture(311, 307, 6);
+        let found = norm.forward(&xs.to_kind(Kind::Float), None);
+        let off = distance(&found, &expected(&xs, &norm));
+        assert!(off < 2e-6, "{off}");
+        let found = norm.activate(&xs.to_kind(Kind::Float), None);
+        let off = distance(&found, &expected(&xs, &norm).silu());
+        assert!(off < 2e-6, "{off}");
+    }
+
+    #[test]
+    fn statistics_of_parts_are_those_of_the_picture() {
+        let norm = norm(6);
+        let xs = picture(23, 9, 6);
+        let float = xs.to_kind(Kind::Float);
+        let parts = float.split_with_sizes([1, 10, 12], 1);
+        let moments: Vec<Moments> = parts.iter().map(Moments::of).collect();
+        let joined = Moments::joined(&moments);
+        let found = parts.iter().map(|part| norm.forward(part, Some(&joined)));
+        let found = Tensor::cat(&found.collect::<Vec<_>>(), 1);
+        let off = distance(&found, &expected(&xs, &norm));
+        assert!(off < 2e-6, "{off}");
+    }
+
+    #[test]
+    fn a_picture_of_one_color_becomes_the_bias() {
+        let norm = norm(6);
+        for kind in [Kind::Float, Kind::BFloat16] {
+            let xs = Tensor::full([1, 4, 5, 6], 3.0, (kind, Device::Cpu));
+            let found = norm.forward(&xs, None).to_kind(Kind::Float);
+            let expected = norm.bias.expand([1, 4, 5, 6], false);
+            assert!(found.allclose(&expected, 0.0, 4e-3, false), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Bands give what the whole picture gives; diffusers' tiles give what diffusers recorded.
+
+use std::cell::Cell;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{
+    Bands, DECODER_LIMIT, ENCODER_LIMIT, NAMES, TileScheme, Tiling, config, decode, decoder,
+    distance, encode, encoder, recorded, weights_of_kind,
+};
+use crate::vae::{KlVaeDecoder, KlVaeEncoder};
+
+/// From a row or two at a time to half of these pictures, and to all of them.
+const SIZES: [i64; 5] = [1, 13, 24, 48, 4096];
+
+fn bands(size: i64, off_device: bool) -> Bands {
+    Bands { size, off_device }
+}
+
+/// A picture without edges or noise, in -1..1: `(1, channels, height, width)`
+fn smooth(channels: i64, height: i64, width: i64) -> Tensor {
+    let options = (Kind::Float, Device::Cpu);
+    let axis = |len: i64, dim: usize| {
+        let mut shape = [1; 4];
+        shape[dim] = len;
+        (Tensor::arange(len, options) / len.max(2)).view(shape)
+    };
+    let phase = axis(channels, 1) * 4.0;
+    (axis(height, 2) * 5.0 + &phase).sin() * (axis(width, 3) * 4.0 - &phase).cos() * 0.9
+}
+
+#[test]
+fn bands_of_any_size_give_what_the_whole_picture_gives() {
+    for name in NAMES {
+        let (decoder, encoder) = (decoder(name), encoder(name));
+        let latents = recorded(name, "decode.input");
+        let whole = decode(&decoder, &latents);
+        let pixels = recorded(name, "encode.input");
+        let posterior = encode(&encoder, &pixels);
+        for bands in SIZES.map(|size| bands(size, size % 2 == 0)) {
+            let found = decoder.decode_in_bands(&latents, bands, &|| false).unwrap();
+            let off = distance(&found, &whole);
+            assert!(off < DECODER_LIMIT, "{name}, {bands:?}: pixels {off}");
+            let found = encoder.encode_in_bands(&pixels, bands, &|| false).unwrap();
+            let off = distance(&found.mean, &posterior.mean);
+            assert!(off < ENCODER_LIMIT, "{name}, {bands:?}: mean {off}");
+            let off = distance(&found.logvar, &posterior.logvar);
+            assert!(off < ENCODER_LIMIT, "{name}, {bands:?}: logvar {off}");
+        }
+    }
+}
+
+#[test]
+fn seamless_tiles_have_no_seams_at_any_size_of_picture() {
+    let (decoder, encoder) = (decoder("flux"), encoder("flux"));
+    for (height, width) in [(40, 37), (3, 50), (41, 2)] {
+        let latents = smooth(16, height, width) * 2.0;
+        let whole = decode(&decoder, &latents);
+        for tiling in [Tiling::of_size(128), Tiling::default()] {
+            let tiled = decoder.decode_tiled(&latents, tiling, &|| false).unwrap();
+            let off = distance(&tiled, &whole);
+            assert!(off < DECODER_LIMIT, "{height} × {width}: {off}");
+        }
+        let pixels = smooth(3, 8 * height, 8 * width);
+        let tiling = Tiling::of_size(64);
+        let tiled = encoder.encode_tiled(&pixels, tiling, &|| false).unwrap();
+        let off = distance(&tiled.mean, &encode(&encoder, &pixels).mean);
+        assert!(off < ENCODER_LIMIT, "{height} × {width}: {off}");
+    }
+}
+
+#[test]
+fn bands_of_halves_are_as_near_as_halves_without_bands() {
+    let (_folder, weights) = weights_of_kind("flux", Kind::BFloat16);
+    let decoder = KlVaeDecoder::new(&config("flux"), &weights).unwrap();
+    let latents = recorded("flux", "decode.input");
+    let found = decoder
+        .decode_in_bands(&latents, bands(20, true), &|| false)
+        .unwrap();
+    assert_eq!(found.kind(), Kind::BFloat16);
+    let off = distance(&found, &recorded("flux", "decode.output"));
+    assert!(off < 0.04, "{off}");
+}
+
+const SEPARATE: Tiling = Tiling {
+    size: 32,
+    stride: 24,
+    scheme: TileScheme::Separate,
+};
+
+#[test]
+fn separate_tiles_match_those_of_diffusers() {
+    let latents = recorded("flux", "tiled.decode.input");
+    let expected = recorded("flux", "tiled.decode.output");
+    let pixels = decoder("flux")
+        .decode_tiled(&latents, SEPARATE, &|| false)
+        .unwrap();
+    let off = distance(&pixels, &expected);
+    assert!(off < DECODER_LIMIT, "pixels are off by {off}");
+    let found = encoder("flux")
+        .encode_tiled(&(expected * 0.5), SEPARATE, &|| false)
+        .unwrap();
+    let off = distance(&found.mean, &recorded("flux", "tiled.encode.mean"));
+    assert!(off < ENCODER_LIMIT, "the mean is off by {off}");
+    let off = distance(&found.logvar, &recorded("flux", "tiled.encode.logvar"));
+    assert!(off < ENCODER_LIMIT, "logvar is off by {off}");
+}
+
+/// One job, which asks now and then whether to stop: whether it came to its end.
+type Job<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> bool;
+
+/// How often `job` asks; when told to stop it must not ask again.
+fn asks(job: Job<'_>) -> i32 {
+    let asked = Cell::new(0);
+    let run = |limit: i32| {
+        asked.set(0);
+        job(&|| {
+            asked.set(asked.get() + 1);
+            asked.get() > limit
+        })
+    };
+    assert!(run(i32::MAX));
+    let total = asked.get();
+    for limit in [0, total / 2, total - 1] {
+        assert!(!run(limit), "it did not stop");
+        assert_eq!(asked.get(), limit + 1);
+    }
+    total
+}
+
+#[test]
+fn a_job_is_cancelled_between_layers_bands_and_tiles() {
+    let latents = recorded("flux", "tiled.decode.input");
+    let pixels = recorded("flux", "tiled.decode.output");
+    let (decoder, encoder) = (decoder("flux"), encoder("flux"));
+    let decoding = asks(&|stop| decoder.decode(&latents, stop).is_some());
+    let encoding = asks(&|stop| encoder.encode(&pixels, stop).is_some());
+    assert!(decoding > 30 && encoding > 20, "{decoding}, {encoding}");
+    let seamless = Tiling {
+        scheme: TileScheme::Seamless,
+        ..SEPARATE
+    };
+    for tiling in [SEPARATE, seamless] {
+        let tiled = asks(&|stop| decoder.decode_tiled(&latents, tiling, stop).is_some());
+        assert!(tiled > decoding + 10, "{tiling:?}: {tiled}");
+        let tiled = asks(&|stop| encoder.encode_tiled(&pixels, tiling, stop).is_some());
+        assert!(tiled > encoding + 10, "{tiling:?}: {tiled}");
+    }
+}
+
+#[test]
+fn what_goes_in_is_not_written_to() {
+    let latents = recorded("other", "decode.input");
+    let pixels = recorded("other", "encode.input");
+    let before = [latents.copy(), pixels.copy()];
+    let tiny = bands(1, false);
+    let (_folder, weights) = weights_of_kind("other", Kind::Float);
+    let decoder = KlVaeDecoder::new(&config("other"), &weights).unwrap();
+    let encoder = KlVaeEncoder::new(&config("other"), &weights).unwrap();
+    let first = decoder.decode_in_bands(&latents, tiny, &|| false).unwrap();
+    encoder.encode_in_bands(&pixels, tiny, &|| false).unwrap();
+    let again = decoder.decode_in_bands(&latents, tiny, &|| false).unwrap();
+    assert!(latents.equal(&before[0]) && pixels.equal(&before[1]) && again.equal(&first));
+}
