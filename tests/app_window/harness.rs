@@ -44,6 +44,7 @@ pub fn spec() -> ModelSpec {
             guidance_scale: 4.0,
             guidance_scale_2: None,
             shift: Some(3.0),
+            small_shift: None,
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),
         },

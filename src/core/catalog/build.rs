@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::entry::{self, Details, Entry};
+use super::entry::{self, Details, Entry, PartialDefaults};
 use super::single::Assembled;
-use super::wan::WanFacts;
+use super::wan::{Schedule, WanFacts};
 use super::{CatalogError, Defaults, Family, InputUse, Limits, ModelSpec, configs};
-use crate::job::{GenerateForm, Sampler, StartPicture};
+use crate::job::{GenerateForm, Sampler, StartPicture, form};
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
 pub(super) fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'a Entry> {
@@ -44,6 +44,7 @@ pub(super) fn build(
             name: None,
             description: None,
             licence: None,
+            defaults: with_schedule(&entry.built_in.defaults, facts.schedule),
             ..entry.built_in.clone()
         },
         (None, None) => Details::default(),
@@ -75,7 +76,7 @@ pub(super) fn build(
         presets: details.presets.unwrap_or_default(),
         defaults: details
             .defaults
-            .over(plain_defaults(&limits, facts.sampler)),
+            .over(plain_defaults(&limits, facts.schedule)),
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,
@@ -84,8 +85,21 @@ pub(super) fn build(
     Ok(spec)
 }
 
+/// A shape says nothing of what a model was distilled or tuned for: its own scheduler knows better.
+fn with_schedule(defaults: &PartialDefaults, schedule: Option<Schedule>) -> PartialDefaults {
+    let Some(schedule) = schedule else {
+        return defaults.clone();
+    };
+    PartialDefaults {
+        sampler: Some(schedule.sampler),
+        shift: schedule.shift,
+        small_shift: None,
+        ..defaults.clone()
+    }
+}
+
 /// For a model that nobody has described: a short, small clip, so that a first try ends soon.
-fn plain_defaults(limits: &Limits, sampler: Sampler) -> Defaults {
+fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
     let edge = limits
         .size_multiple
         .saturating_mul((256 / limits.size_multiple).max(1));
@@ -100,7 +114,8 @@ fn plain_defaults(limits: &Limits, sampler: Sampler) -> Defaults {
         guidance_scale: 5.0,
         guidance_scale_2: None,
         shift: None,
-        sampler,
+        small_shift: None,
+        sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
         negative_prompt: String::new(),
     }
 }
@@ -139,10 +154,12 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
         )));
     }
     // Defaults that have to be changed before they can be used are wrong too.
-    let reasons: Vec<String> = match form.validate(spec) {
+    let mut reasons: Vec<String> = match form.validate(spec) {
         Ok(checked) => checked.notices.into_iter().map(|it| it.message).collect(),
         Err(errors) => errors.into_iter().map(|err| err.message).collect(),
     };
+    let small_shift = spec.defaults.small_shift.map(|small| small.shift);
+    reasons.extend(small_shift.and_then(form::wrong_shift));
     if !reasons.is_empty() {
         return Err(wrong(format!("wrong defaults: {}", reasons.join("; "))));
     }

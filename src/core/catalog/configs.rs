@@ -158,6 +158,9 @@ pub struct WanVaeConfig {
     pub decoder_base_dim: Option<u64>,
     pub z_dim: u64,
     pub dim_mult: Vec<u64>,
+    pub num_res_blocks: u64,
+    /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention.
+    pub attn_scales: Vec<f64>,
     pub temperal_downsample: Vec<bool>,
     pub in_channels: u64,
     pub out_channels: u64,
@@ -172,6 +175,8 @@ impl Default for WanVaeConfig {
             decoder_base_dim: None,
             z_dim: 16,
             dim_mult: vec![1, 2, 4, 4],
+            num_res_blocks: 2,
+            attn_scales: Vec::new(),
             temperal_downsample: vec![false, true, true],
             in_channels: 3,
             out_channels: 3,
@@ -190,6 +195,7 @@ impl WanVaeConfig {
                 ("base_dim", cfg.base_dim),
                 ("decoder_base_dim", cfg.decoder_dim()),
                 ("z_dim", cfg.z_dim),
+                ("num_res_blocks", cfg.num_res_blocks),
                 ("in_channels", cfg.in_channels),
                 ("out_channels", cfg.out_channels),
                 ("patch_size", cfg.patch()),
@@ -347,13 +353,17 @@ impl ClipVisionConfig {
     }
 }
 
-/// `scheduler/scheduler_config.json`: what decides the default sampler.
+/// `scheduler/scheduler_config.json`: what decides the default sampler and shift.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SchedulerConfig {
     #[serde(rename = "_class_name")]
     pub class: String,
     pub prediction_type: Option<String>,
+    /// UniPC's name for the shift.
+    pub flow_shift: Option<f64>,
+    /// Flow-match Euler's.
+    pub shift: Option<f64>,
 }
 
 impl SchedulerConfig {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::line_and_column;
 use super::names::model_words;
 use super::wan::{TransformerShape, WanFacts};
-use super::{CatalogError, Defaults, Family, LatentRgb, Limits, Preset};
+use super::{CatalogError, Defaults, Family, LatentRgb, Limits, Preset, SmallShift};
 use crate::job::Sampler;
 
 const BUILT_IN: &str = include_str!("../../../models.toml");
@@ -58,6 +58,7 @@ pub(super) struct PartialDefaults {
     pub guidance_scale: Option<f64>,
     pub guidance_scale_2: Option<f64>,
     pub shift: Option<f64>,
+    pub small_shift: Option<SmallShift>,
     pub sampler: Option<Sampler>,
     pub negative_prompt: Option<String>,
 }
@@ -100,6 +101,10 @@ impl PartialDefaults {
             num_steps: over.num_steps.or(self.num_steps),
             guidance_scale: over.guidance_scale.or(self.guidance_scale),
             guidance_scale_2: over.guidance_scale_2.or(self.guidance_scale_2),
+            // Whoever states a shift means it at every size, unless it says more.
+            small_shift: over
+                .small_shift
+                .or_else(|| self.small_shift.filter(|_| over.shift.is_none())),
             shift: over.shift.or(self.shift),
             sampler: over.sampler.or(self.sampler),
             negative_prompt: over.negative_prompt.or(self.negative_prompt),
@@ -117,6 +122,7 @@ impl PartialDefaults {
             guidance_scale: self.guidance_scale.unwrap_or(base.guidance_scale),
             guidance_scale_2: self.guidance_scale_2.or(base.guidance_scale_2),
             shift: self.shift.or(base.shift),
+            small_shift: self.small_shift.or(base.small_shift),
             sampler: self.sampler.unwrap_or(base.sampler),
             negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
         }

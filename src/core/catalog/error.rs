@@ -56,6 +56,9 @@ pub enum CatalogError {
     Config { reason: String, path: PathBuf },
     #[error("not a sound safetensors file: {reason}: {}", path.display())]
     Weights { reason: String, path: PathBuf },
+    /// Not the weights of anything.
+    #[error("expected a model, found {found}: {}", path.display())]
+    NotWeights { found: &'static str, path: PathBuf },
     #[error(
         "this is a pickle, which can run code when opened; get {instead} instead: {}",
         path.display()
@@ -112,7 +115,7 @@ impl CatalogError {
             Self::WrongCompanion { .. } => {
                 "Name the right file, or leave it out where the right one lies beside the model"
             }
-            Self::Unsupported { .. } | Self::NoModel { .. } => {
+            Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
                 "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors file"
             }
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",

@@ -38,12 +38,13 @@ pub(crate) use error::line_and_column;
 pub use error::{CatalogError, size_text};
 pub use files::ModelFiles;
 pub use kind::TensorKind;
-pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset};
+pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift};
 pub use wan::keys::{TextEncoderKeys, TransformerKeys};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]
 pub(crate) use spec::test_spec;
+pub(crate) use spec::usable_aspect;
 
 use crate::settings::{Paths, Settings};
 use build::{build, claiming};

@@ -7,9 +7,14 @@ use std::path::{Path, PathBuf};
 use super::companions::{Companions, Search};
 use super::configs::sorted_entries;
 use super::library::{Library, Role, place_of};
-use super::names::{Side, counterpart, possible_side, side_beside, stated_side, without_side};
+use super::names::{
+    Side, counterpart, implied_side, possible_side, side_beside, stated_side, without_side,
+};
 use super::wan::{self, Transformer, TransformerKind, Variant, WanFacts, Wanted};
 use super::{CatalogError, ModelFiles, scan};
+
+/// The width of the transformers of 14 billion weights, to which all experts belong.
+const WIDTH_14B: u64 = 5120;
 
 /// A model put together from single files.
 pub(super) struct Assembled {
@@ -115,7 +120,7 @@ fn expert_pair(
     if named.kind.as_expert().is_none() {
         return Ok(None);
     }
-    let is_stated = stated(&named.place).is_some();
+    let is_stated = stated(named).is_some();
     let mut first_error = None;
     for (side, place) in others(&named.place, library) {
         // A name alone makes no pair of files that differ; one that states its side must have one.
@@ -138,9 +143,18 @@ fn expert_pair(
 }
 
 /// The side that a transformer's own name states, or its folder's.
-fn stated(place: &Path) -> Option<Side> {
-    let folder = place.parent().and_then(Path::file_name).unwrap_or_default();
-    stated_side(&file_stem(place)).or_else(|| stated_side(&folder.to_string_lossy()))
+fn stated(named: &Transformer) -> Option<Side> {
+    let name = file_stem(&named.place);
+    let folder = named.place.parent().and_then(Path::file_name);
+    let folder = folder.unwrap_or_default().to_string_lossy();
+    stated_side(&name)
+        .or_else(|| stated_side(&folder))
+        .or_else(|| {
+            let is_open = named.kind == TransformerKind::TextToVideo;
+            is_open
+                .then(|| implied_side(&name, &folder, named.cfg.dim() == WIDTH_14B))
+                .flatten()
+        })
 }
 
 /// Places that by their names may be the other expert, nearest first, with the side of the named one.
@@ -201,7 +215,7 @@ fn lone_expert(named: &Transformer) -> CatalogError {
         .unwrap_or_default()
         .to_string_lossy();
     let variant = named.kind.as_expert().unwrap_or(Variant::I2vA14b).name();
-    let side = stated(&named.place).or_else(|| possible_side(&file_stem(&named.place)));
+    let side = stated(named).or_else(|| possible_side(&file_stem(&named.place)));
     let reason = match side {
         Some(side) => {
             let folder = named.place.parent().and_then(Path::file_name);

@@ -97,10 +97,32 @@ pub struct Defaults {
     /// The scheduler's own when absent.
     #[serde(default)]
     pub shift: Option<f64>,
+    /// Instead of `shift`, where frames are small.
+    #[serde(default)]
+    pub small_shift: Option<SmallShift>,
     #[serde(default)]
     pub sampler: Sampler,
     #[serde(default)]
     pub negative_prompt: String,
+}
+
+/// A shift of the schedule for frames of at most so many pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmallShift {
+    pub max_pixels: u64,
+    pub shift: f64,
+}
+
+impl Defaults {
+    /// The shift for frames of a size; the scheduler's own when absent.
+    pub fn shift_at(&self, width: u32, height: u32) -> Option<f64> {
+        let pixels = u64::from(width) * u64::from(height);
+        self.small_shift
+            .filter(|small| pixels <= small.max_pixels)
+            .map(|small| small.shift)
+            .or(self.shift)
+    }
 }
 
 /// What the model can make.
@@ -134,10 +156,15 @@ impl ModelSpec {
             return default;
         }
         let area = f64::from(default.0) * f64::from(default.1);
-        let aspect = aspect.clamp(0.25, 4.0);
+        let aspect = usable_aspect(aspect);
         let snap = |value: f64| nearest_multiple(value, self.limits.size_multiple);
         (snap((area * aspect).sqrt()), snap((area / aspect).sqrt()))
     }
+}
+
+/// The nearest aspect of frames that anybody can mean; beyond, most of a picture is cut off or letterboxed.
+pub(crate) fn usable_aspect(aspect: f64) -> f64 {
+    aspect.clamp(0.25, 4.0)
 }
 
 /// A made-up model for tests.
@@ -165,6 +192,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             guidance_scale: 4.0,
             guidance_scale_2: None,
             shift: Some(3.0),
+            small_shift: None,
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),
         },

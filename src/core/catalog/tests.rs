@@ -1,9 +1,11 @@
 //! The catalogue on folders that these tests write: whole ones, broken ones, foreign ones, hidden ones.
 
 mod broken;
+mod defaults;
 mod found;
 mod made_up;
 mod pairs;
 mod parts;
 mod published;
 mod tiny;
+mod whole;

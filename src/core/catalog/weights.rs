@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 use serde::Deserialize;
 
-use super::CatalogError;
 use super::configs::{read_capped, sorted_entries};
 use super::safetensors::{Header, HeaderError};
+use super::{CatalogError, kind};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -133,9 +133,10 @@ impl WeightSet {
                 });
             }
             Err(HeaderError::Unsound(reason)) => {
-                return Err(CatalogError::Weights {
-                    reason,
-                    path: path.to_owned(),
+                let path = path.to_owned();
+                return Err(match kind::other_than_weights(&path) {
+                    Some(found) => CatalogError::NotWeights { found, path },
+                    None => CatalogError::Weights { reason, path },
                 });
             }
         };

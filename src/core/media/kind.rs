@@ -10,7 +10,7 @@ use super::MediaError;
 
 /// What the first bytes of a file say it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Png,
     Jpeg,
     WebP,
@@ -70,7 +70,7 @@ const MAGIC: [(&[u8], Kind); 20] = [
 ];
 
 /// Tells from its first bytes what a file is.
-pub(super) fn sniff(head: &[u8]) -> Kind {
+pub(crate) fn sniff(head: &[u8]) -> Kind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;
     }

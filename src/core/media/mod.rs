@@ -21,6 +21,7 @@ pub use clip::{
 };
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, picture_fingerprint};
+pub(crate) use kind::{Kind, sniff};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;

@@ -213,7 +213,7 @@ fn configs_that_do_not_fit_each_other_are_refused() {
         ("vae", "dim_mult", json!(vec![1; 70]), "dim_mult"),
         ("vae", "base_dim", json!(1e300), "vae"),
         ("vae", "patch_size", json!(1), "in_channels"),
-        ("vae", "is_residual", json!(false), "down_blocks.0.conv2"),
+        ("vae", "is_residual", json!(false), "down_blocks.0.norm1"),
         ("text_encoder", "vocab_size", json!(18), "shared.weight"),
         ("text_encoder", "model_type", json!("t5"), "umt5"),
         ("text_encoder", "num_layers", json!(1), "layers"),
@@ -344,4 +344,53 @@ fn a_card_of_a_wider_transformer_names_the_published_variant() {
     let card = IdentityCard::read(&path).unwrap();
     assert!(card.what.contains("Wan 2.2 TI2V 5B"), "{}", card.what);
     assert_eq!(CHANNELS, 4);
+}
+
+#[test]
+fn what_is_no_model_is_named_by_its_first_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let header = [
+        &2815_u64.to_le_bytes()[..],
+        br#"{"a":{"dtype":"U8","shape":[9]"#,
+    ]
+    .concat();
+    for (name, bytes, found) in [
+        (
+            "clip.mp4",
+            &b"\0\0\0\x18ftypisom\0\0\0\0isommp42"[..],
+            "expected a model, found an MP4 video",
+        ),
+        (
+            "x.gguf",
+            &[0xff; 64],
+            "found a file that is named .gguf and does not begin as one",
+        ),
+        ("y.gguf", b"", "found a file that is named .gguf"),
+        ("z.gguf", b"\x89PNG\r\n\x1a\n....", "found a PNG picture"),
+        (
+            "a.safetensors",
+            b"<html>Sign in</html>",
+            "found a text file",
+        ),
+        (
+            "b.safetensors",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+            "the pointer of Git LFS",
+        ),
+        // Begins as a JPEG XL picture does, by the length of its header.
+        ("c.safetensors", &header, "not a sound safetensors file"),
+        ("d.safetensors", &[0xff; 64], "not a sound safetensors file"),
+    ] {
+        let path = root.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        for err in [
+            IdentityCard::read(&path).unwrap_err(),
+            ModelSpec::open(&path).unwrap_err(),
+        ] {
+            let text = err.to_string();
+            assert!(text.contains(found) && text.ends_with(name), "{text}");
+            let is_incomplete = err.advice().contains("incomplete");
+            assert_eq!(is_incomplete, found.contains("sound"), "{name}");
+        }
+    }
 }

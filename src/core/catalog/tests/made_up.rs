@@ -138,52 +138,206 @@ pub(super) fn in_dialect(shapes: &Shapes, keys: TransformerKeys) -> Shapes {
         .collect()
 }
 
-/// The decisive tensors of an autoencoder in the authors' names: of Wan 2.2 where there are 48 channels.
+/// An autoencoder in the authors' names: of Wan 2.2 where there are 48 channels.
 pub(super) fn vae(channels: u64) -> Shapes {
-    let is_new = channels == 48;
-    let (base, decoder, pixels) = if is_new { (160, 256, 12) } else { (96, 96, 3) };
+    let (base, decoder) = if channels == 48 { (160, 256) } else { (96, 96) };
+    let dims = VaeDims {
+        base,
+        decoder,
+        channels,
+        is_residual: channels == 48,
+    };
+    vae_of(dims, true)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct VaeDims {
+    pub base: u64,
+    pub decoder: u64,
+    pub channels: u64,
+    /// The form of Wan 2.2.
+    pub is_residual: bool,
+}
+
+/// An autoencoder of four levels in the authors' names or diffusers'.
+pub(super) fn vae_of(dims: VaeDims, is_original: bool) -> Shapes {
+    let VaeDims {
+        base,
+        decoder,
+        channels,
+        is_residual,
+    } = dims;
+    let pixels = if is_residual { 12 } else { 3 };
     let mut shapes = Shapes::new();
+    let names = |theirs: &str, ours: &str| (if is_original { theirs } else { ours }).to_owned();
     for (name, output, input, edge) in [
-        ("encoder.conv1", base, pixels, 3),
-        ("encoder.head.2", 2 * channels, 4 * base, 3),
-        ("conv1", 2 * channels, 2 * channels, 1),
-        ("conv2", channels, channels, 1),
-        ("decoder.conv1", 4 * decoder, channels, 3),
-        ("decoder.head.2", pixels, decoder, 3),
+        (names("conv1", "quant_conv"), 2 * channels, 2 * channels, 1),
+        (names("conv2", "post_quant_conv"), channels, channels, 1),
+        (names("encoder.conv1", "encoder.conv_in"), base, pixels, 3),
+        (
+            names("encoder.head.2", "encoder.conv_out"),
+            2 * channels,
+            4 * base,
+            3,
+        ),
+        (
+            names("decoder.conv1", "decoder.conv_in"),
+            4 * decoder,
+            channels,
+            3,
+        ),
+        (
+            names("decoder.head.2", "decoder.conv_out"),
+            pixels,
+            decoder,
+            3,
+        ),
     ] {
-        shapes.insert(
-            format!("{name}.weight"),
-            vec![output, input, edge, edge, edge],
-        );
-        shapes.insert(format!("{name}.bias"), vec![output]);
+        add_conv(&mut shapes, &name, &[output, input, edge, edge, edge]);
     }
-    let gamma = "decoder.middle.0.residual.0.gamma";
-    shapes.insert(gamma.into(), vec![4 * decoder, 1, 1, 1]);
+    for (half, width, last) in [
+        ("encoder", 4 * base, 4 * base),
+        ("decoder", 4 * decoder, decoder),
+    ] {
+        let norm = names(&format!("{half}.head.0"), &format!("{half}.norm_out"));
+        shapes.insert(format!("{norm}.gamma"), vec![last, 1, 1, 1]);
+        let middle = |theirs: usize, ours: &str| {
+            names(
+                &format!("{half}.middle.{theirs}"),
+                &format!("{half}.mid_block.{ours}"),
+            )
+        };
+        add_residual(
+            &mut shapes,
+            &middle(0, "resnets.0"),
+            [width; 2],
+            is_original,
+        );
+        add_residual(
+            &mut shapes,
+            &middle(2, "resnets.1"),
+            [width; 2],
+            is_original,
+        );
+        let attention = middle(1, "attentions.0");
+        shapes.insert(format!("{attention}.norm.gamma"), vec![width, 1, 1]);
+        add_conv(
+            &mut shapes,
+            &format!("{attention}.to_qkv"),
+            &[3 * width, width, 1, 1],
+        );
+        add_conv(
+            &mut shapes,
+            &format!("{attention}.proj"),
+            &[width, width, 1, 1],
+        );
+    }
+    add_levels(&mut shapes, dims, is_original);
+    shapes
+}
+
+fn add_conv(shapes: &mut Shapes, name: &str, shape: &[u64]) {
+    shapes.insert(format!("{name}.weight"), shape.to_vec());
+    shapes.insert(format!("{name}.bias"), vec![shape[0]]);
+}
+
+fn add_residual(shapes: &mut Shapes, block: &str, [input, output]: [u64; 2], is_original: bool) {
+    let names = if is_original {
+        [
+            "residual.0",
+            "residual.2",
+            "residual.3",
+            "residual.6",
+            "shortcut",
+        ]
+    } else {
+        ["norm1", "conv1", "norm2", "conv2", "conv_shortcut"]
+    };
+    let [norm1, conv1, norm2, conv2, shortcut] = names.map(|name| format!("{block}.{name}"));
+    shapes.insert(format!("{norm1}.gamma"), vec![input, 1, 1, 1]);
+    shapes.insert(format!("{norm2}.gamma"), vec![output, 1, 1, 1]);
+    add_conv(shapes, &conv1, &[output, input, 3, 3, 3]);
+    add_conv(shapes, &conv2, &[output, output, 3, 3, 3]);
+    if input != output {
+        add_conv(shapes, &shortcut, &[output, input, 1, 1, 1]);
+    }
+}
+
+/// Widths in, within and behind each level, written out; the encoder's and decoder's in units of their bases.
+fn add_levels(shapes: &mut Shapes, dims: VaeDims, is_original: bool) {
+    let down = [[1, 1, 1], [1, 2, 2], [2, 4, 4], [4, 4, 4]];
+    // Twice the width behind each step, as Wan 2.1 halves it there.
+    let up = if dims.is_residual {
+        [[4, 4, 8], [4, 4, 8], [4, 2, 4], [2, 1, 2]]
+    } else {
+        [[4, 4, 4], [2, 4, 4], [2, 2, 2], [1, 1, 2]]
+    };
     let mut number = 0;
-    for (level, width) in [1, 2, 4, 4].map(|n| n * base).into_iter().enumerate() {
+    for (level, [input, output, _]) in down.into_iter().enumerate() {
         for entry in 0..3 {
-            let place = if is_new {
-                format!("encoder.downsamples.{level}.downsamples.{entry}")
-            } else {
-                format!("encoder.downsamples.{number}")
+            let is_step = entry == 2;
+            if is_step && level == 3 {
+                break;
+            }
+            let place = match (is_original, dims.is_residual) {
+                (true, true) => format!("encoder.downsamples.{level}.downsamples.{entry}"),
+                (true, false) => format!("encoder.downsamples.{number}"),
+                (false, false) => format!("encoder.down_blocks.{number}"),
+                (false, true) if is_step => format!("encoder.down_blocks.{level}.downsampler"),
+                (false, true) => format!("encoder.down_blocks.{level}.resnets.{entry}"),
             };
             number += 1;
-            if entry < 2 {
-                let key = format!("{place}.residual.6.weight");
-                shapes.insert(key, vec![width, width, 3, 3, 3]);
-            } else if level < 3 {
-                shapes.insert(
-                    format!("{place}.resample.1.weight"),
-                    vec![width, width, 3, 3],
-                );
-                if level > 0 {
-                    let key = format!("{place}.time_conv.weight");
-                    shapes.insert(key, vec![width, width, 3, 1, 1]);
-                }
+            let (input, width) = (input * dims.base, output * dims.base);
+            if is_step {
+                add_step(shapes, &place, [width, width], (level > 0).then_some(width));
+            } else {
+                let from = if entry == 0 { input } else { width };
+                add_residual(shapes, &place, [from, width], is_original);
             }
         }
     }
-    shapes
+    number = 0;
+    for (level, [input, output, twice_next]) in up.into_iter().enumerate() {
+        for entry in 0..4 {
+            let is_step = entry == 3;
+            if is_step && level == 3 {
+                break;
+            }
+            let place = match (is_original, dims.is_residual) {
+                (true, true) => format!("decoder.upsamples.{level}.upsamples.{entry}"),
+                (true, false) => format!("decoder.upsamples.{number}"),
+                (false, true) if is_step => format!("decoder.up_blocks.{level}.upsampler"),
+                (false, false) if is_step => format!("decoder.up_blocks.{level}.upsamplers.0"),
+                (false, _) => format!("decoder.up_blocks.{level}.resnets.{entry}"),
+            };
+            number += 1;
+            let (input, width) = (input * dims.decoder, output * dims.decoder);
+            if is_step {
+                let next = twice_next * dims.decoder / 2;
+                add_step(
+                    shapes,
+                    &place,
+                    [width, next],
+                    (level < 2).then_some(2 * width),
+                );
+            } else {
+                let from = if entry == 0 { input } else { width };
+                add_residual(shapes, &place, [from, width], is_original);
+            }
+        }
+    }
+}
+
+/// `time`: what comes out of the convolution over time, where there is one.
+fn add_step(shapes: &mut Shapes, place: &str, [width, next]: [u64; 2], time: Option<u64>) {
+    add_conv(shapes, &format!("{place}.resample.1"), &[next, width, 3, 3]);
+    if let Some(output) = time {
+        add_conv(
+            shapes,
+            &format!("{place}.time_conv"),
+            &[output, width, 3, 1, 1],
+        );
+    }
 }
 
 /// UMT5-XXL's encoder in transformers' names.

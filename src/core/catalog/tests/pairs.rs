@@ -59,6 +59,13 @@ fn a_lone_expert_is_refused_with_the_name_of_the_other() {
             I2V_EXPERT,
             "Wan2.2-I2V-HighNoise.safetensors",
         ),
+        (
+            "Wan2_2-T2V-A14B-HIGH_bf16",
+            T2V_14B,
+            "the low-noise one beside it, Wan2_2-T2V-A14B-LOW_bf16.safetensors, found none",
+        ),
+        ("wan22_t2v_low", T2V_14B, "wan22_t2v_high.safetensors"),
+        ("t2v_14B_LOW", T2V_14B, "t2v_14B_HIGH.safetensors"),
         ("wan_i2v_HIGH", I2V_EXPERT, "wan_i2v_LOW.safetensors"),
         (
             "wan_i2v",

@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, CatalogError, Companions, ModelSpec};
 use crate::job::{JobError, JobErrorKind};
 use crate::settings::Settings;
 
-const NARROW: Dims = Dims {
+pub(super) const NARROW: Dims = Dims {
     dim: 256,
     ffn: 512,
     layers: 2,

@@ -17,14 +17,14 @@ use crate::job::Sampler;
 use crate::settings::Settings;
 
 /// The models of a user whose only folder is `models`.
-fn catalog_of(models: &Path) -> Catalog {
+pub(super) fn catalog_of(models: &Path) -> Catalog {
     let (_root, paths) = user();
     let mut settings = Settings::default();
     settings.models.folders = vec![models.to_owned()];
     Catalog::load(&paths, &settings)
 }
 
-fn write_all(models: &Path) {
+pub(super) fn write_all(models: &Path) {
     comfy_tree(models);
     let folder = models.join("diffusion_models");
     for (name, dims, dtype) in [
@@ -117,7 +117,7 @@ fn summary(spec: &ModelSpec) -> String {
         defaults.num_steps,
         defaults.guidance_scale,
         defaults.guidance_scale_2,
-        defaults.shift.unwrap(),
+        defaults.shift_at(defaults.width, defaults.height).unwrap(),
         presets.join(", "),
     )
 }
@@ -394,15 +394,15 @@ fn a_file_of_no_published_shape_takes_plain_defaults_and_one_of_known_shape_its_
     let place = write(&place, &transformer(I2V_14B), "F16");
     let spec = ModelSpec::open(&place).unwrap();
     assert_eq!(
-        (spec.name.as_str(), spec.defaults.shift),
-        ("my_own_720p_finetune", Some(5.0))
+        (spec.name.as_str(), spec.defaults.width),
+        ("my_own_720p_finetune", 1280)
     );
     let place = write(
         &models.join("another.safetensors"),
         &transformer(I2V_14B),
         "F16",
     );
-    assert_eq!(ModelSpec::open(&place).unwrap().defaults.shift, Some(3.0));
+    assert_eq!(ModelSpec::open(&place).unwrap().defaults.width, 832);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::made_up::{VaeDims, vae_of};
 use crate::settings::Paths;
 
 pub(super) const DIM: usize = 8;
@@ -111,26 +112,16 @@ pub(super) fn transformer_shapes() -> Shapes {
 }
 
 fn vae_shapes() -> Shapes {
-    let mut shapes = Shapes::new();
-    for (name, output, input, edge) in [
-        ("encoder.conv_in", 2, 12, 3),
-        ("encoder.conv_out", 2 * CHANNELS, 8, 3),
-        ("encoder.down_blocks.0.resnets.0.conv2", 2, 2, 3),
-        ("quant_conv", 2 * CHANNELS, 2 * CHANNELS, 1),
-        ("post_quant_conv", CHANNELS, CHANNELS, 1),
-        ("decoder.conv_in", 12, CHANNELS, 3),
-        ("decoder.conv_out", 12, 3, 3),
-    ] {
-        shapes.insert(
-            format!("{name}.weight"),
-            vec![output, input, edge, edge, edge],
-        );
-        shapes.insert(format!("{name}.bias"), vec![output]);
-    }
-    for (half, width) in [("encoder", 8), ("decoder", 3)] {
-        shapes.insert(format!("{half}.norm_out.gamma"), vec![width, 1, 1, 1]);
-    }
+    let dims = VaeDims {
+        base: 2,
+        decoder: 4,
+        channels: CHANNELS as u64,
+        is_residual: true,
+    };
+    let shapes = vae_of(dims, false).into_iter();
     shapes
+        .map(|(key, shape)| (key, shape.into_iter().map(|n| n as usize).collect()))
+        .collect()
 }
 
 fn text_shapes() -> Shapes {
@@ -194,7 +185,7 @@ pub(super) fn write_pipeline(folder: &Path) -> PathBuf {
     write_json(
         &folder.join("vae/config.json"),
         &json!({
-            "_class_name": "AutoencoderKLWan", "base_dim": 2, "decoder_base_dim": 3, "z_dim": CHANNELS,
+            "_class_name": "AutoencoderKLWan", "base_dim": 2, "decoder_base_dim": 4, "z_dim": CHANNELS,
             "dim_mult": [1, 2, 4, 4], "temperal_downsample": [false, true, true], "is_residual": true,
             "in_channels": 12, "out_channels": 12, "patch_size": 2,
         }),

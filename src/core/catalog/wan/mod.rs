@@ -8,6 +8,7 @@ pub mod keys;
 mod single;
 mod tensors;
 mod vae_header;
+mod vae_tensors;
 mod variant;
 mod wanted;
 
@@ -37,8 +38,22 @@ pub(super) struct WanFacts {
     /// Channels of the latents.
     pub latent_channels: u64,
     pub limits: Limits,
-    pub sampler: Sampler,
+    /// What the model's own scheduler says, where it has one.
+    pub schedule: Option<Schedule>,
     pub bytes: u64,
+}
+
+/// The defaults that are a scheduler's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Schedule {
+    pub sampler: Sampler,
+    pub shift: Option<f64>,
+}
+
+/// Checks an autoencoder alone.
+#[cfg(test)]
+pub(super) fn check_vae(weights: &WeightSet, config: &Path) -> Result<(), CatalogError> {
+    vae_tensors::check_vae(weights, &WanVaeConfig::read(config)?)
 }
 
 /// What tells published models apart.
@@ -101,10 +116,7 @@ impl Configs {
 
 /// Checks a model whose parts are known whole: each against its config, and the configs with each other.
 pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, CatalogError> {
-    let sampler = match &files.scheduler {
-        Some(folder) => default_sampler(folder)?,
-        None => Sampler::default(),
-    };
+    let schedule = files.scheduler.as_deref().map(own_schedule).transpose()?;
     let configs = Configs::read(files)?;
     check_agreement(files, variant, &configs)?;
 
@@ -120,7 +132,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, Ca
     if let (Some(place), Some(cfg)) = (&files.transformer_2, &configs.transformer_2) {
         tensors::check_transformer(&open(place, "a Wan transformer")?, cfg)?;
     }
-    tensors::check_vae(&open(&files.vae, "a Wan VAE")?, &configs.vae)?;
+    vae_tensors::check_vae(&open(&files.vae, "a Wan VAE")?, &configs.vae)?;
     let weights = open(&files.text_encoder, "a UMT5 text encoder")?;
     tensors::check_text_encoder(&weights, &configs.text)?;
     if let (Some(place), Some(cfg)) = (&files.image_encoder, &configs.image) {
@@ -134,18 +146,18 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, Ca
         shape: TransformerShape::of(&configs.transformer),
         latent_channels: configs.vae.z_dim,
         limits: limits(&configs.transformer, &configs.vae),
-        sampler,
+        schedule,
         bytes,
     })
 }
 
-fn default_sampler(folder: &Path) -> Result<Sampler, CatalogError> {
+fn own_schedule(folder: &Path) -> Result<Schedule, CatalogError> {
     let cfg = SchedulerConfig::read(folder)?;
     let wrong = |reason: String| CatalogError::Config {
         reason,
         path: folder.join("scheduler_config.json"),
     };
-    match (cfg.class.as_str(), cfg.prediction_type.as_deref()) {
+    let sampler = match (cfg.class.as_str(), cfg.prediction_type.as_deref()) {
         ("FlowMatchEulerDiscreteScheduler", _) => Ok(Sampler::Euler),
         ("UniPCMultistepScheduler", Some("flow_prediction")) => Ok(Sampler::UniPc),
         ("UniPCMultistepScheduler", found) => Err(wrong(format!(
@@ -155,7 +167,11 @@ fn default_sampler(folder: &Path) -> Result<Sampler, CatalogError> {
         (class, _) => Err(wrong(format!(
             "expected the scheduler UniPCMultistepScheduler or FlowMatchEulerDiscreteScheduler, found '{class}'"
         ))),
-    }
+    };
+    Ok(Schedule {
+        sampler: sampler?,
+        shift: cfg.flow_shift.or(cfg.shift),
+    })
 }
 
 /// Configs that each stand alone must also fit each other.

@@ -1,12 +1,11 @@
 //! Whether a component's file has every tensor that its config asks for, in the shape that it must have.
 //!
-//! All of the transformer's, the text encoder's and the image encoder's, and the decisive ones of the VAE's.
+//! All of the transformer's, the text encoder's and the image encoder's; the VAE's are `vae_tensors`'.
 //! Also says how weights are stored, where this version cannot read them.
 
 use super::headers::vision_prefix;
 use super::keys::{TextEncoderKeys, TransformerKeys};
-use super::vae_header::VaeKeys;
-use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig, WanVaeConfig};
+use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig};
 use crate::catalog::weights::WeightSet;
 use crate::catalog::{CatalogError, kind};
 
@@ -89,32 +88,6 @@ fn check_block(
     expect(&format!("{block}.modulation"), &[1, 6, dim])
 }
 
-pub(super) fn check_vae(weights: &WeightSet, cfg: &WanVaeConfig) -> Result<(), CatalogError> {
-    let keys = VaeKeys::detect(weights).unwrap_or(VaeKeys::DIFFUSERS);
-    let convolution = |name: &str, output: u64, input: u64, edge: u64| {
-        let name = |end: &str| keys.file_key(&format!("{name}.{end}"));
-        weights.expect(&name("weight"), &[output, input, edge, edge, edge])?;
-        weights.expect(&name("bias"), &[output])
-    };
-    let first = cfg.dim_mult.first().copied().unwrap_or(1);
-    // The levels are lists within lists in Wan 2.2 and one flat list in Wan 2.1.
-    let width = cfg.base_dim * first;
-    let block = keys.first_block(cfg.is_residual);
-    weights.expect(&block, &[width, width, 3, 3, 3])?;
-    let last = cfg.dim_mult.last().copied().unwrap_or(1);
-    convolution("encoder.conv_in", cfg.base_dim, cfg.in_channels, 3)?;
-    convolution("encoder.conv_out", 2 * cfg.z_dim, cfg.base_dim * last, 3)?;
-    convolution("quant_conv", 2 * cfg.z_dim, 2 * cfg.z_dim, 1)?;
-    convolution("post_quant_conv", cfg.z_dim, cfg.z_dim, 1)?;
-    convolution("decoder.conv_in", cfg.decoder_dim() * last, cfg.z_dim, 3)?;
-    convolution(
-        "decoder.conv_out",
-        cfg.out_channels,
-        cfg.decoder_dim() * first,
-        3,
-    )
-}
-
 pub(super) fn check_text_encoder(
     weights: &WeightSet,
     cfg: &Umt5Config,
@@ -174,9 +147,12 @@ pub(super) fn check_image_encoder(
         "embeddings.position_embedding.weight",
         &[cfg.num_tokens(), hidden],
     )?;
-    // The name has been misspelt since the first CLIP.
-    for end in ["weight", "bias"] {
-        expect(&format!("pre_layrnorm.{end}"), &[hidden])?;
+    // The one name has been misspelt since the first CLIP. Nothing of the other is read, but a file
+    // without it is cut off or no whole vision tower, and the engine refuses it.
+    for norm in ["pre_layrnorm", "post_layernorm"] {
+        for end in ["weight", "bias"] {
+            expect(&format!("{norm}.{end}"), &[hidden])?;
+        }
     }
     for layer in 0..cfg.num_hidden_layers {
         let layer = format!("encoder.layers.{layer}");

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::headers::{not_a, shape_of};
+use super::vae_tensors::{Half, PartKind};
 use crate::catalog::weights::WeightSet;
 
 /// Of Wan 2.1, as in diffusers' `AutoencoderKLWan`.
@@ -36,57 +37,141 @@ const STD_48: [f64; 48] = [
 const MAX_LEVELS: usize = 8;
 const MAX_BLOCKS: usize = 16;
 
-/// How one file names the decisive tensors of an autoencoder.
+/// How one file names the tensors of an autoencoder, and what stands before every name: `vae.`,
+/// `first_stage_model.` or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct VaeKeys {
+pub(super) struct VaeKeys<'a> {
+    prefix: &'a str,
     is_original: bool,
 }
 
-impl VaeKeys {
-    pub(super) const DIFFUSERS: Self = Self { is_original: false };
+impl<'a> VaeKeys<'a> {
+    pub(super) const DIFFUSERS: Self = Self {
+        prefix: "",
+        is_original: false,
+    };
 
     /// `None` for what is no Wan autoencoder: every video autoencoder has some of these names.
-    pub(super) fn detect(weights: &WeightSet) -> Option<Self> {
-        let has = |keys: &[&str]| keys.iter().all(|key| weights.has(key));
-        if has(&[
-            "conv2.weight",
-            "decoder.head.2.weight",
-            "decoder.middle.0.residual.0.gamma",
-        ]) {
-            Some(Self { is_original: true })
-        } else if has(&[
+    pub(super) fn detect(weights: &'a WeightSet) -> Option<Self> {
+        let keys = Self::likely(weights)?;
+        [
             "post_quant_conv.weight",
             "decoder.conv_out.weight",
             "decoder.norm_out.gamma",
-        ]) {
-            Some(Self { is_original: false })
-        } else {
-            None
-        }
+        ]
+        .iter()
+        .all(|name| weights.has(&keys.file_key(name)))
+        .then_some(keys)
     }
 
-    /// The file's name of a convolution outside the levels that diffusers calls `name`.
+    /// The names of what may be an autoencoder without some of its tensors, as the engine finds them: by the
+    /// first convolution of either half, behind the shortest prefix where there are several.
+    pub(super) fn likely(weights: &'a WeightSet) -> Option<Self> {
+        let of_key = |key: &'a str| {
+            let (half, is_original) = match key.strip_suffix("conv1.weight") {
+                Some(half) => (half, true),
+                None => (key.strip_suffix("conv_in.weight")?, false),
+            };
+            let prefix = half
+                .strip_suffix("decoder.")
+                .or_else(|| half.strip_suffix("encoder."))?;
+            let is_path = prefix.is_empty() || prefix.ends_with('.');
+            is_path.then_some(Self {
+                prefix,
+                is_original,
+            })
+        };
+        let keys = weights.tensors.keys();
+        keys.filter_map(|key| of_key(key))
+            .min_by_key(|keys| keys.prefix.len())
+    }
+
+    /// The file's name of a tensor outside the levels that diffusers calls `name`.
     pub(super) fn file_key(self, name: &str) -> String {
+        let prefix = self.prefix;
         if !self.is_original {
-            return name.to_owned();
+            return format!("{prefix}{name}");
         }
         for (theirs, ours) in [
             ("quant_conv.", "conv1."),
             ("post_quant_conv.", "conv2."),
             ("encoder.conv_in.", "encoder.conv1."),
+            ("encoder.norm_out.", "encoder.head.0."),
             ("encoder.conv_out.", "encoder.head.2."),
             ("decoder.conv_in.", "decoder.conv1."),
+            ("decoder.norm_out.", "decoder.head.0."),
             ("decoder.conv_out.", "decoder.head.2."),
         ] {
             if let Some(rest) = name.strip_prefix(theirs) {
-                return format!("{ours}{rest}");
+                return format!("{prefix}{ours}{rest}");
             }
         }
-        name.to_owned()
+        format!("{prefix}{name}")
+    }
+
+    /// A residual block, an attention or a step of a level, without the last names: part `index` of its
+    /// level and `flat` of all levels.
+    pub(super) fn level_part(
+        self,
+        half: Half,
+        level: usize,
+        (flat, index): (u64, u64),
+        kind: PartKind,
+        is_residual: bool,
+    ) -> String {
+        let prefix = self.prefix;
+        let (half, way) = match half {
+            Half::Encoder => ("encoder", "down"),
+            Half::Decoder => ("decoder", "up"),
+        };
+        let is_step = kind == PartKind::Step;
+        let is_list = half == "encoder" && !is_residual;
+        match (self.is_original, is_step) {
+            (true, _) if is_residual => {
+                format!("{prefix}{half}.{way}samples.{level}.{way}samples.{index}")
+            }
+            (true, _) => format!("{prefix}{half}.{way}samples.{flat}"),
+            (false, _) if is_list => format!("{prefix}{half}.{way}_blocks.{flat}"),
+            (false, false) => format!("{prefix}{half}.{way}_blocks.{level}.resnets.{index}"),
+            (false, true) if is_residual => {
+                format!("{prefix}{half}.{way}_blocks.{level}.{way}sampler")
+            }
+            (false, true) => format!("{prefix}{half}.{way}_blocks.{level}.{way}samplers.0"),
+        }
+    }
+
+    /// The residual block, the attention and the residual block between the levels and the latents.
+    pub(super) fn middle(self, half: Half) -> [String; 3] {
+        let prefix = self.prefix;
+        let half = match half {
+            Half::Encoder => "encoder",
+            Half::Decoder => "decoder",
+        };
+        let (list, names) = if self.is_original {
+            ("middle", ["0", "1", "2"])
+        } else {
+            ("mid_block", ["resnets.0", "attentions.0", "resnets.1"])
+        };
+        names.map(|name| format!("{prefix}{half}.{list}.{name}"))
+    }
+
+    /// Two norms, each before its convolution, and the convolution around them all.
+    pub(super) fn residual_parts(self) -> [&'static str; 5] {
+        if self.is_original {
+            [
+                "residual.0",
+                "residual.2",
+                "residual.3",
+                "residual.6",
+                "shortcut",
+            ]
+        } else {
+            ["norm1", "conv1", "norm2", "conv2", "conv_shortcut"]
+        }
     }
 
     /// The last convolution of the encoder's first block; the levels are lists within a list in Wan 2.2.
-    pub(super) fn first_block(self, is_nested: bool) -> String {
+    fn first_block(self, is_nested: bool) -> String {
         self.block(if is_nested {
             Place::Nested(0, 0)
         } else {
@@ -96,27 +181,31 @@ impl VaeKeys {
 
     /// The last convolution of a residual block; the levels of Wan 2.1 are one flat list.
     fn block(self, place: Place) -> String {
+        let prefix = self.prefix;
         match (self.is_original, place) {
-            (true, Place::Flat(n)) => format!("encoder.downsamples.{n}.residual.6.weight"),
-            (false, Place::Flat(n)) => format!("encoder.down_blocks.{n}.conv2.weight"),
+            (true, Place::Flat(n)) => format!("{prefix}encoder.downsamples.{n}.residual.6.weight"),
+            (false, Place::Flat(n)) => format!("{prefix}encoder.down_blocks.{n}.conv2.weight"),
             (true, Place::Nested(level, n)) => {
-                format!("encoder.downsamples.{level}.downsamples.{n}.residual.6.weight")
+                format!("{prefix}encoder.downsamples.{level}.downsamples.{n}.residual.6.weight")
             }
             (false, Place::Nested(level, n)) => {
-                format!("encoder.down_blocks.{level}.resnets.{n}.conv2.weight")
+                format!("{prefix}encoder.down_blocks.{level}.resnets.{n}.conv2.weight")
             }
         }
     }
 
     /// What halves a level's edges and perhaps its frames, without its last name.
     fn resampler(self, place: Place) -> String {
+        let prefix = self.prefix;
         match (self.is_original, place) {
-            (true, Place::Flat(n)) => format!("encoder.downsamples.{n}"),
-            (false, Place::Flat(n)) => format!("encoder.down_blocks.{n}"),
+            (true, Place::Flat(n)) => format!("{prefix}encoder.downsamples.{n}"),
+            (false, Place::Flat(n)) => format!("{prefix}encoder.down_blocks.{n}"),
             (true, Place::Nested(level, n)) => {
-                format!("encoder.downsamples.{level}.downsamples.{n}")
+                format!("{prefix}encoder.downsamples.{level}.downsamples.{n}")
             }
-            (false, Place::Nested(level, _)) => format!("encoder.down_blocks.{level}.downsampler"),
+            (false, Place::Nested(level, _)) => {
+                format!("{prefix}encoder.down_blocks.{level}.downsampler")
+            }
         }
     }
 }
@@ -197,7 +286,7 @@ fn statistics(z_dim: u64) -> Result<(&'static [f64], &'static [f64]), String> {
     }
 }
 
-fn levels(weights: &WeightSet, keys: VaeKeys, is_nested: bool) -> Result<Vec<Level>, String> {
+fn levels(weights: &WeightSet, keys: VaeKeys<'_>, is_nested: bool) -> Result<Vec<Level>, String> {
     let mut levels = Vec::new();
     // In a flat list, where the level begins.
     let mut start = 0;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::headers::vision_prefix;
 use super::keys::TextEncoderKeys;
 use super::vae_header::VaeKeys;
-use super::{fits_text_encoder, fits_vae, tensors};
+use super::{fits_text_encoder, fits_vae, tensors, vae_tensors};
 use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig, WanVaeConfig};
 use crate::catalog::library::Role;
 use crate::catalog::weights::{WeightSet, is_index, is_pickle, pickle_instead};
@@ -118,7 +118,7 @@ impl Wanted {
             Role::Vae => {
                 let cfg = WanVaeConfig::read(place)?;
                 fits_vae(transformer, &cfg, place)?;
-                tensors::check_vae(&weights, &cfg)
+                vae_tensors::check_vae(&weights, &cfg)
             }
             Role::TextEncoder => {
                 let cfg = Umt5Config::read(place)?;

@@ -2,8 +2,12 @@
 //!
 //! Looks at no file: whether they can be opened, whoever opens them finds.
 
-use super::{Findings, GenerateForm};
+use super::{Findings, GenerateForm, StartPicture};
 use crate::catalog::{InputUse, ModelSpec};
+
+/// What the image encoder can look at, longer edge to shorter: it keeps the aspect and makes the shorter
+/// edge 224, so that beyond this a picture takes more memory than the model.
+const MAX_ENCODED_ASPECT: u64 = 1500;
 
 pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
     let name = &spec.name;
@@ -33,12 +37,45 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
         );
     }
     check_end(form, spec, num_frames, found);
+    if spec.files.image_encoder.is_some() {
+        check_lengths(form, spec, found);
+    }
     if form.extend.is_some() && num_frames == 1 {
         found.fail(
             "frames",
             "expected more than one frame to go on from a clip: the first one is its last"
                 .to_owned(),
         );
+    }
+}
+
+/// The image encoder sees pictures whole, whatever is cut off for the clip.
+fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let picture = |picture: &StartPicture| (picture.width, picture.height);
+    let given = [
+        ("image", form.image.as_ref().map(picture)),
+        ("last-image", form.last_image.as_ref().map(picture)),
+        (
+            "extend",
+            form.extend
+                .as_ref()
+                .map(|clip| (clip.info.width, clip.info.height)),
+        ),
+    ];
+    for (field, size) in given {
+        let Some((width, height)) = size else {
+            continue;
+        };
+        let (longer, shorter) = (width.max(height), width.min(height));
+        if u64::from(longer) > MAX_ENCODED_ASPECT * u64::from(shorter) {
+            found.fail(
+                field,
+                format!(
+                    "expected a picture at most {MAX_ENCODED_ASPECT} times as long as it is wide for the image encoder of {}, found {width}×{height}",
+                    spec.name
+                ),
+            );
+        }
     }
 }
 

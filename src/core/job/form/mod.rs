@@ -15,6 +15,7 @@ use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
 use crate::catalog::{ModelSpec, Preset};
 use crate::media::ClipInfo;
 
+pub(crate) use ranges::wrong_shift;
 pub(crate) use snap::nearest_multiple;
 
 /// A wish, not yet checked. `None` means the model's default.
@@ -147,7 +148,7 @@ impl GenerateForm {
             shift: self
                 .shift
                 .or_else(|| preset.and_then(|preset| preset.shift))
-                .or(spec.defaults.shift),
+                .or_else(|| spec.defaults.shift_at(width, height)),
             sampler: self
                 .sampler
                 .or_else(|| preset.map(|preset| preset.sampler))

@@ -9,6 +9,8 @@ use crate::job::GenerateRequest;
 /// Slowest and fastest rate of a written clip.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);
 
+const SHIFT: (f64, f64) = (0.01, 100.0);
+
 /// The smallest tile, in pixels: smaller ones are all overlap.
 const MIN_VAE_TILE: u32 = 64;
 const MAX_VAE_TILE: u32 = 8192;
@@ -45,17 +47,19 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
             );
         }
     }
-    if let Some(shift) = request.shift
-        && !(shift > 0.0 && shift <= 100.0)
-    {
-        found.fail(
-            "shift",
-            format!("expected a shift above 0 and up to 100, found {shift}"),
-        );
+    if let Some(problem) = request.shift.and_then(wrong_shift) {
+        found.fail("shift", problem);
     }
     if let Some(tile) = request.vae_tile {
         check_tile(tile, spec, found);
     }
+}
+
+/// What is wrong with a shift. Far below the least one all steps would be spent on noise too weak to see.
+pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
+    let (least, most) = SHIFT;
+    (!(shift >= least && shift <= most))
+        .then(|| format!("expected a shift between {least} and {most}, found {shift}"))
 }
 
 /// The part of the schedule that is made: at least one step of it.

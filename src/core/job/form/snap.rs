@@ -4,7 +4,7 @@
 //! limits is an error, because nobody can mean that.
 
 use super::{Findings, GenerateForm};
-use crate::catalog::{Limits, ModelSpec};
+use crate::catalog::{Limits, ModelSpec, usable_aspect};
 
 /// Width and height. Given edges snap; those that are not given come from the aspect of the picture
 /// or clip where the model can make that, else from the model's defaults.
@@ -30,7 +30,8 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
         );
         return wish;
     }
-    let snapped = snapped(wish, limits);
+    let default = (spec.defaults.width, spec.defaults.height);
+    let snapped = snapped(wish, default, limits);
     for (field, from, to) in [("width", wish.0, snapped.0), ("height", wish.1, snapped.1)] {
         if from != to {
             let multiple = limits.size_multiple.max(1);
@@ -78,16 +79,24 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     match (form.width, form.height, aspect) {
         (Some(width), Some(height), _) => (width, height),
         (None, None, Some(aspect)) => within(spec.size_for_aspect(aspect), &spec.limits),
-        (Some(width), None, Some(aspect)) if !spec.limits.fixed_size => {
-            let height = nearest_multiple(f64::from(width) / aspect, spec.limits.size_multiple);
-            (width, height)
-        }
+        (Some(width), None, Some(aspect)) if !spec.limits.fixed_size => (
+            width,
+            beside(width, 1.0 / usable_aspect(aspect), &spec.limits),
+        ),
         (None, Some(height), Some(aspect)) if !spec.limits.fixed_size => {
-            let width = nearest_multiple(f64::from(height) * aspect, spec.limits.size_multiple);
-            (width, height)
+            (beside(height, usable_aspect(aspect), &spec.limits), height)
         }
         (width, height, _) => (width.unwrap_or(default.0), height.unwrap_or(default.1)),
     }
+}
+
+/// The edge that nobody asked for beside a given one, `ratio` times as long, within the limits.
+fn beside(given: u32, ratio: f64, limits: &Limits) -> u32 {
+    let multiple = limits.size_multiple.max(1);
+    let edge = nearest_multiple(f64::from(given) * ratio, multiple);
+    let most = limits.max_pixels / u64::from(given.max(1));
+    let most = u32::try_from(most).unwrap_or(u32::MAX) / multiple * multiple;
+    edge.min(largest_edge(limits)).min(most).max(multiple)
 }
 
 /// A size that nobody asked for, cut to the limits instead of refused.
@@ -135,8 +144,9 @@ fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
 }
 
 /// The nearest size within the limits: of the two multiples on either side of each edge the nearer
-/// one, where both are as near the pair that keeps the aspect, and never more pixels than permitted.
-fn snapped(wish: (u32, u32), limits: &Limits) -> (u32, u32) {
+/// one, and never more pixels than permitted. Of pairs that are as near, the model's default size in
+/// either orientation, then the one that keeps the aspect, then the smaller one.
+fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32) {
     let candidates = |edge: u32| {
         let multiple = limits.size_multiple.max(1);
         let largest = largest_edge(limits).max(multiple);
@@ -150,7 +160,10 @@ fn snapped(wish: (u32, u32), limits: &Limits) -> (u32, u32) {
     let aspect = |size: (u32, u32)| f64::from(size.0) / f64::from(size.1.max(1));
     let distance = |size: (u32, u32)| {
         let moved = wish.0.abs_diff(size.0) + wish.1.abs_diff(size.1);
-        (moved, (aspect(size) / aspect(wish)).ln().abs())
+        let is_default = size == default || (size.1, size.0) == default;
+        // In twentieths: nobody sees that one aspect is a little nearer than another.
+        let stretched = ((aspect(size) / aspect(wish)).ln().abs() * 20.0).round();
+        (moved, !is_default, stretched, pixels(size))
     };
     let mut best = None;
     for width in candidates(wish.0) {

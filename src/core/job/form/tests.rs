@@ -1,5 +1,7 @@
 //! What a form asks for, and what it is told about it.
 
+mod sizes;
+
 use super::*;
 use crate::catalog::{InputUse, test_spec};
 
@@ -138,70 +140,44 @@ fn frames_become_the_nearest_that_the_model_makes_with_a_notice() {
 }
 
 #[test]
-fn sizes_become_the_nearest_multiple_with_a_notice_for_each_edge() {
-    let size = |width, height| {
-        let checked = changed(|form| (form.width, form.height) = (Some(width), Some(height)));
-        let checked = checked.unwrap();
-        let size = (checked.request.width, checked.request.height);
-        let notices: Vec<String> = told(&checked).into_iter().map(str::to_owned).collect();
-        (size, notices)
+fn a_picture_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
+    let mut spec = free_spec();
+    spec.end_image = InputUse::Optional;
+    let problem = |spec: &ModelSpec, start, end| {
+        let wish = GenerateForm {
+            image: Some(start),
+            last_image: Some(end),
+            ..form()
+        };
+        wish.validate(spec)
+            .err()
+            .map(|errors| errors[0].to_string())
     };
-    assert_eq!(
-        size(250, 256),
-        (
-            (256, 256),
-            vec!["The width was changed from 250 to 256: Test model makes multiples of 32".into()]
-        )
-    );
-    assert_eq!(size(250, 130).0, (256, 128));
-    assert_eq!(size(250, 130).1.len(), 2);
-    assert_eq!(size(1, 31).0, (32, 32));
-    assert_eq!(size(32_780, 32).0, (32_768, 32), "down to the limit");
-    // Both are in the middle: the pair that keeps 2:1 best.
-    assert_eq!(size(96 + 16, 48).0, (128, 64));
-    assert_eq!(size(64, 32), ((64, 32), vec![]));
-}
-
-#[test]
-fn a_size_that_nobody_can_mean_is_refused() {
-    for field in ["width", "height"] {
-        for (found, expected) in [
-            (0, "multiple of 32 for Test model, found 0"),
-            (32_800, "of at most 32768"),
-            (99_999_999, "of at most 32768"),
-            (u32::MAX, "of at most 32768"),
-        ] {
-            let text = problems(|form| match field {
-                "width" => form.width = Some(found),
-                _ => form.height = Some(found),
-            });
-            assert!(text.starts_with(field) && text.contains(expected), "{text}");
-        }
+    let long = || picture(3, 6000);
+    assert_eq!(problem(&spec, long(), long()), None);
+    spec.files.image_encoder = Some("clip".into());
+    assert_eq!(problem(&spec, picture(3000, 2), picture(9, 9)), None);
+    for text in [
+        problem(&spec, long(), picture(9, 9)),
+        problem(&spec, picture(9, 9), long()),
+    ] {
+        let text = text.unwrap();
+        assert!(text.contains("at most 1500 times"), "{text}");
+        assert!(text.ends_with("found 3×6000"), "{text}");
     }
-    let text = problems(|form| (form.width, form.height) = (Some(16_384), Some(16_384)));
-    assert!(text.contains("at most 16777216 pixels"), "{text}");
 }
 
 #[test]
-fn a_snapped_size_never_has_too_many_pixels() {
-    let wish = GenerateForm {
-        width: Some(1023),
-        height: Some(16_384),
-        ..form()
-    };
-    let mut spec = test_spec();
-    assert_eq!(wish.validate(&spec).unwrap().request.width, 1024);
-    spec.limits.max_pixels -= 1;
-    assert_eq!(wish.validate(&spec).unwrap().request.width, 992);
-}
-
-#[test]
-fn the_nearest_multiple_is_a_multiple_whatever_the_value() {
-    for value in [f64::from(u32::MAX), 1e300, f64::INFINITY] {
-        assert_eq!(nearest_multiple(value, 32), u32::MAX - 31);
+fn a_shift_is_between_a_hundredth_and_a_hundred() {
+    for shift in [0.01, 1.0, 100.0] {
+        assert!(changed(|form| form.shift = Some(shift)).is_ok(), "{shift}");
     }
-    for value in [0.0, -5.0, f64::NAN] {
-        assert_eq!(nearest_multiple(value, 32), 32);
+    for shift in [1e-300, 0.0, 0.009, -1.0, 101.0, f64::NAN] {
+        let text = problems(|form| form.shift = Some(shift));
+        assert!(
+            text.starts_with("shift: expected a shift between 0.01 and 100, found"),
+            "{text}"
+        );
     }
 }
 
@@ -228,65 +204,6 @@ fn a_png_is_one_picture_unless_frames_are_asked_for() {
         17,
         "a clip goes on as a clip"
     );
-}
-
-#[test]
-fn any_given_picture_makes_a_clip_of_its_aspect_and_the_models_area() {
-    let mut spec = free_spec();
-    spec.end_image = InputUse::Optional;
-    let from = |change: &dyn Fn(&mut GenerateForm)| {
-        let mut wish = form();
-        change(&mut wish);
-        snap::size(&wish, &spec, &mut Findings::default())
-    };
-    assert_eq!(
-        from(&|form| form.image = Some(picture(1600, 800))),
-        (352, 192)
-    );
-    assert_eq!(
-        from(&|form| form.last_image = Some(picture(800, 1600))),
-        (192, 352)
-    );
-    assert_eq!(
-        from(&|form| form.extend = Some(clip(1600, 800, 8.0))),
-        (352, 192)
-    );
-    let half_given = |form: &mut GenerateForm| {
-        form.image = Some(picture(1600, 800));
-        form.width = Some(128);
-    };
-    assert_eq!(
-        from(&half_given),
-        (128, 64),
-        "the other edge keeps the aspect"
-    );
-    let mut fixed = spec.clone();
-    fixed.limits.fixed_size = true;
-    let wish = GenerateForm {
-        image: Some(picture(1600, 800)),
-        ..form()
-    };
-    let request = wish.validate(&fixed).unwrap().request;
-    assert_eq!((request.width, request.height), (256, 256));
-}
-
-#[test]
-fn a_size_from_a_pictures_aspect_stays_within_the_limits() {
-    let mut spec = free_spec();
-    spec.limits.max_edge = 300;
-    spec.limits.max_pixels = 256 * 256;
-    let wish = GenerateForm {
-        image: Some(picture(4000, 1000)),
-        ..form()
-    };
-    let request = wish.validate(&spec).unwrap().request;
-    assert_eq!((request.width, request.height), (288, 128));
-    let tall = GenerateForm {
-        image: Some(picture(9, 10)),
-        ..form()
-    };
-    let request = tall.validate(&spec).unwrap().request;
-    assert!(u64::from(request.width) * u64::from(request.height) <= 256 * 256);
 }
 
 #[test]

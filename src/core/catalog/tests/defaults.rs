@@ -1,0 +1,150 @@
+//! Whose word wins about a model's defaults: the catalogue's, the user's or the model's own scheduler's.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
+use super::published::{catalog_of, write_all};
+use super::tiny::{user, write_json};
+use crate::catalog::{Catalog, Component, ModelSpec, TransformerKeys, component_config};
+use crate::job::{GenerateForm, Sampler, StartPicture};
+use crate::settings::Settings;
+
+#[test]
+fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint() {
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    write_all(&models);
+    let catalog = catalog_of(&models);
+    let shift = |id: &str, (width, height): (u32, u32), own: Option<f64>, preset: Option<&str>| {
+        let picture = StartPicture {
+            path: "a.png".into(),
+            width: 700,
+            height: 700,
+        };
+        let form = GenerateForm {
+            image: Some(picture),
+            width: (width > 0).then_some(width),
+            height: (height > 0).then_some(height),
+            shift: own,
+            preset: preset.map(str::to_owned),
+            out: "a.mp4".into(),
+            ..GenerateForm::default()
+        };
+        form.validate(&catalog.find(id).unwrap())
+            .unwrap()
+            .request
+            .shift
+    };
+    for id in ["wan2.1-i2v-14b-480p", "wan2.1-i2v-14b-720p"] {
+        for size in [(832, 480), (480, 832), (640, 640), (320, 320)] {
+            assert_eq!(shift(id, size, None, None), Some(3.0), "{id} {size:?}");
+        }
+        for size in [(1280, 720), (720, 1280), (960, 544)] {
+            assert_eq!(shift(id, size, None, None), Some(5.0), "{id} {size:?}");
+        }
+        assert_eq!(shift(id, (832, 480), Some(7.0), None), Some(7.0));
+        assert_eq!(shift(id, (832, 480), None, Some("fast-4")), Some(5.0));
+    }
+    // The size of the picture's aspect.
+    assert_eq!(shift("wan2.1-i2v-14b-480p", (0, 0), None, None), Some(3.0));
+    assert_eq!(shift("wan2.1-i2v-14b-720p", (0, 0), None, None), Some(5.0));
+    assert_eq!(shift("wan2.2-i2v-a14b", (832, 480), None, None), Some(5.0));
+}
+
+#[test]
+fn whoever_states_a_shift_for_a_model_means_it_at_every_size() {
+    let (_root, paths) = user();
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path().join("models");
+    write_all(&models);
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models];
+    let at_480 = |text: &str| {
+        fs::create_dir_all(paths.models_file().parent().unwrap()).unwrap();
+        fs::write(paths.models_file(), text).unwrap();
+        let catalog = Catalog::load(&paths, &settings);
+        let spec = catalog.find("wan2.1-i2v-14b-480p").unwrap();
+        spec.defaults.shift_at(832, 480)
+    };
+    let entry = "[[model]]\nid = \"wan2.1-i2v-14b-480p\"\n[model.defaults]\n";
+    assert_eq!(at_480(&format!("{entry}shift = 8")), Some(8.0));
+    let both = "shift = 8\nsmall_shift = { max_pixels = 400_000, shift = 2 }";
+    assert_eq!(at_480(&format!("{entry}{both}")), Some(2.0));
+    assert_eq!(at_480(&format!("{entry}num_steps = 20")), Some(3.0));
+}
+
+#[test]
+fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("my-distilled-14b");
+    let weights = "diffusion_pytorch_model.safetensors";
+    let keys = TransformerKeys {
+        prefix: "",
+        is_diffusers: true,
+    };
+    let shapes = in_dialect(&transformer(T2V_14B), keys);
+    write(&folder.join("transformer").join(weights), &shapes, "BF16");
+    write(&folder.join("vae").join(weights), &vae(16), "F32");
+    let text = folder.join("text_encoder/model.safetensors");
+    write(&text, &umt5(), "BF16");
+    for (component, kind) in [
+        ("transformer", Component::Transformer),
+        ("vae", Component::Vae),
+        ("text_encoder", Component::TextEncoder),
+    ] {
+        let file = folder.join(component);
+        let file = fs::read_dir(&file).unwrap().next().unwrap().unwrap().path();
+        let config = component_config(kind, &file).unwrap();
+        write_json(&folder.join(component).join("config.json"), &config);
+    }
+    fs::create_dir_all(folder.join("tokenizer")).unwrap();
+    fs::write(
+        folder.join("tokenizer/spiece.model"),
+        [0x0a, 0].repeat(256_300),
+    )
+    .unwrap();
+    write_json(
+        &folder.join("model_index.json"),
+        &json!({
+            "_class_name": "WanPipeline", "boundary_ratio": null,
+            "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+            "text_encoder": ["transformers", "UMT5EncoderModel"],
+            "tokenizer": ["transformers", "T5TokenizerFast"],
+            "transformer": ["diffusers", "WanTransformer3DModel"],
+            "vae": ["diffusers", "AutoencoderKLWan"],
+        }),
+    );
+    let with = |scheduler: Value| {
+        write_json(&folder.join("scheduler/scheduler_config.json"), &scheduler);
+        let defaults = ModelSpec::open(&folder).unwrap().defaults;
+        assert_eq!((defaults.num_steps, defaults.width), (50, 1280));
+        (defaults.sampler, defaults.shift)
+    };
+    let euler = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 8.0});
+    assert_eq!(with(euler), (Sampler::Euler, Some(8.0)));
+    let unipc = json!({
+        "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction",
+        "flow_shift": 3.0,
+    });
+    assert_eq!(with(unipc), (Sampler::UniPc, Some(3.0)));
+    // The engine takes the scheduler's own default.
+    let silent = json!({"_class_name": "FlowMatchEulerDiscreteScheduler"});
+    assert_eq!(with(silent), (Sampler::Euler, None));
+}
+
+#[test]
+fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
+    let (_root, paths) = user();
+    let catalog = Catalog::load(&paths, &Settings::default());
+    let of_repositories: Vec<_> = catalog
+        .missing
+        .iter()
+        .filter(|entry| entry.repository.is_some())
+        .collect();
+    assert_eq!(of_repositories.len(), 8);
+    for entry in of_repositories {
+        assert!(entry.download_bytes > 1_000_000_000, "{}", entry.id);
+    }
+}

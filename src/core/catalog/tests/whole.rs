@@ -1,0 +1,91 @@
+//! Every tensor of the parts beside a transformer: what lacks one is refused from the header, not after minutes.
+
+use std::path::Path;
+
+use super::made_up::{
+    I2V_14B, TI2V_5B, VaeDims, clip_vision, comfy_tree, transformer, vae, vae_of, write,
+};
+use super::parts::NARROW;
+use crate::catalog::wan::check_vae;
+use crate::catalog::{ModelSpec, WeightSet};
+
+/// Every tensor of both published autoencoders in both dialects, and of either half.
+#[test]
+fn an_autoencoder_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("vae.safetensors");
+    for (channels, base, decoder, num_tensors) in [(16, 96, 96, 194), (48, 160, 256, 196)] {
+        let dims = VaeDims {
+            base,
+            decoder,
+            channels,
+            is_residual: channels == 48,
+        };
+        for is_original in [true, false] {
+            write(&place, &vae_of(dims, is_original), "F32");
+            let whole = WeightSet::at(&place).unwrap();
+            assert_eq!(whole.tensors.len(), num_tensors, "{channels} {is_original}");
+            each_tensor_counts(&whole, &place);
+        }
+    }
+}
+
+/// Written by diffusers, so that names and shapes are not this program's own idea of them.
+#[test]
+fn autoencoders_that_diffusers_wrote_are_whole_and_each_of_their_tensors_is_looked_for() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae");
+    for name in ["flat", "attended", "residual", "shallow"] {
+        let folder = fixtures.join(name);
+        each_tensor_counts(&WeightSet::open(&folder).unwrap(), &folder);
+    }
+}
+
+fn each_tensor_counts(whole: &WeightSet, config: &Path) {
+    check_vae(whole, config).unwrap_or_else(|err| panic!("{}: {err}", config.display()));
+    for key in whole.tensors.keys() {
+        let mut part = whole.clone();
+        let mut entry = part.tensors.remove(key).unwrap();
+        let text = check_vae(&part, config).unwrap_err().to_string();
+        assert!(text.contains(key.as_str()), "{key}: {text}");
+        entry.shape[0] += 1;
+        part.tensors.insert(key.clone(), entry);
+        let text = check_vae(&part, config).unwrap_err().to_string();
+        assert!(text.contains(key.as_str()), "{key}: {text}");
+    }
+}
+
+#[test]
+fn an_autoencoder_behind_a_prefix_is_as_good_as_one_without() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    for (prefix, channels, dims, name) in [
+        ("vae.", 16, NARROW, "wan_2.1_vae.safetensors"),
+        ("first_stage_model.", 48, TI2V_5B, "wan2.2_vae.safetensors"),
+        ("model.some.vae.", 16, NARROW, "wan_2.1_vae.safetensors"),
+    ] {
+        let behind = vae(channels)
+            .into_iter()
+            .map(|(key, shape)| (format!("{prefix}{key}"), shape));
+        let file = models.join("vae").join(name);
+        write(&file, &behind.collect(), "F32");
+        let place = write(&models.join("x.safetensors"), &transformer(dims), "F16");
+        let spec = ModelSpec::open(&place).unwrap_or_else(|err| panic!("{prefix}: {err}"));
+        assert_eq!(spec.files.vae, file, "{prefix}");
+    }
+}
+
+#[test]
+fn an_image_encoder_without_its_last_norm_is_refused_before_anything_loads() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let vision = models.join("clip_vision/clip_vision_h.safetensors");
+    let place = write(&models.join("x.safetensors"), &transformer(I2V_14B), "F16");
+    for end in ["weight", "bias"] {
+        let mut shapes = clip_vision();
+        let key = format!("vision_model.post_layernorm.{end}");
+        shapes.remove(&key).unwrap();
+        write(&vision, &shapes, "F16");
+        let text = ModelSpec::open(&place).unwrap_err().to_string();
+        assert!(text.contains(&key), "{text}");
+    }
+}
