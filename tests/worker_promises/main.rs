@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Family, ModelFiles};
+use safelight_core::catalog::{Companions, Family, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, Stage,
@@ -89,6 +89,7 @@ impl Rig {
             model: "test".to_owned(),
             family: Family::Wan,
             files: ModelFiles::in_folder(self.folder.path()),
+            companions: Companions::default(),
             latent_rgb: None,
             prompt: "a boat".to_owned(),
             negative_prompt: String::new(),
