@@ -97,11 +97,40 @@ fn what_cannot_be_measured_is_refused_in_one_sentence() {
         (&["--case", "wan99b"][..], "found \"wan99b\""),
         (&["--case", "umt5xxl"][..], "expected a GPU"),
         (&["--small", "--runs", "none"][..], "found \"none\""),
+        (&["--case=--small"][..], "found \"--small\""),
     ] {
         let output = bench(&[args, &["--device", "cpu"]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty());
         let text = error(&output);
         assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn a_program_that_reads_json_gets_the_refusal_as_an_object_too() {
+    for (args, part) in [
+        (&["--case", "wan99b"][..], "found \"wan99b\""),
+        (&["--case=--device"][..], "found \"--device\""),
+        (&["--runs", "0"][..], "found \"0\""),
+        (&["--case", "umt5xxl"][..], "expected a GPU"),
+        (&["--device", "tpu"][..], "tpu"),
+        (&["--fast"][..], "--fast"),
+    ] {
+        let device = ["--device", "cpu", "--json"];
+        let device = if args[0] == "--device" {
+            &device[2..]
+        } else {
+            &device[..]
+        };
+        let output = bench(&[args, device].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let [object] = &lines(&output)[..] else {
+            panic!("{args:?}: {output:?}")
+        };
+        let text = object["error"].as_str().unwrap();
+        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+        assert_eq!(object["exit_code"], 2);
+        assert!(error(&output).contains(part), "people are told as well");
     }
 }

@@ -210,6 +210,49 @@ fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
     assert!(home.job_folders().is_empty());
 }
 
+/// Interrupts a job whose engine hears nothing, twice; returns the last line and the code.
+fn interrupted_twice(pause: Duration) -> (String, Option<i32>) {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
+    let settings = "[runtime]\ncancel_grace_secs = 3\n";
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    let marker = home.path().join("hangs");
+    let mut child = home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env(
+            "SAFELIGHT_ENGINE_FAULT",
+            format!("denoise:hang:{}", marker.display()),
+        )
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !marker.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for wait in [pause, Duration::ZERO] {
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        std::thread::sleep(wait);
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last().unwrap_or_default();
+    (last.to_owned(), output.status.code())
+}
+
+#[test]
+fn two_interrupts_of_one_key_press_cancel_and_a_later_one_does_not_wait() {
+    let (last, code) = interrupted_twice(Duration::from_millis(30));
+    assert!(last.contains(r#""event":"cancelled""#), "{last}");
+    assert_eq!(code, Some(5));
+    let (last, code) = interrupted_twice(Duration::from_millis(600));
+    assert!(!last.contains("cancelled"), "{last}");
+    assert_eq!(code, Some(5));
+}
+
 #[test]
 fn an_engine_never_outlives_its_app() {
     let home = Home::new();

@@ -1,14 +1,15 @@
 //! `safelight bench`: how long the networks take on this machine, and how much memory.
 //!
 //! The engine measures, on the runtime that jobs would have, and words what it refuses; here it is started and its
-//! lines are shown.
+//! lines are shown, and with `--json` its refusal as an object too.
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::process::{ExitCode, Stdio};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::process::{Child, ExitCode, Stdio};
+use std::thread;
 
 use clap::{Args, Subcommand};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Surroundings, out};
 use crate::worker::not_started;
@@ -40,7 +41,7 @@ struct WanArgs {
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// Print one JSON object a case
+    /// Print one JSON object a case, or one that says why nothing is measured
     #[arg(long)]
     json: bool,
 }
@@ -66,12 +67,62 @@ fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
     if let Some(runs) = &args.runs {
         command.args(["--runs", runs]);
     }
-    // Its sentences on standard error are for the user as they are.
+    // What stands behind the dashes is no option, however it begins.
     command
+        .arg("--")
         .args(&args.cases)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if args.json {
+        command.stderr(Stdio::piped());
+    }
     let mut engine = command.spawn().map_err(|err| not_started(&err))?;
+    // Drained beside the results: neither may wait for the other.
+    let told = match engine.stderr.take() {
+        Some(told) => {
+            let thread = thread::Builder::new().name("bench-told".to_owned());
+            let started = thread.spawn(|| pass_on(told));
+            Some(started.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?)
+        }
+        None => None,
+    };
+    show(&mut engine, args.json);
+    let status = engine.wait();
+    let refusal = told.and_then(|told| told.join().ok().flatten());
+    let status = status.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
+    match (status.code(), refusal) {
+        (Some(code), refusal) => {
+            let code = u8::try_from(code).unwrap_or(1);
+            Ok(match refusal {
+                Some(error) if code != 0 => out::print_json(
+                    &json!({"error": error, "advice": "", "exit_code": code}),
+                    code,
+                ),
+                _ => ExitCode::from(code),
+            })
+        }
+        (None, _) => Err(JobError::new(
+            JobErrorKind::EngineLost,
+            format!("the engine was ended while it measured: {status}"),
+        )),
+    }
+}
+
+/// The engine's sentences are for the user as they are; returns the one that refuses, without its first word.
+fn pass_on(told: impl Read) -> Option<String> {
+    let mut refusal = None;
+    for line in BufReader::new(told).split(b'\n') {
+        let Ok(line) = line else { break };
+        let line = String::from_utf8_lossy(&line);
+        // Nobody is left to tell when standard error is closed.
+        writeln!(io::stderr(), "{line}").ok();
+        refusal = line.strip_prefix("error: ").map(str::to_owned).or(refusal);
+    }
+    refusal
+}
+
+/// The engine's lines as they come: as they are, or as rows of a table.
+fn show(engine: &mut Child, is_json: bool) {
     let mut is_first = true;
     for line in engine
         .stdout
@@ -81,7 +132,7 @@ fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
         .flat_map(BufReader::lines)
     {
         let Ok(line) = line else { break };
-        let text = if args.json {
+        let text = if is_json {
             format!("{line}\n")
         } else {
             let mut text = if is_first { heading() } else { String::new() };
@@ -99,15 +150,6 @@ fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
             engine.kill().ok();
             break;
         }
-    }
-    let status = engine.wait();
-    let status = status.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    match status.code() {
-        Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
-        None => Err(JobError::new(
-            JobErrorKind::EngineLost,
-            format!("the engine was ended while it measured: {status}"),
-        )),
     }
 }
 

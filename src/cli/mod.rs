@@ -13,10 +13,11 @@ mod window;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
 pub(crate) use safelight_core::job::random_seed;
+use safelight_core::job::{JobError, JobErrorKind};
 pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
@@ -48,7 +49,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|err| {
         if err.use_stderr() {
-            generate::report_misunderstood(&err);
+            report_misunderstood(&err);
         }
         err.exit()
     });
@@ -61,5 +62,26 @@ pub fn main() -> ExitCode {
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Bench(args)) => bench::run(&args, &surroundings),
         None => window::run(surroundings, arguments.picture),
+    }
+}
+
+/// Tells a program that reads JSON what people read on standard error.
+fn report_misunderstood(err: &clap::Error) {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(command) = arguments.next() else {
+        return;
+    };
+    let is_command = Arguments::command().find_subcommand(&command).is_some();
+    if !is_command || !arguments.any(|argument| argument == "--json") {
+        return;
+    }
+    let text = err.to_string();
+    let first_line = text.lines().next().unwrap_or_default();
+    let summary = first_line.trim_start_matches("error: ");
+    let err = JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text);
+    if command == "generate" {
+        generate::report_misunderstood(&err);
+    } else {
+        out::print_job_error(&err, true);
     }
 }

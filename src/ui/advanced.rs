@@ -156,13 +156,16 @@ fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
             .on_hover_text("Off: the model's own schedule")
             .accessible_name("Set the shift");
         if toggle.changed() {
-            form.shift = is_own.then(|| spec.defaults.shift.unwrap_or(3.0));
+            let defaults = &spec.defaults;
+            let (width, height) = form.size(spec).unwrap_or((defaults.width, defaults.height));
+            let own = defaults.shift_at(width, height).unwrap_or(3.0);
+            form.shift = is_own.then_some(own);
         }
         match &mut form.shift {
             Some(shift) => {
                 ui.add(
                     DragValue::new(shift)
-                        .range(0.0..=100.0)
+                        .range(0.01..=100.0)
                         .speed(0.05)
                         .max_decimals(2),
                 )

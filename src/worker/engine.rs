@@ -17,7 +17,7 @@ use safelight_core::protocol::{
 };
 
 use super::WorkerLimits;
-use super::estimate::{Estimates, Progress};
+use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
 
@@ -137,6 +137,7 @@ impl EngineSlot {
             device_name,
             report,
             began: Instant::now(),
+            first_step: None,
             engine_lives: true,
         };
         let result = watch.follow(&mut running.link);
@@ -223,6 +224,7 @@ struct Watch<'a> {
     device_name: String,
     report: StageReport,
     began: Instant,
+    first_step: Option<Mark>,
     /// Whether the engine can take another stage.
     engine_lives: bool,
 }
@@ -312,10 +314,12 @@ impl Watch<'_> {
         match message {
             EngineMessage::Step { step, num_steps } => {
                 let stage = self.run.stage;
+                let secs = self.began.elapsed().as_secs_f64();
+                let now = Mark { step, secs };
                 let progress = Progress {
-                    done: step,
+                    first: *self.first_step.get_or_insert(now),
+                    now,
                     total: num_steps,
-                    elapsed_secs: self.began.elapsed().as_secs_f64(),
                 };
                 let secs_left = self.run.estimates.secs_left(
                     self.run.request,

@@ -38,7 +38,7 @@ impl Estimates {
         }
     }
 
-    /// Seconds until the job's end, when `done` of `total` steps of `stage` took `elapsed_secs`.
+    /// Seconds until the job's end, seen from a step of `stage`.
     pub(super) fn secs_left(
         &self,
         request: &GenerateRequest,
@@ -49,9 +49,16 @@ impl Estimates {
     ) -> f64 {
         let known = self.known.get(&kind_of_job(request, device));
         let seen = |stage: Stage| known.and_then(|known| known.get(stage.name()).copied());
-        let of_stage = progress
-            .secs_left()
-            .or_else(|| seen(stage).map(|secs| (secs - progress.elapsed_secs).max(0.0)));
+        let learned = || seen(stage).map(|secs| (secs - progress.now.secs).max(0.0));
+        // The learned time knows more than a single step, which had the reading of weights before it.
+        let (of_stage, counts_steps) = match (progress.by_steps(), learned()) {
+            (Some(secs), _) => (secs, true),
+            (None, Some(secs)) => (secs, false),
+            (None, None) => (progress.by_one_step(), true),
+        };
+        // One count runs over the steps of both experts.
+        let is_counted =
+            |later| counts_steps && stage == Stage::DenoiseHigh && later == Stage::DenoiseLow;
         let position = recipe
             .stages
             .iter()
@@ -61,26 +68,48 @@ impl Estimates {
             .stages
             .iter()
             .skip(position + 1)
+            .filter(|&&later| !is_counted(later))
             .filter_map(|&later| seen(later))
             .sum();
-        of_stage.unwrap_or(0.0) + later
+        of_stage + later
     }
 }
 
-/// How far a stage is.
+/// A step that was made, and the seconds since its stage began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) step: u32,
+    pub(super) secs: f64,
+}
+
+/// How far a stage is. The count need not begin in this stage: it goes on from the other expert's steps,
+/// and from those before an engine was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
-    pub(super) done: u32,
+    /// The first step that the stage told of.
+    pub(super) first: Mark,
+    pub(super) now: Mark,
     pub(super) total: u32,
-    pub(super) elapsed_secs: f64,
 }
 
 impl Progress {
-    fn secs_left(self) -> Option<f64> {
-        (self.done > 0 && self.total > 0).then(|| {
-            let left = self.total.saturating_sub(self.done);
-            self.elapsed_secs / f64::from(self.done) * f64::from(left)
-        })
+    fn num_left(self) -> f64 {
+        f64::from(self.total.saturating_sub(self.now.step))
+    }
+
+    /// From the time between the stage's own steps; `None` before the second.
+    fn by_steps(self) -> Option<f64> {
+        let num_made = self.now.step.saturating_sub(self.first.step);
+        if self.num_left() == 0.0 {
+            return Some(0.0);
+        }
+        let secs = self.now.secs - self.first.secs;
+        (num_made > 0).then(|| secs / f64::from(num_made) * self.num_left())
+    }
+
+    /// As if everything so far had been one step.
+    fn by_one_step(self) -> f64 {
+        self.now.secs * self.num_left()
     }
 }
 
@@ -104,4 +133,66 @@ fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
         },
         if request.is_guided() { " guided" } else { "" }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> GenerateRequest {
+        let request = r#"{"model":"m","family":"wan","files":{"transformer_2":"low"},"prompt":"",
+            "negative_prompt":"","width":32,"height":32,"num_frames":5,"fps":16.0,"num_steps":40,
+            "guidance_scale":1.0,"sampler":"unipc","seed":0}"#;
+        serde_json::from_str(request).unwrap()
+    }
+
+    fn left(estimates: &Estimates, stage: Stage, first: (u32, f64), now: (u32, f64)) -> f64 {
+        let request = request();
+        let recipe = Recipe::of(&request);
+        assert!(recipe.stages.contains(&Stage::DenoiseHigh));
+        let mark = |(step, secs)| Mark { step, secs };
+        let (first, now) = (mark(first), mark(now));
+        let progress = Progress {
+            first,
+            now,
+            total: 40,
+        };
+        estimates.secs_left(&request, "gpu", &recipe, stage, progress)
+    }
+
+    #[test]
+    fn steps_of_an_earlier_stage_and_the_reading_of_weights_do_not_count_as_this_stages_pace() {
+        let nothing = Estimates::default();
+        // 30 s of reading and the first step, then 2 s each.
+        let secs = left(&nothing, Stage::DenoiseLow, (21, 30.0), (25, 38.0));
+        assert_eq!(secs, 2.0 * 15.0);
+        assert_eq!(
+            left(&nothing, Stage::DenoiseLow, (40, 30.0), (40, 30.0)),
+            0.0
+        );
+        assert_eq!(
+            left(&nothing, Stage::DenoiseLow, (39, 3.0), (39, 3.0)),
+            3.0,
+            "a first guess"
+        );
+    }
+
+    #[test]
+    fn the_high_experts_steps_stand_for_the_low_experts_too_unless_its_time_is_a_learned_one() {
+        let mut learned = Estimates::default();
+        let times = [
+            (Stage::DenoiseHigh, 50.0),
+            (Stage::DenoiseLow, 60.0),
+            (Stage::Decode, 7.0),
+        ];
+        learned.learn(
+            &request(),
+            "gpu",
+            &times.map(|(stage, secs)| StageTime { stage, secs }),
+        );
+        let by_steps = left(&learned, Stage::DenoiseHigh, (1, 10.0), (5, 18.0));
+        assert_eq!(by_steps, 2.0 * 35.0 + 7.0);
+        let first = left(&learned, Stage::DenoiseHigh, (1, 10.0), (1, 10.0));
+        assert_eq!(first, 40.0 + 60.0 + 7.0);
+    }
 }

@@ -1,5 +1,6 @@
 //! A job's pictures and its clip: copied into its folder before anything is computed, so that they may
-//! vanish meanwhile, and the old clip put before the new frames in the end.
+//! vanish meanwhile, and the old clip put before the new frames in the end. Of the model's parts that the
+//! user named only the fingerprints are taken.
 //!
 //! Bringing pictures to the clip's size is the engine's.
 
@@ -24,7 +25,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Copies everything that the request names into the job's folder.
+    /// Copies the pictures and the clip that the request names into the job's folder.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
         let pictures = [
@@ -42,6 +43,18 @@ impl Inputs {
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, folder)?;
             inputs.remember("extend", media::clip_fingerprint(clip))?;
+        }
+        let named = &request.companions;
+        for (field, place) in [
+            ("vae", &named.vae),
+            ("text_encoder", &named.text_encoder),
+            ("image_encoder", &named.image_encoder),
+            ("tokenizer", &named.tokenizer),
+        ] {
+            // One that cannot be read is told where it is loaded.
+            if let Some(Ok(fingerprint)) = place.as_deref().map(media::component_fingerprint) {
+                inputs.fingerprints.insert(field, fingerprint);
+            }
         }
         Ok(inputs)
     }

@@ -109,7 +109,7 @@ pub(super) fn settings_of(
 ) -> Value {
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
-        // Where this machine keeps things is nobody else's business, and repeats nothing.
+        // Where this machine keeps things repeats nothing. What the user named does, and stays.
         for local in ["out", "capture", "files", "latent_rgb", "sidecar"] {
             fields.remove(local);
         }

@@ -6,8 +6,8 @@ use std::process::Output;
 use safelight_core::media;
 use serde_json::Value;
 
-use crate::common::{Home, end, events};
-use crate::{run, test_picture};
+use crate::common::{Home, end, events, tiny_model};
+use crate::{copy_folder, run, test_picture};
 
 fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
     let all = events(output).into_iter();
@@ -156,6 +156,48 @@ fn a_repeated_job_tells_when_its_picture_is_another_one() {
         text.contains("start.png") && text.contains("not the one"),
         "{text}"
     );
+}
+
+#[test]
+fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or_gone() {
+    let home = Home::new();
+    let (model, vae) = (home.path().join("model"), home.path().join("vae"));
+    copy_folder(&tiny_model(), &model);
+    fs::rename(model.join("vae"), &vae).unwrap();
+    let made = ["--model", "model", "--vae", "vae", "--out", "clip.mp4"];
+    let made = run(home
+        .safelight()
+        .args(["generate", "--json", "--device", "cpu", "--prompt", "a fox"])
+        .args(["--width", "64", "--height", "32", "--frames", "5"])
+        .args(["--steps", "1", "--guidance", "1", "--seed", "1"])
+        .args(made));
+    assert_finished(&made);
+    let again = |out: &str, more: &[&str]| {
+        let output = run(home
+            .safelight()
+            .args(["generate", "--json", "--device", "cpu"])
+            .args(["--from", "clip.mp4", "--out", out])
+            .args(more));
+        assert_finished(&output);
+        let warnings = of_kind(&output, "warning");
+        let texts = warnings.iter().filter_map(|it| it["message"].as_str());
+        texts.collect::<Vec<_>>().join("; ")
+    };
+    // The model has none of its own, so only the named one can have been used.
+    assert_eq!(again("same.mp4", &[]), "");
+    let config = fs::read_to_string(vae.join("config.json")).unwrap();
+    fs::write(vae.join("config.json"), format!("{config} ")).unwrap();
+    let told = again("other.mp4", &[]);
+    assert!(
+        told.contains("vae") && told.contains("not the one"),
+        "{told}"
+    );
+
+    fs::rename(&vae, home.path().join("moved")).unwrap();
+    assert_eq!(again("named.mp4", &["--vae", "moved"]), "");
+    copy_folder(&tiny_model().join("vae"), &model.join("vae"));
+    let told = again("gone.mp4", &[]);
+    assert!(told.contains("vae") && told.contains("is gone"), "{told}");
 }
 
 #[test]

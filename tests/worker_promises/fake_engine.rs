@@ -27,6 +27,8 @@ pub enum Act {
     OutOfMemory,
     /// Ends decoding well, with frames missing.
     LoseFrames,
+    /// Works as the low-noise expert does: its count goes on from the other's steps, at a slow pace.
+    GoOn,
     /// Sends far more than the channel holds before it ends.
     Flood,
 }
@@ -149,6 +151,9 @@ impl FakeEngine {
                     ),
                 },
                 act => {
+                    if act == Act::GoOn {
+                        self.go_on();
+                    }
                     let count = if act == Act::Flood { 2000 } else { 2 };
                     let num_frames = if act == Act::LoseFrames { 3 } else { 5 };
                     self.work(&order.folder, order.stage, count, num_frames);
@@ -157,6 +162,15 @@ impl FakeEngine {
                 }
             };
             self.send(EngineMessage::StageEnded(end));
+        }
+    }
+
+    /// Steps 21 and 22 of 40.
+    fn go_on(&self) {
+        for step in 21..=22 {
+            thread::sleep(Duration::from_millis(50));
+            let num_steps = 40;
+            self.send(EngineMessage::Step { step, num_steps });
         }
     }
 

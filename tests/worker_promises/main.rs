@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Family, ModelFiles};
+use safelight_core::catalog::{Companions, Family, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, Stage,
@@ -89,6 +89,7 @@ impl Rig {
             model: "test".to_owned(),
             family: Family::Wan,
             files: ModelFiles::in_folder(self.folder.path()),
+            companions: Companions::default(),
             latent_rgb: None,
             prompt: "a boat".to_owned(),
             negative_prompt: String::new(),
@@ -222,6 +223,28 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
             );
         }
     }
+}
+
+#[test]
+fn the_time_left_counts_a_stages_own_steps_also_when_their_count_goes_on_from_another_stages() {
+    let rig = Rig::new(|_, stage| match stage {
+        Stage::DenoiseLow => Act::GoOn,
+        _ => Act::Work,
+    });
+    let (updates, outcome) = rig.run_with(|request| {
+        request.files.transformer_2 = Some(rig.folder.path().join("low"));
+    });
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let secs = updates.iter().find_map(|update| match update {
+        JobUpdate::Step {
+            step: 22,
+            secs_left,
+            ..
+        } => Some(*secs_left),
+        _ => None,
+    });
+    // 18 steps of 50 ms or more; two steps' time spread over 22 would be a tenth of it.
+    assert!(secs.unwrap() > 0.4, "{secs:?}");
 }
 
 #[test]

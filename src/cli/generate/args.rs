@@ -20,7 +20,7 @@ use serde::Deserialize;
 #[derive(Args, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 pub struct GenerateArgs {
-    /// A model's name from `safelight models`, or a diffusers folder [default: the model that ships with Safelight]
+    /// A model's name from `safelight models`, a diffusers folder, a transformer's file, or a folder with one [default: the model that ships with Safelight]
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
@@ -86,7 +86,7 @@ pub struct GenerateArgs {
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
-    /// Encode and decode in tiles of so many pixels a side, for less memory
+    /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
     /// The VAE to use instead of the one found with the model: a folder or a file
@@ -107,7 +107,7 @@ pub struct GenerateArgs {
     /// Also write the settings beside the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Repeat what made this file; other arguments change it
+    /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Write capture.safetensors with every stage's tensors here, for comparisons with the reference
@@ -122,7 +122,7 @@ pub struct GenerateArgs {
 #[derive(Deserialize)]
 struct Carried {
     request: GenerateRequest,
-    /// The fingerprints of its pictures and its clip.
+    /// The fingerprints of its pictures, its clip and the parts of the model that were named.
     #[serde(default)]
     inputs: BTreeMap<String, String>,
 }
@@ -135,7 +135,8 @@ impl GenerateArgs {
             return Ok((self, Vec::new()));
         };
         let Carried { request, inputs } = carried(file)?;
-        let warnings = self.take_inputs(&request, &inputs);
+        let mut warnings = self.take_inputs(&request, &inputs);
+        warnings.extend(self.take_companions(&request, &inputs));
         self.model = self.model.or(Some(request.model));
         self.prompt = self.prompt.or(Some(request.prompt));
         self.negative = self.negative.or(Some(request.negative_prompt));
@@ -194,6 +195,67 @@ impl GenerateArgs {
             take(&mut self.extend, "extend", &request.extend);
         }
         take(&mut self.last_image, "last_image", &request.last_image);
+        warnings
+    }
+
+    /// Takes over the carried parts of the model, and tells which are gone or not what they were.
+    fn take_companions(
+        &mut self,
+        request: &GenerateRequest,
+        fingerprints: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        let carried = &request.companions;
+        if self.model.as_ref().is_some_and(|own| *own != request.model) {
+            // They were named for a model that is not used.
+            return if carried.is_empty() {
+                Vec::new()
+            } else {
+                vec![
+                    "the parts that were named for the clip's model are not used with another one"
+                        .to_owned(),
+                ]
+            };
+        }
+        // Another text encoder brings its own tokenizer.
+        let own_encoder = self.text_encoder.is_some();
+        let mut warnings = Vec::new();
+        for (own, field, place) in [
+            (&mut self.vae, "vae", carried.vae.as_ref()),
+            (
+                &mut self.text_encoder,
+                "text_encoder",
+                carried.text_encoder.as_ref(),
+            ),
+            (
+                &mut self.image_encoder,
+                "image_encoder",
+                carried.image_encoder.as_ref(),
+            ),
+            (
+                &mut self.tokenizer,
+                "tokenizer",
+                carried.tokenizer.as_ref().filter(|_| !own_encoder),
+            ),
+        ] {
+            let (None, Some(place)) = (&own, place) else {
+                continue;
+            };
+            match (media::component_fingerprint(place), fingerprints.get(field)) {
+                (Ok(now), Some(then)) if now != *then => warnings.push(format!(
+                    "the part of the model is not the one that the clip was made with: {}",
+                    place.display()
+                )),
+                (Ok(_), _) => {}
+                (Err(_), _) => {
+                    warnings.push(format!(
+                        "the part of the model that the clip was made with is gone, and the model's own is used instead: {}",
+                        place.display()
+                    ));
+                    continue;
+                }
+            }
+            *own = Some(place.clone());
+        }
         warnings
     }
 
@@ -304,14 +366,28 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_help_names_every_sampler() {
+    fn help() -> String {
         #[derive(clap::Parser)]
         struct Probe {
             #[command(flatten)]
             _args: GenerateArgs,
         }
-        let help = Probe::command().render_long_help().to_string();
+        Probe::command().render_long_help().to_string()
+    }
+
+    #[test]
+    fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
+        for part in [
+            "a diffusers folder, a transformer's file, or a folder with one",
+            "64 or more, in steps of 8 (of 16 for the 5B model)",
+        ] {
+            assert!(help().contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_sampler() {
+        let help = help();
         for sampler in Sampler::ALL {
             assert!(help.contains(sampler.name()), "{}", sampler.name());
         }

@@ -4,7 +4,7 @@ mod args;
 mod report;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
@@ -20,6 +20,8 @@ use crate::worker::{self, WorkerCommand};
 
 /// Exit code of a cancelled job.
 const CANCELLED: u8 = 5;
+/// How long after the first interrupt others belong to it.
+const ONE_PRESS: Duration = Duration::from_millis(200);
 
 /// Runs one job to its end.
 pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
@@ -36,20 +38,9 @@ pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-/// Tells a program that reads JSON lines what people read on standard error.
-pub(super) fn report_misunderstood(err: &clap::Error) {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == "generate")
-        && arguments.iter().any(|arg| arg == "--json")
-    {
-        let text = err.to_string();
-        let summary = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
-        JsonReport::failed(&JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text));
-    }
+/// The error event, as the other commands have an error object.
+pub(super) fn report_misunderstood(err: &JobError) {
+    JsonReport::failed(err);
 }
 
 /// The exit code of a job that began; the error of one that could not.
@@ -124,6 +115,7 @@ fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Valida
     let form = args.form(seed, surroundings.settings())?;
     let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
     let request = &mut checked.request;
+    request.companions = args.companions();
     // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
     for path in [
         Some(&mut request.out),
@@ -131,6 +123,10 @@ fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Valida
         request.last_image.as_mut(),
         request.extend.as_mut(),
         request.capture.as_mut(),
+        request.companions.vae.as_mut(),
+        request.companions.text_encoder.as_mut(),
+        request.companions.image_encoder.as_mut(),
+        request.companions.tokenizer.as_mut(),
     ]
     .into_iter()
     .flatten()
@@ -159,17 +155,21 @@ fn invalid(errors: &[FieldError]) -> JobError {
 /// The first interrupt cancels; a second one does not wait for anything.
 fn cancel_on_interrupt(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
-    ctrlc::set_handler(move || {
-        if cancel.is_cancelled() {
+    let mut first: Option<Instant> = None;
+    ctrlc::set_handler(move || match first {
+        None => {
+            first = Some(Instant::now());
+            cancel.cancel();
+        }
+        // Two signals of one key press (to the group and to the process) count once.
+        Some(first) if first.elapsed() < ONE_PRESS => {}
+        Some(_) => {
             #[expect(
                 clippy::exit,
                 reason = "the user insists; the engine ends with its input"
             )]
             std::process::exit(i32::from(CANCELLED));
         }
-        cancel.cancel();
-        // Two signals of one key press (to the group and to the process) count once.
-        std::thread::sleep(Duration::from_millis(200));
     })
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))
 }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::configs::{Umt5Config, WanTransformerConfig, sorted_entries};
 use super::library::{Item, Library, Role, place_of};
 use super::names::{model_words, possible_side};
@@ -18,11 +20,15 @@ use super::{CatalogError, ModelFiles};
 /// Places that the user named; they win over all that could be found.
 ///
 /// Each is a file or a component's folder. A text encoder's folder brings the tokenizer beside it along.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Companions {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_encoder: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_encoder: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Family, LatentRgb, ModelFiles};
+use crate::catalog::{Companions, Family, LatentRgb, ModelFiles};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +199,9 @@ pub struct GenerateRequest {
     /// Where the model's components lie. Not carried in files.
     #[serde(default)]
     pub files: ModelFiles,
+    /// The components that the user named, as they stand in `files` too. Carried, to be named again.
+    #[serde(default, skip_serializing_if = "Companions::is_empty")]
+    pub companions: Companions,
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,

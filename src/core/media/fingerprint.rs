@@ -1,10 +1,10 @@
 //! A short number for a file's content, to tell later whether a picture or clip is still the same.
 //!
-//! Not for security: somebody who wants two files of one number can have them.
+//! Files of weights are large, so they are only sampled. Not for security: somebody who wants two files of one number can have them.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use super::MediaError;
 use super::source::clip_files;
@@ -24,6 +24,63 @@ pub fn clip_fingerprint(path: &Path) -> Result<String, MediaError> {
     of_files(files.iter().map(AsRef::as_ref))
 }
 
+/// How much is read at each of the places of a large file.
+const SAMPLE_BYTES: u64 = 1 << 18;
+
+/// The fingerprint of a component's file or folder: the names and sizes of its files, and what stands at the
+/// beginning, in the middle and at the end of each. Folders in the folder count, but not theirs.
+pub fn component_fingerprint(path: &Path) -> Result<String, MediaError> {
+    let hash = if path.is_dir() {
+        of_folder(OFFSET, path, 1)?
+    } else {
+        sampled(OFFSET, path)?
+    };
+    Ok(text_of(hash))
+}
+
+fn of_folder(mut hash: u64, folder: &Path, depth: usize) -> Result<u64, MediaError> {
+    let mut places: Vec<PathBuf> = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .map_err(|err| MediaError::from_io("read the folder", err, folder))?;
+    places.sort();
+    for place in places {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        if place.is_file() {
+            hash = sampled(hashed(hash, name.as_bytes()), &place)?;
+        } else if depth > 0 && place.is_dir() {
+            hash = of_folder(hashed(hash, name.as_bytes()), &place, depth - 1)?;
+        }
+    }
+    Ok(hash)
+}
+
+fn sampled(hash: u64, path: &Path) -> Result<u64, MediaError> {
+    let failed = |err| MediaError::from_io("read the file", err, path);
+    let mut file = File::open(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let mut hash = hashed(hash, &bytes.to_le_bytes());
+    let last = bytes.saturating_sub(SAMPLE_BYTES);
+    let mut sample = Vec::new();
+    for start in [0, last / 2, last] {
+        sample.clear();
+        file.seek(SeekFrom::Start(start))
+            .and_then(|_| (&file).take(SAMPLE_BYTES).read_to_end(&mut sample))
+            .map_err(failed)?;
+        hash = hashed(hash, &sample);
+    }
+    Ok(hash)
+}
+
+fn hashed(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    })
+}
+
+fn text_of(hash: u64) -> String {
+    format!("fnv1a64:{hash:016x}")
+}
+
 fn of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<String, MediaError> {
     let mut hash = OFFSET;
     let mut buffer = vec![0; 1 << 16];
@@ -35,12 +92,10 @@ fn of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<String, Med
             if count == 0 {
                 break;
             }
-            for byte in &buffer[..count] {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
-            }
+            hash = hashed(hash, &buffer[..count]);
         }
     }
-    Ok(format!("fnv1a64:{hash:016x}"))
+    Ok(text_of(hash))
 }
 
 #[cfg(test)]
@@ -57,5 +112,38 @@ mod tests {
             let found = picture_fingerprint(&path).unwrap();
             assert_eq!(found, format!("fnv1a64:{expected}"));
         }
+    }
+
+    #[test]
+    fn a_component_is_another_one_when_its_size_or_its_ends_or_a_files_name_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights");
+        let mut found = Vec::new();
+        let mut look = |path: &Path| {
+            for place in [path, folder.path()] {
+                found.push(component_fingerprint(place).unwrap());
+            }
+        };
+        let mut bytes = vec![7; 1 << 20];
+        for changed in [None, Some(3), Some(1 << 19), Some((1 << 20) - 1)] {
+            if let Some(place) = changed {
+                bytes[place] += 1_u8;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            look(&path);
+        }
+        bytes.push(0);
+        std::fs::write(&path, &bytes).unwrap();
+        look(&path);
+        let renamed = folder.path().join("others");
+        std::fs::rename(&path, &renamed).unwrap();
+        look(&renamed);
+        let same_file = found.remove(10);
+        assert_eq!(same_file, found[8]);
+        let num_looks = found.len();
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), num_looks);
+        assert!(component_fingerprint(&folder.path().join("none")).is_err());
     }
 }

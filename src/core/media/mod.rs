@@ -20,7 +20,7 @@ pub use clip::{
     write_clip, write_png,
 };
 pub use error::MediaError;
-pub use fingerprint::{clip_fingerprint, picture_fingerprint};
+pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};

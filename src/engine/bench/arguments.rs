@@ -17,7 +17,7 @@ pub struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// `[--device DEVICE] [--runs N] [--small] [CASE…]`
+    /// `[--device DEVICE] [--runs N] [--small] [--] [CASE…]`; behind `--` everything is a case.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let mut parsed = Self {
             cases: Vec::new(),
@@ -26,12 +26,15 @@ impl BenchArguments {
             runs: None,
         };
         let mut arguments = arguments.into_iter();
+        let mut are_cases = false;
         while let Some(argument) = arguments.next() {
             let mut value = || {
                 let value = arguments.next();
                 value.ok_or_else(|| format!("expected a value after {argument}, found none"))
             };
             match argument.as_str() {
+                name if are_cases => parsed.cases.push(refused(case(name))?),
+                "--" => are_cases = true,
                 "--small" => parsed.small = true,
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
                 "--runs" => parsed.runs = Some(refused(value().and_then(|text| runs(&text)))?),
@@ -82,6 +85,8 @@ mod tests {
         let some = parse("umt5xxl wan14b_320_17f").unwrap();
         let names: Vec<&str> = some.cases.iter().map(|case| case.name).collect();
         assert_eq!(names, ["umt5xxl", "wan14b_320_17f"]);
+        let behind = parse("--small -- umt5xxl").unwrap();
+        assert!(behind.small && behind.cases.len() == 1);
     }
 
     #[test]
@@ -93,6 +98,8 @@ mod tests {
             ("--device", "expected a value after --device"),
             ("--device npu", "expected a device"),
             ("--fast", "found \"--fast\""),
+            ("-- --small", "expected a case (wan14b_480p_81f,"),
+            ("-- umt5xxl --", "found \"--\""),
         ] {
             let err = parse(line).unwrap_err();
             assert_eq!(err.exit_code(), 2);

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
-use crate::catalog::{ModelSpec, Preset};
+use crate::catalog::{Companions, ModelSpec, Preset};
 use crate::media::ClipInfo;
 
 pub(crate) use ranges::wrong_shift;
@@ -119,6 +119,7 @@ impl GenerateForm {
             model: spec.id.clone(),
             family: spec.family,
             files: spec.files.clone(),
+            companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
             prompt: self.prompt.clone(),
             negative_prompt: self
