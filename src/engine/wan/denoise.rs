@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use safelight_core::catalog::TransformerKeys;
-use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
-use super::config::{SchedulerConfig, TransformerConfig, WanConfig};
+use super::config::{TransformerConfig, WanConfig};
 use super::guidance::Guidance;
 use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
+use super::solver::new_solver;
 use super::state::{DenoiseState, PromptEmbeds};
 use super::transformer::WanTransformer;
 use super::{Placement, warn_unexpected};
@@ -19,9 +20,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::sampling::{
-    Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise,
-};
+use crate::sampling::{Solver, noise};
 use crate::weights::{ReadAhead, Weights};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
@@ -341,48 +340,6 @@ fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'
     conditions
         .image_latents
         .filter(|_| config.files.expand_timesteps)
-}
-
-/// The sampler and schedule that the request asks for, with the model's own settings.
-pub fn new_solver(
-    scheduler: &SchedulerConfig,
-    request: &GenerateRequest,
-) -> Result<Solver, EngineError> {
-    let num_steps = request.num_steps as usize;
-    let shift = request.shift.unwrap_or_else(|| scheduler.shift());
-    if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
-        return Err(EngineError::Request {
-            reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
-        });
-    }
-    let train = scheduler.num_train_timesteps;
-    let unipc = |is_bh1| {
-        let options = UniPcOptions {
-            num_train_timesteps: train,
-            order: scheduler.solver_order,
-            is_bh1,
-            lower_order_final: scheduler.lower_order_final,
-            end: match scheduler.final_sigmas_type.as_str() {
-                "sigma_min" => End::SigmaMin,
-                _ => End::Zero,
-            },
-            disable_corrector: scheduler.disable_corrector.clone(),
-        };
-        Algorithm::UniPc(UniPc::new(num_steps, shift, options))
-    };
-    let algorithm = match request.sampler {
-        Sampler::UniPc => unipc(scheduler.solver_type == "bh1"),
-        Sampler::UniPcBh1 => unipc(true),
-        Sampler::Euler => Algorithm::Euler(Euler::new(num_steps, shift, train)),
-        Sampler::Heun => Algorithm::Heun(Heun::new(num_steps, shift, train)),
-        Sampler::DpmPp2m => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, train)),
-        Sampler::Lcm => Algorithm::Lcm(Lcm::new(num_steps, shift, train, request.seed)),
-    };
-    let start = request.start_step as usize;
-    let end = request.end_step.map_or(num_steps, |end| end as usize);
-    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
-        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
-    })
 }
 
 /// Noise, or the checkpoint where it fits this job.

@@ -19,6 +19,7 @@ mod config;
 mod denoise;
 mod guidance;
 mod prepare;
+mod solver;
 mod state;
 mod transformer;
 
@@ -36,11 +37,12 @@ use crate::weights::Weights;
 
 pub use condition::{encode_image, encode_vision};
 pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
-pub use denoise::{Conditions, Expert, denoise, new_solver, open_transformer};
+pub use denoise::{Conditions, Expert, denoise, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
     pixels_from_rgb8, rgb8_from_pixels, with_first_frame,
 };
+pub use solver::new_solver;
 pub use state::{DenoiseState, PromptEmbeds, load_tensor, save_tensor};
 pub use transformer::{Context, WanTransformer};
 

@@ -1,0 +1,213 @@
+//! Engines that die, hang and run out of memory, and people who interrupt.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{Home, end, events};
+use crate::{run, test_picture};
+
+const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unload", "decode"];
+
+/// One run on a start picture in which the engine is struck once at the beginning of `stage`.
+fn struck(home: &Home, stage: &str, kind: &str) -> Value {
+    let marker = home.path().join(format!("{stage}.{kind}"));
+    let fault = format!("{stage}:{kind}:{}", marker.display());
+    let output = run(home
+        .generate()
+        .args(["--image", "start.png", "--out", "clip.mp4"])
+        .env("SAFELIGHT_ENGINE_FAULT", fault));
+    let (last, code) = end(&output);
+    assert!(marker.exists(), "{stage} was not struck");
+    assert_eq!(code, 0, "{stage} {kind}: {last}");
+    let again: Vec<_> = events(&output)
+        .into_iter()
+        .filter(|event| event["resumed"] == true)
+        .map(|event| event["stage"].clone())
+        .collect();
+    assert_eq!(again, [stage], "{kind}");
+    last
+}
+
+#[test]
+fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 64, 32);
+    for stage in ENGINE_STAGES {
+        for kind in ["abort", "kill"] {
+            let last = struck(&home, stage, kind);
+            assert_eq!(last["frames"], 5);
+            assert_eq!(
+                last["warnings"].as_array().map(Vec::len),
+                Some(1),
+                "{stage}: {last}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_hangs_in_any_stage_is_ended_and_the_job_finishes() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 64, 32);
+    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
+    let settings = "[runtime]\nstall_limit_secs = 2\n";
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    for stage in ENGINE_STAGES {
+        let last = struck(&home, stage, "hang");
+        assert!(
+            last["warnings"][0]
+                .as_str()
+                .unwrap()
+                .contains("no progress"),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_finished() {
+    let home = Home::new();
+    let output = run(home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
+    let (last, code) = end(&output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("failed"), 1),
+        "{last}"
+    );
+    assert!(!home.path().join("clip.mp4").exists());
+    let [folder] = &home.job_folders()[..] else {
+        panic!("expected one job folder")
+    };
+    assert!(folder.join("latents.safetensors").exists());
+}
+
+#[test]
+fn out_of_memory_and_panics_have_their_own_exit_codes() {
+    let home = Home::new();
+    for (fault, expected) in [("denoise:oom", 4), ("denoise:panic", 1)] {
+        let output = run(home
+            .generate()
+            .args(["--out", "clip.mp4"])
+            .env("SAFELIGHT_ENGINE_FAULT", fault));
+        assert_eq!(end(&output).1, expected, "{fault}");
+    }
+}
+
+#[test]
+fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
+    let home = Home::new();
+    let mut child = home
+        .generate()
+        .args(["--steps", "1000", "--out", "clip.mp4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.contains(r#""event":"step""#))
+        .unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let last = lines.map_while(Result::ok).last().unwrap();
+    assert!(last.contains(r#""event":"cancelled""#), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(!home.path().join("clip.mp4").exists());
+    assert!(home.job_folders().is_empty());
+}
+
+/// Interrupts a job whose engine hears nothing, twice; returns the last line and the code.
+fn interrupted_twice(pause: Duration) -> (String, Option<i32>) {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
+    let settings = "[runtime]\ncancel_grace_secs = 3\n";
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    let marker = home.path().join("hangs");
+    let mut child = home
+        .generate()
+        .args(["--out", "clip.mp4"])
+        .env(
+            "SAFELIGHT_ENGINE_FAULT",
+            format!("denoise:hang:{}", marker.display()),
+        )
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !marker.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for wait in [pause, Duration::ZERO] {
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        std::thread::sleep(wait);
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last().unwrap_or_default();
+    (last.to_owned(), output.status.code())
+}
+
+#[test]
+fn two_interrupts_of_one_key_press_cancel_and_a_later_one_does_not_wait() {
+    let (last, code) = interrupted_twice(Duration::from_millis(30));
+    assert!(last.contains(r#""event":"cancelled""#), "{last}");
+    assert_eq!(code, Some(5));
+    let (last, code) = interrupted_twice(Duration::from_millis(600));
+    assert!(!last.contains("cancelled"), "{last}");
+    assert_eq!(code, Some(5));
+}
+
+#[test]
+fn an_engine_never_outlives_its_app() {
+    let home = Home::new();
+    let mut child = home
+        .generate()
+        .args(["--steps", "1000", "--out", "clip.mp4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.contains(r#""event":"step""#))
+        .unwrap();
+    let engines = children_of(child.id());
+    assert_eq!(engines.len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let is_gone = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        !is_running(engines[0])
+    });
+    assert!(is_gone, "the engine {} still runs", engines[0]);
+}
+
+/// The processes whose parent is `pid`.
+fn children_of(pid: u32) -> Vec<u32> {
+    let status_of =
+        |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| status_of(entry).contains(&format!("PPid:\t{pid}\n")))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A zombie nobody waited for is gone all the same.
+    !stat.is_empty() && !stat.contains(") Z ")
+}
