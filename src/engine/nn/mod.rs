@@ -5,6 +5,7 @@
 //! [`kernels`](crate::kernels), which fuses them where it can.
 
 mod attention;
+mod clip;
 mod linear;
 mod norm;
 mod rope;
@@ -15,6 +16,7 @@ pub use crate::kernels::{
     pixel_norm_silu_into, silu,
 };
 pub use attention::attention;
+pub use clip::{ClipActivation, ClipLayer, ClipLayerConfig};
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, axis_angles};

@@ -15,7 +15,7 @@ use super::place;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::json;
-use crate::nn::{LayerNorm, Linear, attention};
+use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// By which a file is known.
@@ -106,6 +106,18 @@ impl ClipTextConfig {
         })
     }
 
+    /// The numbers of the layers.
+    fn layer(&self) -> ClipLayerConfig {
+        ClipLayerConfig {
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_attention_heads: self.num_attention_heads,
+            layer_norm_eps: self.layer_norm_eps,
+            activation: ClipActivation::from_name(&self.hidden_act)
+                .expect("a config that was read has a known activation"),
+        }
+    }
+
     fn objection(&self) -> Option<String> {
         let sizes = [
             self.vocab_size,
@@ -124,34 +136,11 @@ impl ClipTextConfig {
                 "its width {} cannot be split between {} heads",
                 self.hidden_size, self.num_attention_heads
             ))
-        } else if Activation::from_name(&self.hidden_act).is_none() {
+        } else if ClipActivation::from_name(&self.hidden_act).is_none() {
             let activation = &self.hidden_act;
             Some(format!("its activation '{activation}' is not CLIP's"))
         } else {
             None
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Activation {
-    Gelu,
-    QuickGelu,
-}
-
-impl Activation {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "gelu" => Self::Gelu,
-            "quick_gelu" => Self::QuickGelu,
-            _ => return None,
-        })
-    }
-
-    fn forward(self, xs: &Tensor) -> Tensor {
-        match self {
-            Self::Gelu => xs.gelu("none"),
-            Self::QuickGelu => xs * (xs * 1.702).sigmoid_(),
         }
     }
 }
@@ -167,7 +156,7 @@ pub struct ClipTextEmbeds {
 pub struct ClipTextEncoder {
     token_embedding: Tensor,
     position_embedding: Tensor,
-    layers: Vec<Layer>,
+    layers: Vec<ClipLayer>,
     final_layer_norm: LayerNorm,
     config: ClipTextConfig,
 }
@@ -181,12 +170,13 @@ impl ClipTextEncoder {
         // A list of numbers from 0 on, which old versions of `transformers` saved.
         embeddings.ignore("position_ids");
         let (dim, length) = (config.hidden_size, config.max_position_embeddings);
+        let layer = config.layer();
         Ok(Self {
             token_embedding: embeddings
                 .tensor("token_embedding.weight", &[config.vocab_size, dim])?,
             position_embedding: embeddings.tensor("position_embedding.weight", &[length, dim])?,
             layers: (0..config.num_hidden_layers)
-                .map(|i| Layer::new(config, &(w / "encoder" / "layers" / i)))
+                .map(|i| ClipLayer::new(&layer, &(w / "encoder" / "layers" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer_norm: LayerNorm::new(
                 dim,
@@ -227,7 +217,7 @@ impl ClipTextEncoder {
             if hooks.cancelled() {
                 return None;
             }
-            xs = layer.forward(&xs, &ahead);
+            xs = layer.forward(&xs, Some(&ahead));
         }
         let last_hidden_state = self.final_layer_norm.forward_as_kind(&xs);
         let ends = self.ends(&ids);
@@ -257,79 +247,4 @@ impl ClipTextEncoder {
 fn position(w: &Weights) -> Weights {
     let w = place::at_key(w, &ENDS);
     if w.has(TOKENS) { w } else { w / "text_model" }
-}
-
-struct Layer {
-    layer_norm1: LayerNorm,
-    self_attn: SelfAttention,
-    layer_norm2: LayerNorm,
-    fc1: Linear,
-    fc2: Linear,
-    activation: Activation,
-}
-
-impl Layer {
-    fn new(config: &ClipTextConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, inner) = (config.hidden_size, config.intermediate_size);
-        let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
-        let mlp = &(w / "mlp");
-        Ok(Self {
-            layer_norm1: norm("layer_norm1")?,
-            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
-            layer_norm2: norm("layer_norm2")?,
-            fc1: Linear::new(dim, inner, &(mlp / "fc1"))?,
-            fc2: Linear::new(inner, dim, &(mlp / "fc2"))?,
-            activation: Activation::from_name(&config.hidden_act)
-                .expect("a config that was read has a known activation"),
-        })
-    }
-
-    /// `xs`: `(B, L, C)`, `ahead`: `(L, L)` -> the same as `xs`
-    fn forward(&self, xs: &Tensor, ahead: &Tensor) -> Tensor {
-        let normal = self.layer_norm1.forward_as_kind(xs);
-        let xs = xs + self.self_attn.forward(&normal, ahead);
-        let normal = self.layer_norm2.forward_as_kind(&xs);
-        let inner = self.activation.forward(&self.fc1.forward(&normal));
-        xs + self.fc2.forward(&inner)
-    }
-}
-
-struct SelfAttention {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    out_proj: Linear,
-    num_heads: i64,
-}
-
-impl SelfAttention {
-    fn new(config: &ClipTextConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = config.hidden_size;
-        let project = |name| Linear::new(dim, dim, &(w / name));
-        Ok(Self {
-            q_proj: project("q_proj")?,
-            k_proj: project("k_proj")?,
-            v_proj: project("v_proj")?,
-            out_proj: project("out_proj")?,
-            num_heads: config.num_attention_heads,
-        })
-    }
-
-    /// `xs`: `(B, L, C)`, `ahead`: `(L, L)` -> the same as `xs`
-    fn forward(&self, xs: &Tensor, ahead: &Tensor) -> Tensor {
-        let (b, l, c) = xs.size3().expect("hidden states have three dimensions");
-        let heads = |linear: &Linear| {
-            // b l (h d) -> b h l d
-            let xs = linear.forward(xs).view([b, l, self.num_heads, -1]);
-            xs.transpose(1, 2)
-        };
-        let (q, k, v) = (
-            heads(&self.q_proj),
-            heads(&self.k_proj),
-            heads(&self.v_proj),
-        );
-        let attended = attention(&q, &k, &v, Some(ahead), None);
-        let attended = attended.transpose(1, 2).reshape([b, l, c]);
-        self.out_proj.forward(&attended)
-    }
 }

@@ -15,7 +15,7 @@ use tch::Tensor;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::json;
-use crate::nn::{LayerNorm, Linear, attention};
+use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// What `image_encoder/config.json` says; what it leaves out is as in the published ViT-H/14.
@@ -69,6 +69,18 @@ impl ClipVisionConfig {
         (self.image_size / self.patch_size).pow(2) + 1
     }
 
+    /// The numbers of the layers.
+    fn layer(&self) -> ClipLayerConfig {
+        ClipLayerConfig {
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_attention_heads: self.num_attention_heads,
+            layer_norm_eps: self.layer_norm_eps,
+            activation: ClipActivation::from_name(&self.hidden_act)
+                .expect("a config that was read has a known activation"),
+        }
+    }
+
     fn objection(&self) -> Option<String> {
         let sizes = [
             self.hidden_size,
@@ -93,7 +105,7 @@ impl ClipVisionConfig {
                 "it reads pictures of {} channels, not of 3",
                 self.num_channels
             ))
-        } else if Activation::from_name(&self.hidden_act).is_none() {
+        } else if ClipActivation::from_name(&self.hidden_act).is_none() {
             Some(format!(
                 "its activation '{}' is not CLIP's",
                 self.hidden_act
@@ -104,38 +116,12 @@ impl ClipVisionConfig {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Activation {
-    Gelu,
-    GeluTanh,
-    QuickGelu,
-}
-
-impl Activation {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "gelu" => Self::Gelu,
-            "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Self::GeluTanh,
-            "quick_gelu" => Self::QuickGelu,
-            _ => return None,
-        })
-    }
-
-    fn forward(self, xs: &Tensor) -> Tensor {
-        match self {
-            Self::Gelu => xs.gelu("none"),
-            Self::GeluTanh => xs.gelu("tanh"),
-            Self::QuickGelu => xs * (xs * 1.702).sigmoid(),
-        }
-    }
-}
-
 pub struct ClipVisionEncoder {
     class_embedding: Tensor,
     patch_embedding: Tensor,
     position_embedding: Tensor,
     pre_layrnorm: LayerNorm,
-    layers: Vec<Layer>,
+    layers: Vec<ClipLayer>,
     post_layernorm: LayerNorm,
     config: ClipVisionConfig,
 }
@@ -160,6 +146,7 @@ impl ClipVisionEncoder {
         // A list of numbers from 0 on, which old versions of `transformers` saved.
         embeddings.ignore("position_ids");
         let (dim, patch) = (config.hidden_size, config.patch_size);
+        let layer = config.layer();
         let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
         Ok(Self {
             class_embedding: embeddings.tensor("class_embedding", &[dim])?,
@@ -172,7 +159,7 @@ impl ClipVisionEncoder {
             // The name is misspelled in every published file.
             pre_layrnorm: norm("pre_layrnorm")?,
             layers: (0..config.num_hidden_layers)
-                .map(|i| Layer::new(config, &(w / "encoder" / "layers" / i)))
+                .map(|i| ClipLayer::new(&layer, &(w / "encoder" / "layers" / i)))
                 .collect::<Result<_, _>>()?,
             post_layernorm: norm("post_layernorm")?,
             config: config.clone(),
@@ -202,7 +189,7 @@ impl ClipVisionEncoder {
             if hooks.cancelled() {
                 return None;
             }
-            xs = layer.forward(&xs);
+            xs = layer.forward(&xs, None);
         }
         Some(xs)
     }
@@ -210,7 +197,8 @@ impl ClipVisionEncoder {
     /// The rest of the network, for the record. `xs`: what [`Self::encode_pictures`] gave
     pub fn finish(&self, xs: &Tensor) -> Finished {
         let last = self.layers.iter().last();
-        let last_hidden_state = last.map_or_else(|| xs.shallow_clone(), |layer| layer.forward(xs));
+        let last_hidden_state =
+            last.map_or_else(|| xs.shallow_clone(), |layer| layer.forward(xs, None));
         let first = last_hidden_state.select(1, 0);
         Finished {
             pooler_output: self.post_layernorm.forward(&first).to_kind(xs.kind()),
@@ -238,80 +226,5 @@ impl ClipVisionEncoder {
         let whole = self.class_embedding.expand(shape, false);
         let xs = Tensor::cat(&[whole, patches], 1) + &self.position_embedding;
         self.pre_layrnorm.forward(&xs).to_kind(kind)
-    }
-}
-
-struct Layer {
-    layer_norm1: LayerNorm,
-    self_attn: SelfAttention,
-    layer_norm2: LayerNorm,
-    fc1: Linear,
-    fc2: Linear,
-    activation: Activation,
-}
-
-impl Layer {
-    fn new(config: &ClipVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, inner) = (config.hidden_size, config.intermediate_size);
-        let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
-        let mlp = &(w / "mlp");
-        Ok(Self {
-            layer_norm1: norm("layer_norm1")?,
-            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
-            layer_norm2: norm("layer_norm2")?,
-            fc1: Linear::new(dim, inner, &(mlp / "fc1"))?,
-            fc2: Linear::new(inner, dim, &(mlp / "fc2"))?,
-            activation: Activation::from_name(&config.hidden_act)
-                .expect("a config that was read has a known activation"),
-        })
-    }
-
-    /// `xs`: `(N, L, C)` -> the same
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        let normal = self.layer_norm1.forward(xs).to_kind(xs.kind());
-        let xs = xs + self.self_attn.forward(&normal);
-        let normal = self.layer_norm2.forward(&xs).to_kind(xs.kind());
-        let inner = self.activation.forward(&self.fc1.forward(&normal));
-        &xs + self.fc2.forward(&inner)
-    }
-}
-
-struct SelfAttention {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    out_proj: Linear,
-    num_heads: i64,
-}
-
-impl SelfAttention {
-    fn new(config: &ClipVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = config.hidden_size;
-        let project = |name| Linear::new(dim, dim, &(w / name));
-        Ok(Self {
-            q_proj: project("q_proj")?,
-            k_proj: project("k_proj")?,
-            v_proj: project("v_proj")?,
-            out_proj: project("out_proj")?,
-            num_heads: config.num_attention_heads,
-        })
-    }
-
-    /// `xs`: `(N, L, C)` -> the same
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        let (n, l, c) = xs.size3().expect("hidden states have three dimensions");
-        let heads = |linear: &Linear| {
-            // n l (h d) -> n h l d
-            let xs = linear.forward(xs).view([n, l, self.num_heads, -1]);
-            xs.transpose(1, 2)
-        };
-        let (q, k, v) = (
-            heads(&self.q_proj),
-            heads(&self.k_proj),
-            heads(&self.v_proj),
-        );
-        let attended = attention(&q, &k, &v, None, None);
-        let attended = attended.transpose(1, 2).reshape([n, l, c]);
-        self.out_proj.forward(&attended)
     }
 }

@@ -1,0 +1,117 @@
+//! The layer that CLIP's text and vision transformers are made of, in the names of `transformers`.
+//!
+//! What comes before and behind the layers is each encoder's own.
+//!
+//! Shapes: `B` texts or pictures, `L` tokens, `C` width, `H` heads of `D`.
+
+use tch::Tensor;
+
+use super::{LayerNorm, Linear, attention};
+use crate::weights::{Weights, WeightsError};
+
+/// The numbers of a layer.
+pub struct ClipLayerConfig {
+    pub hidden_size: i64,
+    pub intermediate_size: i64,
+    pub num_attention_heads: i64,
+    pub layer_norm_eps: f64,
+    pub activation: ClipActivation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClipActivation {
+    Gelu,
+    GeluTanh,
+    QuickGelu,
+}
+
+impl ClipActivation {
+    /// As a config's `hidden_act` names it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "gelu" => Self::Gelu,
+            "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Self::GeluTanh,
+            "quick_gelu" => Self::QuickGelu,
+            _ => return None,
+        })
+    }
+
+    fn forward(self, xs: &Tensor) -> Tensor {
+        match self {
+            Self::Gelu => xs.gelu("none"),
+            Self::GeluTanh => xs.gelu("tanh"),
+            Self::QuickGelu => xs * (xs * 1.702).sigmoid_(),
+        }
+    }
+}
+
+/// Attention and two products, each behind a norm.
+pub struct ClipLayer {
+    layer_norm1: LayerNorm,
+    self_attn: SelfAttention,
+    layer_norm2: LayerNorm,
+    fc1: Linear,
+    fc2: Linear,
+    activation: ClipActivation,
+}
+
+impl ClipLayer {
+    pub fn new(config: &ClipLayerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, inner) = (config.hidden_size, config.intermediate_size);
+        let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
+        let mlp = &(w / "mlp");
+        Ok(Self {
+            layer_norm1: norm("layer_norm1")?,
+            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
+            layer_norm2: norm("layer_norm2")?,
+            fc1: Linear::new(dim, inner, &(mlp / "fc1"))?,
+            fc2: Linear::new(inner, dim, &(mlp / "fc2"))?,
+            activation: config.activation,
+        })
+    }
+
+    /// `xs`: `(B, L, C)`, `mask`: added to the scores, `(L, L)` -> the same as `xs`
+    pub fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
+        let normal = self.layer_norm1.forward_as_kind(xs);
+        let xs = xs + self.self_attn.forward(&normal, mask);
+        let normal = self.layer_norm2.forward_as_kind(&xs);
+        let inner = self.activation.forward(&self.fc1.forward(&normal));
+        xs + self.fc2.forward(&inner)
+    }
+}
+
+struct SelfAttention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    out_proj: Linear,
+    num_heads: i64,
+}
+
+impl SelfAttention {
+    fn new(config: &ClipLayerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.hidden_size;
+        let project = |name| Linear::new(dim, dim, &(w / name));
+        Ok(Self {
+            q_proj: project("q_proj")?,
+            k_proj: project("k_proj")?,
+            v_proj: project("v_proj")?,
+            out_proj: project("out_proj")?,
+            num_heads: config.num_attention_heads,
+        })
+    }
+
+    /// `xs`: `(B, L, C)` -> the same
+    fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
+        let (b, l, c) = xs.size3().expect("hidden states have three dimensions");
+        let heads = |linear: &Linear| {
+            // b l (h d) -> b h l d
+            let xs = linear.forward(xs).view([b, l, self.num_heads, -1]);
+            xs.transpose(1, 2)
+        };
+        let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj].map(heads);
+        let attended = attention(&q, &k, &v, mask, None);
+        let attended = attended.transpose(1, 2).reshape([b, l, c]);
+        self.out_proj.forward(&attended)
+    }
+}
