@@ -149,7 +149,7 @@ fn cpu_counts() -> MemoryCounts {
         allocated,
         reserved: allocated,
         used,
-        total: total_host_bytes().unwrap_or(0),
+        total: meminfo_bytes("MemTotal").unwrap_or(0),
     }
 }
 
@@ -160,10 +160,12 @@ fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-fn total_host_bytes() -> Option<u64> {
+/// A line of `/proc/meminfo`, in bytes.
+pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(key, _)| *key == name)?;
+    let kib: u64 = value.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }
 
@@ -184,5 +186,11 @@ mod tests {
         assert!(cpu_counts().allocated < before + (4 << 20));
         // Other tests may have reset it, but none while more than this was alive.
         assert!(memory_peaks(Device::Cpu).allocated > 0 && synchronize(Device::Cpu));
+    }
+
+    #[test]
+    fn the_hosts_memory_is_read_by_name() {
+        assert!(meminfo_bytes("MemTotal").is_some_and(|bytes| bytes > 1 << 20));
+        assert_eq!(meminfo_bytes("MemTot"), None);
     }
 }

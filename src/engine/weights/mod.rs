@@ -8,6 +8,8 @@
 mod error;
 mod file;
 mod folder;
+#[cfg(test)]
+pub(crate) mod made_up;
 mod mapping;
 mod random;
 mod read_ahead;

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use tch::Device;
 
 use super::folder;
+use crate::runtime::meminfo_bytes;
 
 /// What is read between two looks at the flag and the memory.
 const PIECE_BYTES: usize = 16 << 20;
@@ -32,8 +33,8 @@ impl ReadAhead {
         let place = place.to_owned();
         let room = match device {
             // The weights in use are themselves mapped files: nothing may push them out.
-            Device::Cpu => "MemFree:",
-            _ => "MemAvailable:",
+            Device::Cpu => "MemFree",
+            _ => "MemAvailable",
         };
         let flag = Arc::clone(&stop);
         let thread = thread::Builder::new().name("read-ahead".to_owned());
@@ -54,13 +55,16 @@ impl Drop for ReadAhead {
 fn read(place: &Path, room: &str, stop: &AtomicBool) {
     let mut piece = vec![0; PIECE_BYTES];
     // What is read stays available by the system's count, so the room is what there was before.
-    let mut left = meminfo_bytes(room).saturating_sub(SPARE_BYTES);
+    let mut left = meminfo_bytes(room).unwrap_or(0).saturating_sub(SPARE_BYTES);
     for path in folder::files(place).unwrap_or_default() {
         let Ok(mut file) = File::open(&path) else {
             return;
         };
         loop {
-            if stop.load(Ordering::Relaxed) || left == 0 || meminfo_bytes(room) < SPARE_BYTES {
+            if stop.load(Ordering::Relaxed)
+                || left == 0
+                || meminfo_bytes(room).is_none_or(|free| free < SPARE_BYTES)
+            {
                 return;
             }
             match file.read(&mut piece) {
@@ -72,14 +76,6 @@ fn read(place: &Path, room: &str, stop: &AtomicBool) {
     }
 }
 
-/// A line of `/proc/meminfo`, in bytes; 0 where there is none.
-fn meminfo_bytes(name: &str) -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find(|line| line.starts_with(name));
-    let kib = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +85,5 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         drop(ReadAhead::start(folder.path(), Device::Cpu));
         drop(ReadAhead::start(&folder.path().join("gone"), Device::Cpu));
-        assert!(meminfo_bytes("MemTotal:") > 0 && meminfo_bytes("Nothing:") == 0);
     }
 }

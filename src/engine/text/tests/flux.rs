@@ -11,30 +11,10 @@ use super::published::{fixtures, json_of};
 use crate::hooks::{Hooks, NoHooks};
 use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
 use crate::weights::Weights;
+use crate::weights::made_up::made_up;
 
 const CLIP: &str = "text_encoder";
 const T5: &str = "text_encoder_2";
-
-/// The generator's formula: FNV-1a of the name, then splitmix64 of each place.
-fn made_up(name: &str, shape: &[i64]) -> Tensor {
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
-        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let count: i64 = shape.iter().product();
-    let values = (1..=count as u64).map(|place| {
-        let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let u = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
-        match shape {
-            [_] if name.ends_with("weight") => (1.0 + 0.1 * u) as f32,
-            [_] => (0.1 * u) as f32,
-            _ => ((3.0 / shape[1] as f64).sqrt() * u) as f32,
-        }
-    });
-    Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
-}
 
 fn encoders() -> Value {
     json_of(&fixtures().join("encoders.json"))

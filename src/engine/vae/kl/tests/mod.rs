@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
 use crate::vae::{Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
+use crate::weights::made_up::made_up;
 
 /// Relative L2.
 const ENCODER_LIMIT: f64 = 1e-5;
@@ -36,29 +37,6 @@ fn recorded(name: &str, key: &str) -> Tensor {
 
 fn config(name: &str) -> KlVaeConfig {
     KlVaeConfig::read(&fixture(name)).unwrap()
-}
-
-/// The generator's formula: FNV-1a of the name, then splitmix64 of each place.
-fn made_up(name: &str, shape: &[i64]) -> Tensor {
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
-        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let count: i64 = shape.iter().product();
-    let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
-    let values = (1..=count as u64).map(|place| {
-        let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let u = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
-        let value = match shape.len() {
-            1 if name.ends_with("weight") => 1.0 + 0.1 * u,
-            1 => 0.1 * u,
-            _ => spread * u,
-        };
-        value as f32
-    });
-    Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
 }
 
 /// The tensors of a fixture under diffusers' names.
