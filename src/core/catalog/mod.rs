@@ -38,7 +38,10 @@ pub(crate) use error::line_and_column;
 pub use error::{CatalogError, size_text};
 pub use files::ModelFiles;
 pub use kind::TensorKind;
-pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift};
+pub use spec::{
+    Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
+    SmallShift,
+};
 pub use wan::keys::{TextEncoderKeys, TransformerKeys};
 pub use weights::{TensorEntry, WeightSet};
 
