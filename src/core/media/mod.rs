@@ -17,7 +17,7 @@ mod source;
 
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
-    write_clip, write_png,
+    numbered_path, write_clip, write_png,
 };
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};

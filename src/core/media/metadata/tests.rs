@@ -19,7 +19,7 @@ fn read(bytes: &[u8]) -> Result<Option<String>, MediaError> {
 fn written() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let frame = Picture::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
-    ["png", "mp4", "webm", "gif", "webp"]
+    ["png", "jpg", "mp4", "webm", "gif", "webp"]
         .into_iter()
         .map(|extension| {
             let path = folder.path().join("a").with_extension(extension);
