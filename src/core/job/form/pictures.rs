@@ -48,7 +48,10 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findi
     if let Some(frames) = form.num_frames.filter(|frames| *frames != 1) {
         found.fail(
             "frames",
-            format!("{} makes pictures, which have 1 frame, found {frames}", spec.name),
+            format!(
+                "{} makes pictures, which have 1 frame, found {frames}",
+                spec.name
+            ),
         );
     }
     1

@@ -145,7 +145,8 @@ fn a_json_file_is_settings_and_other_texts_are_not() {
 
 #[test]
 fn pictures_that_are_never_ours_have_no_settings() {
-    assert_eq!(read(b"\xff\xd8\xff\xe0\0\x10JFIF\0").unwrap(), None);
+    let comment = b"\xff\xd8\xff\xe0\0\x04ab\xff\xfe\0\x05{\"a\xff\xda";
+    assert_eq!(read(comment).unwrap(), None);
     assert_eq!(read(b"II\x2a\0\x08\0\0\0").unwrap(), None);
 }
 
