@@ -19,7 +19,7 @@ pub struct ModelFiles {
     pub transformer_2: Option<PathBuf>,
     pub vae: PathBuf,
     pub text_encoder: PathBuf,
-    /// A folder with `tokenizer.json` or `spiece.model`, or a weight file that carries `spiece_model`.
+    /// A folder with `tokenizer.json` or `spiece.model`, or a weight file that carries one.
     pub tokenizer: PathBuf,
     /// The class that the pipeline reads the tokenizer with; what the tokenizer itself says when absent.
     pub tokenizer_class: Option<String>,

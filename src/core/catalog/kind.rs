@@ -1,4 +1,4 @@
-//! What the tensors of a single safetensors file are, from their names and shapes.
+//! What the tensors of a weight file are, from their names and shapes.
 //!
 //! For people who ask what a file is: nothing is run because of what is said here.
 
@@ -10,6 +10,7 @@ use safetensors::Dtype;
 use serde::Serialize;
 
 use super::weights::WeightSet;
+use super::{TensorType, gguf};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -95,6 +96,18 @@ const RULES: &[Rule] = &[
         "text_encoder",
         "a UMT5 text encoder in the original layout",
         &["blocks.1.pos_embedding.embedding.weight"],
+    ),
+    (
+        "umt5",
+        "text_encoder",
+        "a UMT5 text encoder",
+        &["enc.blk.1.attn_rel_b.weight"],
+    ),
+    (
+        "t5",
+        "text_encoder",
+        "a T5 text encoder",
+        &["enc.blk.0.attn_rel_b.weight"],
     ),
     (
         "t5",
@@ -254,6 +267,15 @@ pub(super) fn storage(weights: &WeightSet) -> Option<String> {
         keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
     };
     let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
+    let foreign = weights.tensors.values().find_map(|entry| match entry.dtype {
+        TensorType::Foreign(name) => Some(name),
+        _ => None,
+    });
+    if let Some(name) = foreign {
+        return Some(format!(
+            "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
+        ));
+    }
     let fp8 = [
         (Dtype::F8_E4M3, "float8_e4m3fn"),
         (Dtype::F8_E5M2, "float8_e5m2"),
@@ -274,8 +296,13 @@ pub(super) fn storage(weights: &WeightSet) -> Option<String> {
         None if is_scaled_fp8(weights) => return Some("scaled numbers".to_owned()),
         None => {}
     }
-    let is_plain =
-        |dtype: Dtype| matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
+    let is_plain = |dtype: TensorType| match dtype {
+        TensorType::Plain(dtype) => {
+            matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
+        }
+        TensorType::Blocks(_) => true,
+        TensorType::Foreign(_) => false,
+    };
     weights
         .tensors
         .iter()
@@ -284,12 +311,12 @@ pub(super) fn storage(weights: &WeightSet) -> Option<String> {
 }
 
 /// Whether a file begins as GGUF does.
-pub fn is_gguf(path: &Path) -> bool {
-    head(path).starts_with(b"GGUF")
+pub(super) fn is_gguf(path: &Path) -> bool {
+    head(path).starts_with(&gguf::MAGIC)
 }
 
 /// What a file without a sound header is by its first bytes, in words that fit behind "found"; `None` where
-/// it may be a safetensors file that is cut off or damaged.
+/// it may be a weight file that is cut off or damaged.
 pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     let head = head(path);
     let is_gguf_by_name = path
@@ -300,7 +327,7 @@ pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     if is_gguf_by_name && (is_safetensors || head.is_empty()) {
         return Some("a file that is named .gguf and does not begin as one");
     }
-    if is_safetensors || head.len() < 8 {
+    if is_safetensors || head.len() < 8 || head.starts_with(&gguf::MAGIC) {
         return None;
     }
     if head.starts_with(b"version https://git-lfs") {

@@ -3,6 +3,7 @@
 mod broken;
 mod defaults;
 mod found;
+mod gguf;
 mod made_up;
 mod pairs;
 mod parts;

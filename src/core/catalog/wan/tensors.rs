@@ -4,7 +4,7 @@
 //! Also says how weights are stored, where this version cannot read them.
 
 use super::headers::vision_prefix;
-use super::keys::{TextEncoderKeys, TransformerKeys};
+use super::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig};
 use crate::catalog::weights::WeightSet;
 use crate::catalog::{CatalogError, kind};
@@ -94,7 +94,7 @@ pub(super) fn check_text_encoder(
 ) -> Result<(), CatalogError> {
     let keys = TextEncoderKeys::detect(|key| weights.has(key)).unwrap_or(TextEncoderKeys {
         prefix: "",
-        is_original: false,
+        names: TextEncoderNames::Transformers,
     });
     let expect = |name: &str, shape: &[u64]| weights.expect(&keys.file_key(name), shape);
     // Both names hold the same tensor; which of them a file keeps depends on who wrote it.

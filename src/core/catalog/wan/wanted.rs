@@ -98,9 +98,6 @@ impl Wanted {
         if is_pickle(place) {
             return Err(pickle_instead(place, self.example));
         }
-        if kind::is_gguf(place) {
-            return Err(self.wrong("a GGUF file, which this version cannot run yet", place));
-        }
         let weights = match WeightSet::at(place) {
             Err(CatalogError::Pickle { path, .. }) => {
                 return Err(pickle_instead(&path, self.example));
