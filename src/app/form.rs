@@ -301,6 +301,7 @@ impl FormState {
             capture: None,
             out: PathBuf::from("clip").with_extension(self.extension(settings)),
             sidecar: settings.output.sidecar,
+            ..GenerateForm::default()
         };
         let mut checked = form.validate(spec);
         if seed.is_err() {

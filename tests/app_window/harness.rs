@@ -11,7 +11,9 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-use safelight_core::catalog::{Defaults, Family, InputUse, Limits, ModelFiles, ModelSpec, Preset};
+use safelight_core::catalog::{
+    Defaults, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, StageTime,
@@ -33,7 +35,10 @@ pub fn spec() -> ModelSpec {
         bytes: 38 << 20,
         files: ModelFiles::default(),
         start_image: InputUse::Optional,
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
         end_image: InputUse::No,
+        guidance: Guidance::Cfg,
         presets: Vec::new(),
         defaults: Defaults {
             width: 256,
@@ -47,6 +52,7 @@ pub fn spec() -> ModelSpec {
             small_shift: None,
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),
+            strength: None,
         },
         limits: Limits {
             size_multiple: 32,
@@ -55,6 +61,7 @@ pub fn spec() -> ModelSpec {
             frame_stride: 4,
             max_frames: 81,
             fixed_size: true,
+            max_batch: 1,
         },
         example_prompts: vec![
             "a red boat sails to the right at sunset".into(),

@@ -17,7 +17,7 @@ use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions
 use safelight_core::catalog::{Companions, Family, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Sampler, Stage,
+    JobUpdate, Sampler, SigmaSchedule, Stage,
 };
 
 /// A worker with fake engines and a folder of its own.
@@ -96,20 +96,27 @@ impl Rig {
             image: None,
             last_image: None,
             extend: None,
+            mask: None,
+            strength: None,
             fit: Fit::Stretch,
             width: 32,
             height: 32,
             num_frames: 5,
             fps: 8.0,
+            batch_size: 1,
             num_steps: 2,
             guidance_scale: 1.0,
+            true_cfg_scale: None,
             guidance_scale_2: None,
             start_step: 0,
             end_step: None,
             vae_tile: None,
             shift: None,
             sampler: Sampler::UniPc,
+            sigma_schedule: SigmaSchedule::Simple,
             seed: 0,
+            max_sequence_length: None,
+            loras: Vec::new(),
             dtype: DtypeChoice::Auto,
             capture: None,
             out: self.folder.path().join("clip.mp4"),

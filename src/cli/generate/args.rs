@@ -270,6 +270,7 @@ impl GenerateArgs {
             text_encoder: place(&self.text_encoder),
             image_encoder: place(&self.image_encoder),
             tokenizer: place(&self.tokenizer),
+            ..Companions::default()
         }
     }
 
@@ -317,6 +318,7 @@ impl GenerateArgs {
                 .clone()
                 .unwrap_or_else(|| self.free_name(seed, settings)),
             sidecar: self.sidecar || settings.output.sidecar,
+            ..GenerateForm::default()
         })
     }
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::entry::{self, Details, Entry, PartialDefaults};
 use super::single::Assembled;
 use super::wan::{Schedule, WanFacts};
-use super::{CatalogError, Defaults, Family, InputUse, Limits, ModelSpec, configs};
+use super::{
+    CatalogError, Defaults, Family, Guidance, ImageRole, InputUse, Limits, ModelSpec, configs,
+};
 use crate::job::{GenerateForm, Sampler, StartPicture, form};
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
@@ -72,6 +74,9 @@ pub(super) fn build(
         bytes: facts.bytes,
         files: model.files.clone(),
         start_image: facts.variant.start_image(),
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
+        guidance: Guidance::Cfg,
         end_image: facts.variant.end_image(facts.has_image_encoder),
         presets: details.presets.unwrap_or_default(),
         defaults: details
@@ -117,6 +122,7 @@ fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
         small_shift: None,
         sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
         negative_prompt: String::new(),
+        strength: None,
     }
 }
 

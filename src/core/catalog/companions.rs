@@ -27,9 +27,13 @@ pub struct Companions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_encoder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_encoder_2: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_encoder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer_2: Option<PathBuf>,
 }
 
 impl Companions {
@@ -42,8 +46,10 @@ impl Companions {
         match component {
             "vae" => self.vae.is_some(),
             "text_encoder" => self.text_encoder.is_some(),
+            "text_encoder_2" => self.text_encoder_2.is_some(),
             "image_encoder" => self.image_encoder.is_some(),
             "tokenizer" => self.tokenizer.is_some(),
+            "tokenizer_2" => self.tokenizer_2.is_some(),
             _ => false,
         }
     }

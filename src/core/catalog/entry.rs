@@ -61,6 +61,7 @@ pub(super) struct PartialDefaults {
     pub small_shift: Option<SmallShift>,
     pub sampler: Option<Sampler>,
     pub negative_prompt: Option<String>,
+    pub strength: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -108,6 +109,7 @@ impl PartialDefaults {
             shift: over.shift.or(self.shift),
             sampler: over.sampler.or(self.sampler),
             negative_prompt: over.negative_prompt.or(self.negative_prompt),
+            strength: over.strength.or(self.strength),
         }
     }
 
@@ -125,6 +127,7 @@ impl PartialDefaults {
             small_shift: self.small_shift.or(base.small_shift),
             sampler: self.sampler.unwrap_or(base.sampler),
             negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
+            strength: self.strength.or(base.strength),
         }
     }
 }

@@ -18,11 +18,18 @@ pub struct ModelFiles {
     /// The expert for low noise.
     pub transformer_2: Option<PathBuf>,
     pub vae: PathBuf,
+    /// UMT5 in Wan, CLIP-L in Flux.
     pub text_encoder: PathBuf,
-    /// A folder with `tokenizer.json` or `spiece.model`, or a weight file that carries one.
+    /// T5 in Flux.
+    pub text_encoder_2: Option<PathBuf>,
+    /// A folder with `tokenizer.json`, `spiece.model` or `vocab.json` and `merges.txt`, or a weight file that
+    /// carries a tokenizer.
     pub tokenizer: PathBuf,
     /// The class that the pipeline reads the tokenizer with; what the tokenizer itself says when absent.
     pub tokenizer_class: Option<String>,
+    /// Of `text_encoder_2`.
+    pub tokenizer_2: Option<PathBuf>,
+    pub tokenizer_2_class: Option<String>,
     pub image_encoder: Option<PathBuf>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
@@ -47,7 +54,10 @@ impl ModelFiles {
         };
         Self {
             transformer_2: named("transformer_2"),
+            text_encoder_2: named("text_encoder_2"),
             tokenizer_class: index.components.get("tokenizer").cloned(),
+            tokenizer_2: named("tokenizer_2"),
+            tokenizer_2_class: index.components.get("tokenizer_2").cloned(),
             image_encoder: named("image_encoder"),
             image_processor: named("image_processor"),
             boundary_ratio: index.boundary_ratio,

@@ -41,7 +41,10 @@ pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
-pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift};
+pub use spec::{
+    Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
+    SmallShift,
+};
 pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys, llama_cpp_from_t5};
 pub use weights::{TensorEntry, WeightSet};
 

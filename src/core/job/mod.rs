@@ -19,5 +19,5 @@ pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
 pub use recipe::{Recipe, Stage};
-pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Sampler};
+pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
 pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};

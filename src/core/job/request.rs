@@ -78,6 +78,70 @@ impl FromStr for Sampler {
     }
 }
 
+/// How the sigmas of a walk are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigmaSchedule {
+    /// The model's own: timesteps as far from each other, shifted.
+    #[default]
+    Simple,
+    /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
+    Beta,
+    /// Karras and others 2022, with a rho of 7.
+    Karras,
+    /// As far from each other in the logarithm of sigma.
+    Exponential,
+}
+
+impl SigmaSchedule {
+    pub const ALL: [Self; 4] = [Self::Simple, Self::Beta, Self::Karras, Self::Exponential];
+
+    /// The name on the command line, in settings and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Beta => "beta",
+            Self::Karras => "karras",
+            Self::Exponential => "exponential",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Simple => "Simple",
+            Self::Beta => "Beta",
+            Self::Karras => "Karras",
+            Self::Exponential => "Exponential",
+        }
+    }
+}
+
+impl FromStr for SigmaSchedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|schedule| schedule.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("expected a sigma schedule ({names}), found {text:?}")
+            })
+    }
+}
+
+/// A file of low-rank updates, and how strongly they act.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lora {
+    pub path: PathBuf,
+    /// 1 as trained; 0 not at all; may be negative.
+    pub strength: f64,
+    /// On the low-noise expert of models with two; as `strength` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength_2: Option<f64>,
+}
+
 /// Which device computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -190,6 +254,10 @@ impl FromStr for Fit {
     }
 }
 
+fn one() -> u32 {
+    1
+}
+
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
@@ -217,6 +285,13 @@ pub struct GenerateRequest {
     /// before the new ones in the written clip. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
+    /// Which part of `image` is made anew, as the user named it: white is, black stays. The job's folder has
+    /// its own copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<PathBuf>,
+    /// How much of `image` is made anew, 0 to 1, for models that begin on the way to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
     #[serde(default)]
     pub fit: Fit,
     /// Pixels.
@@ -227,9 +302,16 @@ pub struct GenerateRequest {
     pub num_frames: u32,
     /// Frames a second of the written clip.
     pub fps: f64,
+    /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
+    #[serde(default = "one")]
+    pub batch_size: u32,
     pub num_steps: u32,
-    /// Real classifier-free guidance; two passes a step when above 1.
+    /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
+    /// a distilled model is told in Flux.
     pub guidance_scale: f64,
+    /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub true_cfg_scale: Option<f64>,
     /// The low-noise expert's guidance; that of the high-noise one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidance_scale_2: Option<f64>,
@@ -243,7 +325,14 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
     pub sampler: Sampler,
+    #[serde(default)]
+    pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
+    /// Tokens that the longest text encoder reads; the model's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sequence_length: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<Lora>,
     #[serde(default)]
     pub dtype: DtypeChoice,
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
@@ -263,8 +352,13 @@ pub struct GenerateRequest {
 impl GenerateRequest {
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        let has_low = self.files.transformer_2.is_some();
-        self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+        match self.family {
+            Family::Wan => {
+                let has_low = self.files.transformer_2.is_some();
+                self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+            }
+            Family::Flux => self.true_cfg_scale.is_some_and(|scale| scale > 1.0),
+        }
     }
 
     /// The guidance of the low-noise expert.

@@ -7,7 +7,6 @@ mod doubling;
 pub mod kl;
 mod pointwise;
 pub(crate) mod slices;
-pub(crate) mod team;
 mod tiles;
 mod toom;
 pub mod wan;

@@ -104,7 +104,7 @@ fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
         vae: vae.map(Path::to_owned),
         text_encoder: text.map(Path::to_owned),
         image_encoder: image.map(Path::to_owned),
-        tokenizer: None,
+        ..Companions::default()
     };
     let old = models.join("vae/wan_2.1_vae.safetensors");
     let new = models.join("vae/wan2.2_vae.safetensors");

@@ -409,6 +409,7 @@ fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
         frame_stride: narrow(frame_stride),
         max_frames: narrow(MAX_FRAMES.min((places - 1) * frame_stride + 1)),
         fixed_size: false,
+        max_batch: 1,
     }
 }
 

@@ -11,7 +11,7 @@ mod snap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
-use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
+use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
 use crate::catalog::{Companions, ModelSpec, Preset};
 use crate::media::ClipInfo;
 
@@ -27,6 +27,9 @@ pub struct GenerateForm {
     pub last_image: Option<StartPicture>,
     /// A clip to go on from; stands in the start picture's place.
     pub extend: Option<SourceClip>,
+    /// Which part of the picture is made anew: white is, black stays.
+    pub mask: Option<StartPicture>,
+    pub strength: Option<f64>,
     pub fit: Fit,
     /// The id of one of the model's presets: its values stand where this form has none.
     pub preset: Option<String>,
@@ -34,15 +37,20 @@ pub struct GenerateForm {
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
     pub fps: Option<f64>,
+    pub batch_size: Option<u32>,
     pub num_steps: Option<u32>,
     pub guidance_scale: Option<f64>,
+    pub true_cfg_scale: Option<f64>,
     pub guidance_scale_2: Option<f64>,
     pub start_step: Option<u32>,
     pub end_step: Option<u32>,
     pub vae_tile: Option<u32>,
     pub shift: Option<f64>,
     pub sampler: Option<Sampler>,
+    pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
+    pub max_sequence_length: Option<u32>,
+    pub loras: Vec<Lora>,
     pub dtype: DtypeChoice,
     pub capture: Option<PathBuf>,
     pub out: PathBuf,
@@ -129,11 +137,14 @@ impl GenerateForm {
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
+            mask: self.mask.as_ref().map(|mask| mask.path.clone()),
+            strength: self.strength,
             fit: self.fit,
             width,
             height,
             num_frames,
             fps: self.effective_fps(spec, &mut found),
+            batch_size: self.batch_size.unwrap_or(1),
             num_steps: self
                 .num_steps
                 .or_else(|| preset.map(|preset| preset.num_steps))
@@ -142,6 +153,7 @@ impl GenerateForm {
                 .guidance_scale
                 .or_else(|| preset.map(|preset| preset.guidance_scale))
                 .unwrap_or(spec.defaults.guidance_scale),
+            true_cfg_scale: self.true_cfg_scale,
             guidance_scale_2: self.low_guidance(spec, preset, &mut found),
             start_step: self.start_step.unwrap_or(0),
             end_step: self.end_step,
@@ -154,7 +166,10 @@ impl GenerateForm {
                 .sampler
                 .or_else(|| preset.map(|preset| preset.sampler))
                 .unwrap_or(spec.defaults.sampler),
+            sigma_schedule: self.sigma_schedule,
             seed: self.seed,
+            max_sequence_length: self.max_sequence_length,
+            loras: self.loras.clone(),
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),
