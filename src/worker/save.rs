@@ -110,7 +110,14 @@ pub(super) fn settings_of(
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
         // Where this machine keeps things repeats nothing. What the user named does, and stays.
-        for local in ["out", "capture", "files", "latent_rgb", "sidecar"] {
+        for local in [
+            "out",
+            "capture",
+            "files",
+            "latent_rgb",
+            "image_role",
+            "sidecar",
+        ] {
             fields.remove(local);
         }
     }

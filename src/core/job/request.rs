@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Companions, Family, LatentRgb, ModelFiles};
+use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,6 +273,9 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
+    /// What the model does with `image`. Not carried in files.
+    #[serde(default)]
+    pub image_role: ImageRole,
     pub prompt: String,
     pub negative_prompt: String,
     /// The start picture, as the user named it. The job's folder has its own copy.

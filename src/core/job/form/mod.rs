@@ -129,6 +129,7 @@ impl GenerateForm {
             files: spec.files.clone(),
             companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
+            image_role: spec.image_role,
             prompt: self.prompt.clone(),
             negative_prompt: self
                 .negative_prompt
