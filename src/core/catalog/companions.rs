@@ -365,8 +365,9 @@ fn named_tokenizer(path: &Path) -> Result<PathBuf, CatalogError> {
         .ok_or_else(|| {
             if absolute.exists() {
                 CatalogError::Missing {
-                    what: "a tokenizer.json, a spiece.model or a weight file with a tokenizer in it"
-                        .to_owned(),
+                    what:
+                        "a tokenizer.json, a spiece.model or a weight file with a tokenizer in it"
+                            .to_owned(),
                     path: absolute,
                 }
             } else {

@@ -267,10 +267,13 @@ pub(super) fn storage(weights: &WeightSet) -> Option<String> {
         keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
     };
     let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
-    let foreign = weights.tensors.values().find_map(|entry| match entry.dtype {
-        TensorType::Foreign(name) => Some(name),
-        _ => None,
-    });
+    let foreign = weights
+        .tensors
+        .values()
+        .find_map(|entry| match entry.dtype {
+            TensorType::Foreign(name) => Some(name),
+            _ => None,
+        });
     if let Some(name) = foreign {
         return Some(format!(
             "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::configs::sorted_entries;
-use super::weights::{is_index, is_pickle, weight_file_in};
 use super::header::Header;
+use super::weights::{is_index, is_pickle, weight_file_in};
 use super::{CatalogError, kind, tokenizer};
 
 /// More than the header of any published transformer.

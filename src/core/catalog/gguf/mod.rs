@@ -76,9 +76,7 @@ impl Header {
             }
             tensors.insert(name, info);
         }
-        let data_start = cursor
-            .position()
-            .next_multiple_of(alignment_of(&metadata)?);
+        let data_start = cursor.position().next_multiple_of(alignment_of(&metadata)?);
         place(&mut tensors, data_start, file_bytes)?;
         let mut header = Self {
             metadata,
@@ -307,7 +305,9 @@ fn product(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);
     }
-    let count = shape.iter().try_fold(1_u64, |count, &n| count.checked_mul(n));
+    let count = shape
+        .iter()
+        .try_fold(1_u64, |count, &n| count.checked_mul(n));
     count.filter(|&count| i64::try_from(count).is_ok())
 }
 

@@ -122,7 +122,9 @@ fn lists_are_read_when_they_are_asked_for() {
     let header = header.as_gguf().unwrap();
     let mut texts = Vec::new();
     let tokens = header.list("tokens").unwrap();
-    header.each_text(&file, tokens, |text| texts.push(text)).unwrap();
+    header
+        .each_text(&file, tokens, |text| texts.push(text))
+        .unwrap();
     assert_eq!(texts, [b"a".to_vec(), b"bc".to_vec()]);
     let scores = header.list("scores").unwrap();
     let bytes = header.list_bytes(&file, scores).unwrap();
@@ -202,7 +204,10 @@ fn hostile_headers_are_refused_in_one_sentence() {
         (Writer::new(1, 0, 0).data(64), "version 1"),
         (Writer::new(4, 0, 0).data(64), "version 4"),
         (Writer::new(3 << 24, 0, 0).data(64), "big-endian"),
-        (Writer::new(3, u64::MAX, 0).data(64), "at most 65536 tensors"),
+        (
+            Writer::new(3, u64::MAX, 0).data(64),
+            "at most 65536 tensors",
+        ),
         (Writer::new(3, 0, 1 << 60).data(64), "entries of metadata"),
         (Writer::new(3, 1000, 0).data(64), "tensor"),
         (entry(8).u64(u64::MAX).data(64), "cut off"),
