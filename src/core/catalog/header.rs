@@ -43,6 +43,13 @@ impl TensorType {
             _ => None,
         }
     }
+
+    pub fn blocks(self) -> Option<BlockType> {
+        match self {
+            Self::Blocks(block) => Some(block),
+            _ => None,
+        }
+    }
 }
 
 impl PartialEq<Dtype> for TensorType {

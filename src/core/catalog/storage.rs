@@ -78,6 +78,18 @@ pub(super) fn unreadable(weights: &WeightSet) -> Option<String> {
     if let Some((_, name)) = foreign {
         return Some((*name).to_owned());
     }
+    let blocks = weights
+        .tensors
+        .values()
+        .find_map(|entry| match entry.dtype {
+            TensorType::Foreign(name) => Some(name),
+            _ => None,
+        });
+    if let Some(name) = blocks {
+        return Some(format!(
+            "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
+        ));
+    }
     if let Some(format) = foreign_note(weights) {
         return Some(format);
     }
@@ -119,12 +131,8 @@ fn scale_of<'a>(weights: &'a WeightSet, layer: &str) -> Option<&'a TensorEntry> 
 
 fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option<String> {
     let stored = match entry.dtype {
-        TensorType::Foreign(name) => {
-            return Some(format!(
-                "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
-            ));
-        }
-        TensorType::Blocks(_) => return None,
+        // Foreign blocks have been named before.
+        TensorType::Foreign(_) | TensorType::Blocks(_) => return None,
         TensorType::Plain(dtype) => dtype,
     };
     let is_fp8 = matches!(stored, Dtype::F8_E4M3 | Dtype::F8_E5M2);

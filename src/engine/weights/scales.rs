@@ -3,6 +3,7 @@
 //! A scale multiplies. How activations were to be scaled (`scale_input`), and what says again how the numbers are
 //! stored, is of no use here. The catalogue has refused other formats that use the same names.
 
+use safelight_core::catalog::TensorType;
 use safetensors::Dtype;
 
 use super::{Weights, WeightsError};
@@ -17,7 +18,11 @@ pub(super) fn is_marker(key: &str) -> bool {
 
 impl Weights {
     /// The scale of the matrix at `key`, a name of the file; it and its like count as asked for.
-    pub(super) fn scale_of(&self, key: &str, stored: Dtype) -> Result<Option<f32>, WeightsError> {
+    pub(super) fn scale_of(
+        &self,
+        key: &str,
+        stored: TensorType,
+    ) -> Result<Option<f32>, WeightsError> {
         let Some(layer) = key.strip_suffix(".weight") else {
             return Ok(None);
         };
@@ -34,7 +39,7 @@ impl Weights {
             return Err(wrong(self.source.path.clone()));
         };
         let scale = match file.info(&key) {
-            Some(info) if is_scalable(stored) => file.number(&key, info)?,
+            Some(info) if is_scalable(stored) => file.number(&key, &info)?,
             _ => None,
         };
         match scale {
@@ -53,9 +58,9 @@ impl Weights {
 }
 
 /// Whole numbers with a scale are of another format, which has more to it.
-fn is_scalable(stored: Dtype) -> bool {
+fn is_scalable(stored: TensorType) -> bool {
     matches!(
-        stored,
-        Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::BF16 | Dtype::F16 | Dtype::F32
+        stored.plain(),
+        Some(Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::BF16 | Dtype::F16 | Dtype::F32)
     )
 }
