@@ -15,6 +15,7 @@ mod files;
 mod identify;
 mod kind;
 mod library;
+pub mod lora;
 mod names;
 pub mod safetensors;
 mod scan;

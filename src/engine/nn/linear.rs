@@ -1,12 +1,17 @@
 //! A matrix product with an optional bias. How the matrix is stored is this file's business alone.
+//!
+//! What LoRAs add to it comes from the same [`Weights`]; no network knows of them.
 
 use tch::{Device, Kind, Tensor};
 
+use super::adapter::{Adapter, Parts};
 use crate::weights::{Weights, WeightsError};
 
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
     parts: Vec<Part>,
+    /// Where LoRAs change it.
+    adapter: Option<Adapter>,
 }
 
 struct Part {
@@ -16,6 +21,14 @@ struct Part {
 
 impl Linear {
     pub fn new(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Self::as_stored(in_features, out_features, w)?.adapted(in_features, w)
+    }
+
+    fn as_stored(
+        in_features: i64,
+        out_features: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
         Ok(Self::of(
             w.tensor("weight", &[out_features, in_features])?,
             Some(w.tensor("bias", &[out_features])?),
@@ -28,7 +41,7 @@ impl Linear {
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[out_features, in_features])?;
-        Ok(Self::of(weight, None))
+        Self::of(weight, None).adapted(in_features, w)
     }
 
     /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
@@ -46,17 +59,18 @@ impl Linear {
         }
         let mut read = Vec::with_capacity(parts.len());
         for (name, size) in parts {
-            read.append(&mut Self::new(in_features, *size, &(w / name))?.parts);
+            read.append(&mut Self::as_stored(in_features, *size, &(w / name))?.parts);
         }
         if w.device() == Device::Cpu {
-            return Ok(Self { parts: read });
+            let parts = Self {
+                parts: read,
+                adapter: None,
+            };
+            return parts.adapted(in_features, w);
         }
         let weights: Vec<&Tensor> = read.iter().map(|part| &part.weight).collect();
         let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
-        Ok(Self::of(
-            Tensor::cat(&weights, 0),
-            Some(Tensor::cat(&biases, 0)),
-        ))
+        Self::of(Tensor::cat(&weights, 0), Some(Tensor::cat(&biases, 0))).adapted(in_features, w)
     }
 
     /// A convolution whose kernel is also its stride: `kernel` lists the sizes, inputs are flattened patches.
@@ -68,16 +82,65 @@ impl Linear {
     ) -> Result<Self, WeightsError> {
         let mut shape = vec![out_channels, in_channels];
         shape.extend_from_slice(kernel);
-        Ok(Self::of(
+        let in_features = in_channels * kernel.iter().product::<i64>();
+        Self::of(
             w.tensor("weight", &shape)?.view([out_channels, -1]),
             Some(w.tensor("bias", &[out_channels])?),
-        ))
+        )
+        .adapted(in_features, w)
     }
 
     fn of(weight: Tensor, bias: Option<Tensor>) -> Self {
         Self {
             parts: vec![Part { weight, bias }],
+            adapter: None,
         }
+    }
+
+    /// With what the LoRAs at this position add.
+    fn adapted(mut self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let updates = w.layer_updates()?;
+        if updates.is_empty() {
+            return Ok(self);
+        }
+        let sides = [self.out_features(), in_features];
+        let Parts { bias, adapter } =
+            Adapter::new(updates, sides, w.kind(), &|first, count| self.rows(first, count));
+        if let Some(bias) = bias {
+            let mut start = 0;
+            for part in &mut self.parts {
+                let features = part.weight.size()[0];
+                let more = bias.narrow(0, start, features);
+                // Never in place: what is stored may be a file.
+                let sum = match &part.bias {
+                    Some(own) => own.to_kind(Kind::Float) + more,
+                    None => more,
+                };
+                part.bias = Some(sum.to_kind(w.kind()));
+                start += features;
+            }
+        }
+        self.adapter = adapter;
+        if let Some(adapter) = &mut self.adapter
+            && adapter.scales_rows()
+        {
+            let device = w.device();
+            let biases: Vec<Tensor> = (self.parts.iter_mut())
+                .map(|part| {
+                    let zeros = || Tensor::zeros([part.weight.size()[0]], (w.kind(), device));
+                    part.bias.take().unwrap_or_else(zeros)
+                })
+                .collect();
+            adapter.set_bias(Tensor::cat(&biases, 0));
+        }
+        Ok(self)
+    }
+
+    /// Some of the matrix's rows, `(count, in_features)` in f32.
+    fn rows(&self, first: i64, count: i64) -> Tensor {
+        let wide = |part: &Part| part.weight.to_kind(Kind::Float);
+        let parts: Vec<Tensor> = self.parts.iter().map(wide).collect();
+        Tensor::cat(&parts, 0).narrow(0, first, count)
     }
 
     /// The type of the numbers that go in and come out.
@@ -94,6 +157,7 @@ impl Linear {
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         if let [only] = &self.parts[..]
             && xs.is_contiguous()
+            && self.adapter.is_none()
         {
             return xs.linear(&only.weight, only.bias.as_ref());
         }
@@ -118,6 +182,9 @@ impl Linear {
                 None => xs.mm_out(&part, &weight.tr()),
             });
             start += features;
+        }
+        if let Some(adapter) = &self.adapter {
+            adapter.add_to(&xs, &out);
         }
     }
 }

@@ -3,10 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use safelight_core::catalog::CatalogError;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
+    /// What the catalogue found wrong with a LoRA.
+    #[error(transparent)]
+    Lora(CatalogError),
     #[error("cannot read the weights: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
     #[error("not a sound safetensors file: {reason}: {}", path.display())]

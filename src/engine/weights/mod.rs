@@ -8,6 +8,7 @@
 mod error;
 mod file;
 mod folder;
+mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
 mod mapping;
@@ -25,6 +26,7 @@ use tch::{Device, Kind, Tensor};
 
 pub use self::error::WeightsError;
 use self::file::WeightFile;
+pub use self::lora::{LayerDelta, LayerUpdate, Loras};
 use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
@@ -37,6 +39,8 @@ pub struct Weights {
     source: Arc<Source>,
     prefix: String,
     translate: Option<Arc<Translate>>,
+    /// What changes some of the tensors.
+    loras: Option<Arc<Loras>>,
     kind: Kind,
     device: Device,
 }
@@ -65,6 +69,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         })
@@ -83,6 +88,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         }
@@ -188,7 +194,10 @@ impl Weights {
         }
         let tensor = file.tensor(&key, info, self.kind, self.device)?;
         self.asked().insert(key);
-        Ok(tensor)
+        match &self.loras {
+            Some(loras) => loras.changed(&self.full_name(&name), tensor),
+            None => Ok(tensor),
+        }
     }
 
     /// Counts `name` as asked for without loading it: a twin of something else.
