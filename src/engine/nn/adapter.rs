@@ -164,10 +164,7 @@ fn sides(matrix: &Tensor) -> (i64, i64) {
 }
 
 /// All thin products as one down, and one up for each range of rows.
-fn joined(
-    mut parts: Vec<((i64, i64), Tensor, Tensor)>,
-    kind: Kind,
-) -> (Option<Tensor>, Vec<Up>) {
+fn joined(mut parts: Vec<((i64, i64), Tensor, Tensor)>, kind: Kind) -> (Option<Tensor>, Vec<Up>) {
     if parts.is_empty() {
         return (None, Vec::new());
     }
@@ -263,7 +260,10 @@ fn decomposed(
             up: up * rows,
             down,
         },
-        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard { w1: [a * rows, b], w2 },
+        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
+            w1: [a * rows, b],
+            w2,
+        },
         LayerDelta::Kronecker { .. } | LayerDelta::Whole(_) => LayerDelta::Whole(change * rows),
     };
     (delta, Some((gain - 1.0) * strength))

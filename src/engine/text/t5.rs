@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh};
-use crate::weights::{Weights, WeightsError};
+use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// A table of relative positions, by which a file is known and its numbers are counted.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
@@ -146,10 +146,12 @@ pub(super) enum Tables {
 }
 
 pub struct T5Encoder {
-    shared: Tensor,
+    /// The table of the tokens.
+    shared: StoredMatrix,
     block: Vec<Block>,
     final_layer_norm: T5Norm,
     config: T5Config,
+    kind: Kind,
 }
 
 impl T5Encoder {
@@ -166,7 +168,7 @@ impl T5Encoder {
     ) -> Result<Self, WeightsError> {
         let encoder = &(w / "encoder");
         let [table, twin] = table_names(w);
-        let shared = w.tensor(table, &[config.vocab_size, config.d_model])?;
+        let shared = w.matrix(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
         let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
@@ -180,6 +182,7 @@ impl T5Encoder {
                 &(encoder / "final_layer_norm"),
             )?,
             config: config.clone(),
+            kind: w.kind(),
         })
     }
 
@@ -198,7 +201,7 @@ impl T5Encoder {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let device = self.shared.device();
-        let mut xs = Tensor::embedding(&self.shared, &ids.to_device(device), -1, false, false);
+        let mut xs = self.shared.look_up(&ids.to_device(device), self.kind);
         let mask = mask.map(|mask| {
             let hidden = mask.to_device(device).eq(0);
             // (B, 1, 1, L): as far below every score as the type allows

@@ -7,7 +7,6 @@ mod doubling;
 pub mod kl;
 mod pointwise;
 mod slices;
-mod team;
 mod tiles;
 mod toom;
 pub mod wan;

@@ -44,6 +44,8 @@ pub enum WeightsError {
         dtype: String,
         path: PathBuf,
     },
+    #[error("tensor '{key}' is no scale of a matrix, expected one finite number: {}", path.display())]
+    Scale { key: String, path: PathBuf },
     #[error("cannot load tensor '{key}': {source}: {}", path.display())]
     Tensor {
         key: String,

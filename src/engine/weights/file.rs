@@ -4,6 +4,7 @@
 //! Does not know about keys of models, shards or folders.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,6 +72,38 @@ impl WeightFile {
         Some(info.shape.iter().map(|&n| n as i64).collect())
     }
 
+    pub(super) fn stored_kind(&self, key: &str, info: &TensorInfo) -> Result<Kind, WeightsError> {
+        kind_from_dtype(info.dtype).ok_or_else(|| WeightsError::UnsupportedDtype {
+            key: key.to_owned(),
+            dtype: info.dtype.to_string(),
+            path: self.path.clone(),
+        })
+    }
+
+    /// The one number that `key` is, read without a buffer; `None` where it is more, or no plain number.
+    pub(super) fn number(&self, key: &str, info: &TensorInfo) -> Result<Option<f32>, WeightsError> {
+        if info.shape.iter().any(|&n| n != 1) {
+            return Ok(None);
+        }
+        let mut bytes = [0; 8];
+        let (from, to) = info.data_offsets;
+        let Some(bytes) = bytes.get_mut(..to - from) else {
+            return Ok(None);
+        };
+        let start = self.header.data_start + from as u64;
+        let read = self.file.read_exact_at(bytes, start);
+        read.map_err(|source| WeightsError::Io {
+            source,
+            path: self.path.clone(),
+        })?;
+        let stored = self.stored_kind(key, info)?;
+        let is_plain = matches!(
+            stored,
+            Kind::Half | Kind::BFloat16 | Kind::Float | Kind::Double
+        );
+        Ok(is_plain.then(|| Tensor::from_data_size(bytes, &[1], stored).double_value(&[0]) as f32))
+    }
+
     /// `key` as a tensor of `kind` on `device`; a view of the mapping where nothing has to change.
     pub(super) fn tensor(
         &self,
@@ -79,11 +112,7 @@ impl WeightFile {
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, WeightsError> {
-        let stored = kind_from_dtype(info.dtype).ok_or_else(|| WeightsError::UnsupportedDtype {
-            key: key.to_owned(),
-            dtype: info.dtype.to_string(),
-            path: self.path.clone(),
-        })?;
+        let stored = self.stored_kind(key, info)?;
         let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
         let torch = |source| WeightsError::Tensor {
             key: key.to_owned(),

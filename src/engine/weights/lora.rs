@@ -9,17 +9,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::lora::{
-    Delta, Factor, LoraExpert, LoraFile, Plan, Rows, Table, Update,
+    Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, text_encoder_prefix,
 };
 use safelight_core::job::Lora;
 use tch::{Device, Kind, Tensor};
 
 use super::file::WeightFile;
 use super::{Weights, WeightsError, folder};
+use crate::hooks::Hooks;
 
 /// The LoRAs of one network.
 #[derive(Default)]
-pub struct Loras {
+pub(super) struct Loras {
     files: Vec<OpenFile>,
     /// By the name that the layer's matrix is asked for, without `.weight`.
     layers: BTreeMap<String, Vec<Planned>>,
@@ -69,7 +70,7 @@ pub enum LayerDelta {
 
 impl Loras {
     /// Opens what acts on the network of `table`.
-    pub fn open(loras: &[Lora], expert: LoraExpert, table: &Table) -> Result<Self, WeightsError> {
+    fn open(loras: &[Lora], expert: LoraExpert, table: &Table) -> Result<Self, WeightsError> {
         let mut all = Self::default();
         for lora in loras {
             let strength = lora.strength_on(expert);
@@ -109,7 +110,10 @@ impl Loras {
         }
         if let Some(diff) = update.bias {
             let name = format!("{}.bias", name.trim_end_matches(".weight"));
-            self.tensors.entry(name).or_default().push((file, strength, diff));
+            self.tensors
+                .entry(name)
+                .or_default()
+                .push((file, strength, diff));
         }
     }
 
@@ -148,18 +152,43 @@ impl Loras {
     fn left_over(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.layers.keys().chain(self.tensors.keys());
-        names.filter(|name| !asked.contains(*name)).cloned().collect()
+        names
+            .filter(|name| !asked.contains(*name))
+            .cloned()
+            .collect()
     }
 }
 
 impl Weights {
-    /// The same, with layers that LoRAs change.
-    pub fn with_loras(&self, loras: Loras) -> Self {
-        let has_any = !loras.layers.is_empty() || !loras.tensors.is_empty();
-        Self {
-            loras: has_any.then(|| Arc::new(loras)),
-            ..self.clone()
+    /// The same, with what LoRAs do to a network. `named`: the position from which the network asks for its layers, by
+    /// its own names; it may be this one.
+    ///
+    /// One that has nothing for this network is no error here: it may be for another, and
+    /// [`check`](safelight_core::catalog::lora::check) has seen all of it.
+    pub fn with_loras(
+        &self,
+        loras: &[Lora],
+        expert: LoraExpert,
+        network: Network,
+        named: &Self,
+    ) -> Result<Self, WeightsError> {
+        if loras.is_empty() {
+            return Ok(self.clone());
         }
+        let prefix = match network {
+            Network::Clip | Network::T5 => text_encoder_prefix(network, self.keys()),
+            Network::Wan | Network::Flux { .. } => "",
+        };
+        let table = Table::new(network, prefix, &|name| {
+            let shape = named.shape_of(name)?;
+            Some(shape.into_iter().map(|size| size as u64).collect())
+        });
+        let opened = Loras::open(loras, expert, &table)?;
+        let has_any = !opened.layers.is_empty() || !opened.tensors.is_empty();
+        Ok(Self {
+            loras: has_any.then(|| Arc::new(opened)),
+            ..self.clone()
+        })
     }
 
     /// What changes the matrix at this position.
@@ -171,8 +200,21 @@ impl Weights {
     }
 
     /// Layers that a LoRA changes and that nobody has asked for.
-    pub fn unused_updates(&self) -> Vec<String> {
-        self.loras.as_ref().map_or_else(Vec::new, |loras| loras.left_over())
+    fn unused_updates(&self) -> Vec<String> {
+        self.loras
+            .as_ref()
+            .map_or_else(Vec::new, |loras| loras.left_over())
+    }
+}
+
+/// Says so when a network turns out not to have layers that LoRAs change.
+pub fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
+    let unused = weights.unused_updates();
+    if let [first, ..] = &unused[..] {
+        let count = unused.len();
+        hooks.warn(format!(
+            "LoRAs change {count} layers that are not used, such as '{first}'"
+        ));
     }
 }
 
@@ -184,11 +226,13 @@ impl OpenFile {
             return Err(self.unsound(key, "is missing"));
         };
         let stored = file.stored_tensor(key)?;
-        stored.f_to_kind(Kind::Float).map_err(|source| WeightsError::Tensor {
-            key: key.to_owned(),
-            source,
-            path: self.path.clone(),
-        })
+        stored
+            .f_to_kind(Kind::Float)
+            .map_err(|source| WeightsError::Tensor {
+                key: key.to_owned(),
+                source,
+                path: self.path.clone(),
+            })
     }
 
     fn unsound(&self, key: &str, what: &str) -> WeightsError {
@@ -218,7 +262,10 @@ impl OpenFile {
         };
         let dora_scale = update.dora_scale.as_deref().map(here).transpose()?;
         let mut bias: Option<Tensor> = None;
-        let biases = [(&update.bias, strength), (&update.up_bias, strength * factor)];
+        let biases = [
+            (&update.bias, strength),
+            (&update.up_bias, strength * factor),
+        ];
         for (key, scale) in biases {
             if let Some(key) = key {
                 let more = here(key)?.view([-1]) * scale;

@@ -44,7 +44,9 @@ impl LoraCard {
         let notes = &file.weights.notes;
         let note = |names: &[&str]| {
             let found = names.iter().find_map(|name| notes.get(*name));
-            found.filter(|text| !text.trim().is_empty() && *text != "None").cloned()
+            found
+                .filter(|text| !text.trim().is_empty() && *text != "None")
+                .cloned()
         };
         Self {
             dialect: dialect(file, origin.family),
@@ -126,7 +128,11 @@ fn algorithms(file: &LoraFile) -> Vec<&'static str> {
         let mut all = file.layers.values();
         all.any(|parts| leaves.iter().any(|leaf| parts.contains_key(leaf)))
     };
-    let mut found: Vec<&str> = kinds.iter().filter(|(_, leaves)| has(leaves)).map(|(name, _)| *name).collect();
+    let mut found: Vec<&str> = kinds
+        .iter()
+        .filter(|(_, leaves)| has(leaves))
+        .map(|(name, _)| *name)
+        .collect();
     // Differences beside a LoRA, and the LoRA within a DoRA, go without saying.
     if found.len() > 1 {
         found.retain(|name| *name != "set of differences");
@@ -156,7 +162,12 @@ fn trained_words(notes: &BTreeMap<String, String>) -> Vec<String> {
             words.push(word.to_owned());
         }
     };
-    for name in ["modelspec.trigger_phrase", "trigger_word", "trigger_words", "ss_trigger_words"] {
+    for name in [
+        "modelspec.trigger_phrase",
+        "trigger_word",
+        "trigger_words",
+        "ss_trigger_words",
+    ] {
         if let Some(text) = notes.get(name) {
             match serde_json::from_str(text) {
                 Ok(Value::Array(list)) => list.iter().filter_map(Value::as_str).for_each(&mut add),
@@ -165,10 +176,15 @@ fn trained_words(notes: &BTreeMap<String, String>) -> Vec<String> {
         }
     }
     // Each folder of pictures with how often each tag stands in it.
-    let tags: Option<Value> =
-        notes.get("ss_tag_frequency").and_then(|text| serde_json::from_str(text).ok());
+    let tags: Option<Value> = notes
+        .get("ss_tag_frequency")
+        .and_then(|text| serde_json::from_str(text).ok());
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for folder in tags.iter().filter_map(Value::as_object).flat_map(|folders| folders.values()) {
+    for folder in tags
+        .iter()
+        .filter_map(Value::as_object)
+        .flat_map(|folders| folders.values())
+    {
         for (tag, count) in folder.as_object().into_iter().flatten() {
             let sum = counts.entry(tag.trim()).or_default();
             *sum = sum.saturating_add(count.as_u64().unwrap_or(0));

@@ -64,7 +64,11 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} keys applied", self.applied, self.total)?;
         if self.pictures > 0 {
-            write!(f, "; {} for pictures that this model does not read", self.pictures)?;
+            write!(
+                f,
+                "; {} for pictures that this model does not read",
+                self.pictures
+            )?;
         }
         if self.text_encoder > 0 {
             write!(f, "; {} for a text encoder, not applied", self.text_encoder)?;
@@ -79,7 +83,12 @@ impl fmt::Display for Coverage {
             )?;
         }
         if !self.unknown.is_empty() {
-            let named: Vec<&str> = self.unknown.iter().take(MAX_NAMED).map(String::as_str).collect();
+            let named: Vec<&str> = self
+                .unknown
+                .iter()
+                .take(MAX_NAMED)
+                .map(String::as_str)
+                .collect();
             write!(f, "; unknown: {}", named.join(", "))?;
             if let more @ 1.. = self.unknown.len() - named.len() {
                 write!(f, " and {more} more")?;

@@ -69,7 +69,10 @@ impl LoraFile {
         let is_update = |parts: &BTreeMap<Leaf, String>| {
             let found = [Leaf::Down, Leaf::Diff, Leaf::DiffBias, Leaf::HadaW1A];
             let lokr = [Leaf::LokrW1, Leaf::LokrW1A];
-            found.iter().chain(&lokr).any(|leaf| parts.contains_key(leaf))
+            found
+                .iter()
+                .chain(&lokr)
+                .any(|leaf| parts.contains_key(leaf))
         };
         if !layers.values().any(is_update) {
             return Err(CatalogError::Lora {
@@ -88,7 +91,10 @@ impl LoraFile {
 
     /// The shape of a tensor of this file.
     pub fn shape(&self, key: &str) -> &[u64] {
-        self.weights.tensors.get(key).map_or(&[], |entry| &entry.shape)
+        self.weights
+            .tensors
+            .get(key)
+            .map_or(&[], |entry| &entry.shape)
     }
 
     pub fn num_keys(&self) -> usize {
@@ -101,7 +107,9 @@ impl LoraFile {
             let start = layer.strip_prefix(scaling.network.as_str());
             scaling.network.is_empty() || start.is_some_and(|rest| rest.starts_with('.'))
         });
-        of_network.and_then(|scaling| scaling.factor(layer)).unwrap_or(1.0)
+        of_network
+            .and_then(|scaling| scaling.factor(layer))
+            .unwrap_or(1.0)
     }
 
     /// Whose layers it changes.

@@ -206,17 +206,33 @@ mod tests {
     #[test]
     fn every_tools_names_come_apart() {
         for (key, layer, leaf) in [
-            ("lora_unet_a_b.lora_down.weight", "lora_unet_a_b", Leaf::Down),
+            (
+                "lora_unet_a_b.lora_down.weight",
+                "lora_unet_a_b",
+                Leaf::Down,
+            ),
             ("lora_unet_a_b.alpha", "lora_unet_a_b", Leaf::Alpha),
-            ("transformer.a.0.lora_A.weight", "transformer.a.0", Leaf::Down),
+            (
+                "transformer.a.0.lora_A.weight",
+                "transformer.a.0",
+                Leaf::Down,
+            ),
             ("a.q.lora_B.default.weight", "a.q", Leaf::Up),
             ("a.q.lora_B.default", "a.q", Leaf::Up),
             ("a.q.lora_B", "a.q", Leaf::Up),
             ("a.q.lora_B.bias", "a.q", Leaf::UpBias),
-            ("a.processor.to_q_lora.up.weight", "a.processor.to_q", Leaf::Up),
+            (
+                "a.processor.to_q_lora.up.weight",
+                "a.processor.to_q",
+                Leaf::Up,
+            ),
             ("a.to_q.lora.down.weight", "a.to_q", Leaf::Down),
             ("a.lora_linear_layer.up.weight", "a", Leaf::Up),
-            ("a.lora_magnitude_vector.default.weight", "a", Leaf::DoraScale),
+            (
+                "a.lora_magnitude_vector.default.weight",
+                "a",
+                Leaf::DoraScale,
+            ),
             ("a.lora_magnitude_vector", "a", Leaf::DoraScale),
             ("a.lokr_w2_b", "a", Leaf::LokrW2B),
             ("a.norm.diff", "a.norm", Leaf::Diff),
@@ -231,7 +247,13 @@ mod tests {
         ] {
             assert_eq!(split(key), Some((layer, leaf)), "{key}");
         }
-        for key in ["", ".", "lora_A", "blocks.0.self_attn.q.weight", "a.lora_A.b.c.weight"] {
+        for key in [
+            "",
+            ".",
+            "lora_A",
+            "blocks.0.self_attn.q.weight",
+            "a.lora_A.b.c.weight",
+        ] {
             assert_eq!(split(key), None, "{key}");
         }
     }
@@ -240,13 +262,31 @@ mod tests {
     fn what_stands_before_a_name_is_cut_in_every_way() {
         let has = |layer: &str, name: &str| candidates(layer).iter().any(|found| found == name);
         for (layer, name) in [
-            ("lora_unet_double_blocks_0_img_attn_qkv", "double_blocks_0_img_attn_qkv"),
+            (
+                "lora_unet_double_blocks_0_img_attn_qkv",
+                "double_blocks_0_img_attn_qkv",
+            ),
             ("lora_unet__blocks_0_ffn_0", "blocks_0_ffn_0"),
-            ("base_model.model.transformer.blocks.0.ffn.0", "blocks_0_ffn_0"),
-            ("transformer.transformer_blocks.0.attn.to_q", "transformer_blocks_0_attn_to_q"),
-            ("lycoris_transformer_blocks_0_attn_to_q", "transformer_blocks_0_attn_to_q"),
-            ("lora_te1_text_model_encoder_layers_0_mlp_fc1", "text_model_encoder_layers_0_mlp_fc1"),
-            ("transformer_blocks.0.attn.processor.to_q", "transformer_blocks_0_attn_to_q"),
+            (
+                "base_model.model.transformer.blocks.0.ffn.0",
+                "blocks_0_ffn_0",
+            ),
+            (
+                "transformer.transformer_blocks.0.attn.to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
+            (
+                "lycoris_transformer_blocks_0_attn_to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
+            (
+                "lora_te1_text_model_encoder_layers_0_mlp_fc1",
+                "text_model_encoder_layers_0_mlp_fc1",
+            ),
+            (
+                "transformer_blocks.0.attn.processor.to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
         ] {
             assert!(has(layer, name), "{layer}");
         }

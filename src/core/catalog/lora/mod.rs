@@ -41,7 +41,9 @@ impl Lora {
     pub fn strength_on(&self, expert: LoraExpert) -> f64 {
         let low = self.strength_2.unwrap_or(self.strength);
         match (expert, side_of_name(&self.path)) {
-            (LoraExpert::HighNoise, Some(Side::Low)) | (LoraExpert::LowNoise, Some(Side::High)) => 0.0,
+            (LoraExpert::HighNoise, Some(Side::Low)) | (LoraExpert::LowNoise, Some(Side::High)) => {
+                0.0
+            }
             (LoraExpert::LowNoise, _) => low,
             (LoraExpert::Only | LoraExpert::HighNoise, _) => self.strength,
         }
@@ -50,7 +52,8 @@ impl Lora {
 
 /// The expert that a file's name states; `high` and `low` alone may mean something else.
 fn side_of_name(path: &Path) -> Option<Side> {
-    path.file_stem().and_then(|stem| file_names::stated_side(&stem.to_string_lossy()))
+    path.file_stem()
+        .and_then(|stem| file_names::stated_side(&stem.to_string_lossy()))
 }
 
 /// What is known of a LoRA before a job with it begins.
@@ -63,7 +66,11 @@ pub struct CheckedLora {
 impl CheckedLora {
     /// A line for the log: `name.safetensors: 312 of 400 keys applied`.
     pub fn line(&self) -> String {
-        let name = self.lora.path.file_name().unwrap_or(self.lora.path.as_os_str());
+        let name = self
+            .lora
+            .path
+            .file_name()
+            .unwrap_or(self.lora.path.as_os_str());
         format!("{}: {}", name.to_string_lossy(), self.coverage)
     }
 }
@@ -129,7 +136,9 @@ pub fn fitting_plan(
         } else {
             coverage.to_string()
         };
-        return Err(wrong(format!("none of this LoRA's keys can be applied: {what}")));
+        return Err(wrong(format!(
+            "none of this LoRA's keys can be applied: {what}"
+        )));
     }
     Ok(plan)
 }
@@ -200,10 +209,7 @@ fn shape(weights: &WeightSet, key: &str) -> Option<Vec<u64>> {
 }
 
 /// What stands before the names of a text encoder's layers in a file with these keys.
-pub fn text_encoder_prefix<'a>(
-    network: Network,
-    keys: impl Iterator<Item = &'a str>,
-) -> &'a str {
+pub fn text_encoder_prefix<'a>(network: Network, keys: impl Iterator<Item = &'a str>) -> &'a str {
     let end = match network {
         Network::T5 => "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         _ => "embeddings.token_embedding.weight",
@@ -221,5 +227,7 @@ fn prefix_before<'a>(keys: impl Iterator<Item = &'a str>, ends: &[&str]) -> &'a 
         let before = ends.iter().find_map(|end| key.strip_suffix(end))?;
         (before.is_empty() || before.ends_with('.')).then_some(before)
     };
-    keys.filter_map(before).min_by_key(|before| before.len()).unwrap_or_default()
+    keys.filter_map(before)
+        .min_by_key(|before| before.len())
+        .unwrap_or_default()
 }

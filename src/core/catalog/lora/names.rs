@@ -84,7 +84,10 @@ impl Names {
 /// The layers of a network, one entry for each kind of block.
 pub(super) fn of_network(network: Network) -> Vec<Names> {
     match network {
-        Network::Wan => vec![wan("", "patch_embedding.weight", &WAN), wan("blocks.{}.", "ffn.0.weight", &WAN_BLOCK)],
+        Network::Wan => vec![
+            wan("", "patch_embedding.weight", &WAN),
+            wan("blocks.{}.", "ffn.0.weight", &WAN_BLOCK),
+        ],
         Network::Flux { is_diffusers } => flux(is_diffusers),
         Network::Clip => vec![Names {
             own: "encoder.layers.{}.",
@@ -183,10 +186,18 @@ fn wan(own: &'static str, mark: &'static str, names: &[Plain]) -> Names {
     let start = own.replace("{}", "0");
     let mut layers = plain(names);
     for layer in &mut layers {
-        let end = if layer.own.ends_with("modulation") { "" } else { ".weight" };
+        let end = if layer.own.ends_with("modulation") {
+            ""
+        } else {
+            ".weight"
+        };
         let key = diffusers.file_key(&format!("{start}{}{end}", layer.own));
-        let other = key.strip_prefix(&start).and_then(|key| key.strip_suffix(end));
-        layer.others.extend(other.map(|other| (other.to_owned(), Share::All)));
+        let other = key
+            .strip_prefix(&start)
+            .and_then(|key| key.strip_suffix(end));
+        layer
+            .others
+            .extend(other.map(|other| (other.to_owned(), Share::All)));
     }
     Names {
         own,
@@ -202,12 +213,30 @@ type FluxName = (&'static str, &'static [(&'static str, Share)]);
 const FLUX: [FluxName; 9] = [
     ("img_in", &[("x_embedder", Share::All)]),
     ("txt_in", &[("context_embedder", Share::All)]),
-    ("time_in.in_layer", &[("time_text_embed.timestep_embedder.linear_1", Share::All)]),
-    ("time_in.out_layer", &[("time_text_embed.timestep_embedder.linear_2", Share::All)]),
-    ("vector_in.in_layer", &[("time_text_embed.text_embedder.linear_1", Share::All)]),
-    ("vector_in.out_layer", &[("time_text_embed.text_embedder.linear_2", Share::All)]),
-    ("guidance_in.in_layer", &[("time_text_embed.guidance_embedder.linear_1", Share::All)]),
-    ("guidance_in.out_layer", &[("time_text_embed.guidance_embedder.linear_2", Share::All)]),
+    (
+        "time_in.in_layer",
+        &[("time_text_embed.timestep_embedder.linear_1", Share::All)],
+    ),
+    (
+        "time_in.out_layer",
+        &[("time_text_embed.timestep_embedder.linear_2", Share::All)],
+    ),
+    (
+        "vector_in.in_layer",
+        &[("time_text_embed.text_embedder.linear_1", Share::All)],
+    ),
+    (
+        "vector_in.out_layer",
+        &[("time_text_embed.text_embedder.linear_2", Share::All)],
+    ),
+    (
+        "guidance_in.in_layer",
+        &[("time_text_embed.guidance_embedder.linear_1", Share::All)],
+    ),
+    (
+        "guidance_in.out_layer",
+        &[("time_text_embed.guidance_embedder.linear_2", Share::All)],
+    ),
     ("final_layer.linear", &[("proj_out", Share::All)]),
 ];
 
@@ -239,19 +268,31 @@ const FLUX_DOUBLE: [FluxName; 14] = [
     ),
     (
         "img_attn.norm.query_norm.scale",
-        &[("img_attn.norm.query_norm", Share::All), ("attn.norm_q", Share::All)],
+        &[
+            ("img_attn.norm.query_norm", Share::All),
+            ("attn.norm_q", Share::All),
+        ],
     ),
     (
         "img_attn.norm.key_norm.scale",
-        &[("img_attn.norm.key_norm", Share::All), ("attn.norm_k", Share::All)],
+        &[
+            ("img_attn.norm.key_norm", Share::All),
+            ("attn.norm_k", Share::All),
+        ],
     ),
     (
         "txt_attn.norm.query_norm.scale",
-        &[("txt_attn.norm.query_norm", Share::All), ("attn.norm_added_q", Share::All)],
+        &[
+            ("txt_attn.norm.query_norm", Share::All),
+            ("attn.norm_added_q", Share::All),
+        ],
     ),
     (
         "txt_attn.norm.key_norm.scale",
-        &[("txt_attn.norm.key_norm", Share::All), ("attn.norm_added_k", Share::All)],
+        &[
+            ("txt_attn.norm.key_norm", Share::All),
+            ("attn.norm_added_k", Share::All),
+        ],
     ),
     (
         "img_attn.proj",
@@ -263,7 +304,10 @@ const FLUX_DOUBLE: [FluxName; 14] = [
     ),
     (
         "txt_attn.proj",
-        &[("attn.to_add_out", Share::All), ("processor.proj_lora2", Share::All)],
+        &[
+            ("attn.to_add_out", Share::All),
+            ("processor.proj_lora2", Share::All),
+        ],
     ),
     ("img_mlp.0", &[("ff.net.0.proj", Share::All)]),
     ("img_mlp.2", &[("ff.net.2", Share::All)]),
@@ -283,7 +327,13 @@ const FLUX_SINGLE: [FluxName; 5] = [
             ("proj_mlp", Share::MlpOfSeven),
         ],
     ),
-    ("linear2", &[("proj_out", Share::All), ("processor.proj_lora", Share::All)]),
+    (
+        "linear2",
+        &[
+            ("proj_out", Share::All),
+            ("processor.proj_lora", Share::All),
+        ],
+    ),
     (
         "norm.query_norm.scale",
         &[("norm.query_norm", Share::All), ("attn.norm_q", Share::All)],
@@ -303,7 +353,10 @@ fn flux(is_diffusers: bool) -> Vec<Names> {
             _ => &[],
         },
         is_matrix: !own.ends_with(".scale"),
-        others: others.iter().map(|&(other, share)| (other.to_owned(), share)).collect(),
+        others: others
+            .iter()
+            .map(|&(other, share)| (other.to_owned(), share))
+            .collect(),
     };
     let (own, other) = FLUX_SWAPPED;
     let (own_share, other_share) = if is_diffusers {
@@ -348,7 +401,9 @@ pub(super) fn flux_diffusers_key(own: &str) -> String {
         ("single_blocks.", "single_transformer_blocks.", &FLUX_SINGLE),
     ];
     for (start, other, names) in kinds {
-        let block = own.strip_prefix(start).and_then(|rest| rest.split_once('.'));
+        let block = own
+            .strip_prefix(start)
+            .and_then(|rest| rest.split_once('.'));
         if let Some((number, name)) = block {
             return format!("{other}{number}.{}", renamed(name, names));
         }
@@ -363,11 +418,14 @@ fn renamed(name: &str, names: &[FluxName]) -> String {
     let found = names.iter().find_map(|(own, others)| {
         let rest = name.strip_prefix(own)?;
         if own.ends_with(".scale") {
-            return others.get(1).map(|(other, _)| format!("{other}.weight{rest}"));
+            return others
+                .get(1)
+                .map(|(other, _)| format!("{other}.weight{rest}"));
         }
         let is_part = |share: &Share| !matches!(share, Share::All | Share::QkvOfSeven);
         let number = ["q", "k", "v", "mlp"].iter().position(|part| {
-            rest.strip_prefix('.').is_some_and(|rest| rest.split('.').next() == Some(part))
+            rest.strip_prefix('.')
+                .is_some_and(|rest| rest.split('.').next() == Some(part))
         });
         let mut parts = others.iter().filter(|(_, share)| is_part(share));
         match number.and_then(|number| parts.nth(number)) {

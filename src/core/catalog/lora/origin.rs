@@ -16,19 +16,49 @@ pub struct Origin {
 
 /// A short name, a name among people, and what only its layers are called: the name's beginning, where `#` is a
 /// number, and the ends of that or nothing.
-type Sign = (&'static str, &'static str, &'static str, &'static [&'static str]);
+type Sign = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
 
 /// The first that fits any layer wins, so the more special come first.
 const SIGNS: &[Sign] = &[
     ("framepack", "FramePack", "clean_x_embedder", &[]),
     ("framepack", "FramePack", "image_projection", &[]),
-    ("hunyuan", "HunyuanVideo", "txt_in_individual_token_refiner", &[]),
-    ("hunyuan", "HunyuanVideo", "context_embedder_token_refiner", &[]),
-    ("hunyuan", "HunyuanVideo", "double_blocks_#_", &["_mlp_fc1", "_mlp_fc2", "_mod_linear"]),
-    ("hunyuan", "HunyuanVideo", "single_blocks_#_", &["modulation_linear"]),
+    (
+        "hunyuan",
+        "HunyuanVideo",
+        "txt_in_individual_token_refiner",
+        &[],
+    ),
+    (
+        "hunyuan",
+        "HunyuanVideo",
+        "context_embedder_token_refiner",
+        &[],
+    ),
+    (
+        "hunyuan",
+        "HunyuanVideo",
+        "double_blocks_#_",
+        &["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
+    ),
+    (
+        "hunyuan",
+        "HunyuanVideo",
+        "single_blocks_#_",
+        &["modulation_linear"],
+    ),
     ("flux2", "Flux 2", "double_stream_modulation", &[]),
     ("flux2", "Flux 2", "single_stream_modulation", &[]),
-    ("flux2", "Flux 2", "single_transformer_blocks_#_", &["to_qkv_mlp_proj"]),
+    (
+        "flux2",
+        "Flux 2",
+        "single_transformer_blocks_#_",
+        &["to_qkv_mlp_proj"],
+    ),
     ("chroma", "Chroma", "distilled_guidance_layer", &[]),
     ("qwen", "Qwen-Image", "transformer_blocks_#_img_m", &[]),
     ("ltx", "LTX-Video", "transformer_blocks_#_attn1_", &[]),
@@ -69,7 +99,9 @@ impl Origin {
         let fits = |(_, _, start, ends): &&Sign| {
             names.iter().flatten().any(|name| {
                 let rest = behind(name, start);
-                rest.is_some_and(|(_, rest)| ends.is_empty() || ends.iter().any(|end| rest.ends_with(end)))
+                rest.is_some_and(|(_, rest)| {
+                    ends.is_empty() || ends.iter().any(|end| rest.ends_with(end))
+                })
             })
         };
         let Some(&(family, label, ..)) = SIGNS.iter().find(fits) else {
@@ -79,8 +111,13 @@ impl Origin {
             };
         };
         let is_beyond = BEYOND_FLUX.iter().any(|(start, depth)| {
-            let numbers = names.iter().flatten().filter_map(|name| behind(name, start));
-            numbers.filter_map(|(number, _)| number).any(|number| number >= *depth)
+            let numbers = names
+                .iter()
+                .flatten()
+                .filter_map(|name| behind(name, start));
+            numbers
+                .filter_map(|(number, _)| number)
+                .any(|number| number >= *depth)
         });
         if family == "flux" && is_beyond {
             return Self {
@@ -124,5 +161,7 @@ fn behind<'a>(name: &'a str, start: &str) -> Option<(Option<usize>, &'a str)> {
     let rest = name.strip_prefix(before)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let number = rest[..digits].parse().ok()?;
-    rest[digits..].strip_prefix(after).map(|rest| (Some(number), rest))
+    rest[digits..]
+        .strip_prefix(after)
+        .map(|rest| (Some(number), rest))
 }

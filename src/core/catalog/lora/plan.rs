@@ -108,7 +108,9 @@ impl Plan {
                 }
                 self.coverage.applied += used.len();
                 let unused = parts.iter().filter(|(leaf, _)| !used.contains(*leaf));
-                self.coverage.unknown.extend(unused.map(|(_, key)| key.clone()));
+                self.coverage
+                    .unknown
+                    .extend(unused.map(|(_, key)| key.clone()));
                 self.updates.push(update);
             }
             Ok(None) => self.coverage.unknown.extend(parts.values().cloned()),
@@ -130,7 +132,13 @@ impl Plan {
 
 /// Whether a layer is one that only Wan 2.1's image models have.
 fn is_of_pictures(name: &str) -> bool {
-    let ends = ["_k_img", "_v_img", "_add_k_proj", "_add_v_proj", "_norm_added_k"];
+    let ends = [
+        "_k_img",
+        "_v_img",
+        "_add_k_proj",
+        "_add_v_proj",
+        "_norm_added_k",
+    ];
     let starts = ["img_emb_", "condition_embedder_image_embedder_"];
     ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
 }
@@ -168,7 +176,11 @@ fn update(
         bias: None,
     };
     let key = |leaf: Leaf| parts.get(&leaf).cloned();
-    let numel = |key: &str| file.shape(key).iter().fold(1_u64, |all, &n| all.saturating_mul(n));
+    let numel = |key: &str| {
+        file.shape(key)
+            .iter()
+            .fold(1_u64, |all, &n| all.saturating_mul(n))
+    };
     if let Some(bias) = key(Leaf::DiffBias)
         && (layer.bias.is_some() || layer.is_matrix)
     {
@@ -286,7 +298,10 @@ impl ReadDelta {
         Some(Self {
             delta: Delta::Kronecker { w1, w2 },
             leaves,
-            sides: (first.0.checked_mul(second.0)?, first.1.checked_mul(second.1)?),
+            sides: (
+                first.0.checked_mul(second.0)?,
+                first.1.checked_mul(second.1)?,
+            ),
             rank: rank_1.or(rank_2),
         })
     }

@@ -154,7 +154,9 @@ fn fused_shape(
         columns = Some(width);
         rows += more;
         let bias = shape_of(&format!("{own}.{part}.bias"));
-        biases = biases.zip(bias).map(|(sum, bias)| sum + bias.iter().product::<u64>());
+        biases = biases
+            .zip(bias)
+            .map(|(sum, bias)| sum + bias.iter().product::<u64>());
     }
     let bias = biases.map(|sum| vec![sum]);
     Some((vec![rows, columns?], bias, true))
