@@ -18,6 +18,7 @@ use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
 
+mod lora;
 mod parity;
 mod promises;
 mod samplers;
