@@ -17,13 +17,14 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
 use safelight_core::catalog::{Catalog, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::Picture;
 use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
 use super::inputs::{Placing, Slot};
-use super::opening::{OpenedInputs, continue_clip, keep_pasted, open_inputs, opened_one};
+use super::opening::{
+    Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
+};
 use crate::worker::engine_executable;
 
 /// Requests that may wait for the file thread.
@@ -111,13 +112,8 @@ pub enum Task {
     },
     /// Keep a picture from the clipboard as a file in this folder.
     KeepPasted(Arc<ColorImage>, PathBuf),
-    /// Go on from a finished clip; where its file cannot be read back, from its last frame, which is
-    /// kept in this folder.
-    ContinueClip {
-        path: PathBuf,
-        last_frame: Arc<Picture>,
-        folder: PathBuf,
-    },
+    /// Go on from a finished result.
+    Continue(Continued),
     SaveSettings(Box<Settings>, PathBuf),
     FindOutput(OutputWish),
 }
@@ -231,6 +227,9 @@ impl Background {
                 Slot::End => rfd::FileDialog::new()
                     .set_title("Choose an end picture")
                     .add_filter("Pictures", PICTURES),
+                Slot::Mask => rfd::FileDialog::new()
+                    .set_title("Choose a mask: white is made anew, black stays")
+                    .add_filter("Pictures", PICTURES),
             };
             Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
         });
@@ -330,12 +329,8 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             let opened = keep_pasted(&image, &folder);
             Some(Answer::Inputs(opened_one(opened, Placing::default())))
         }
-        Task::ContinueClip {
-            path,
-            last_frame,
-            folder,
-        } => {
-            let opened = continue_clip(&path, &last_frame, &folder);
+        Task::Continue(result) => {
+            let opened = continue_result(&result);
             let placing = Placing {
                 slot: Some(Slot::Start),
                 keeps_size: false,
