@@ -22,4 +22,4 @@ pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,7 +2,7 @@
 //! what broken ones say.
 
 mod flux;
-mod published;
+pub(crate) mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};
