@@ -167,11 +167,11 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
         ),
         (
             "dev",
-            json!({"strength": 0.1}),
+            json!({"strength": 0.0}),
             image,
             None,
             Stage::Denoise,
-            "strength of 0.1",
+            "strength of 0 ",
         ),
         (
             "dev",
