@@ -276,8 +276,15 @@ pub struct GenerateRequest {
     /// What the model does with `image`. Not carried in files.
     #[serde(default)]
     pub image_role: ImageRole,
+    /// What the text encoders read.
     pub prompt: String,
+    /// What the user wrote, where `prompt` was made of it: with choices, wildcards and comments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
     pub negative_prompt: String,
+    /// As `prompt_template`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_prompt_template: Option<String>,
     /// The start picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PathBuf>,
