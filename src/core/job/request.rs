@@ -352,6 +352,14 @@ pub struct GenerateRequest {
     pub sidecar: bool,
 }
 
+/// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
+/// which is no step at all, where the strength is too small for one.
+pub fn first_step(num_steps: u32, strength: f64) -> u32 {
+    let all = f64::from(num_steps);
+    let made = (all * strength).min(all);
+    (all - made).max(0.0) as u32
+}
+
 impl GenerateRequest {
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
@@ -361,6 +369,20 @@ impl GenerateRequest {
                 self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
             }
             Family::Flux => self.true_cfg_scale.is_some_and(|scale| scale > 1.0),
+        }
+    }
+
+    /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
+    pub fn num_decoded(&self) -> usize {
+        self.batch_size as usize * self.num_frames as usize
+    }
+
+    /// The request that makes one picture of the batch again, alone; `index` counts from 0.
+    pub fn of_one(&self, index: usize) -> Self {
+        Self {
+            seed: self.seed.wrapping_add(index as u64),
+            batch_size: 1,
+            ..self.clone()
         }
     }
 
