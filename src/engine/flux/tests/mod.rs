@@ -20,6 +20,7 @@ use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 mod dialects;
+mod fp8;
 mod lora;
 mod parity;
 mod promises;
