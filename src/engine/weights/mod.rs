@@ -12,6 +12,8 @@ mod fp8;
 mod gguf;
 #[cfg(test)]
 pub(crate) mod made_up;
+#[cfg(test)]
+pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;

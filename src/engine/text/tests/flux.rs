@@ -40,7 +40,7 @@ fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
     Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
 }
 
-fn folder(component: &str) -> TempDir {
+pub(super) fn folder(component: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &config_of(component), &weights_of(component));
     dir

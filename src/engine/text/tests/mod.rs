@@ -2,6 +2,7 @@
 //! what broken ones say.
 
 mod flux;
+mod gguf;
 mod published;
 
 use std::fs;
