@@ -9,8 +9,8 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::weights::WeightSet;
-use super::{TensorType, gguf};
+use super::weights::{TensorEntry, WeightSet};
+use super::{gguf, storage};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -82,6 +82,15 @@ const RULES: &[Rule] = &[
         "a Flux transformer",
         &[
             "single_transformer_blocks.0.proj_mlp.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    (
+        "flux",
+        "transformer",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.mlp_fc1.weight",
             "x_embedder.weight",
         ],
     ),
@@ -183,7 +192,12 @@ const RULES: &[Rule] = &[
 
 /// What the tensors of a component or file are.
 pub fn of_tensors(weights: &WeightSet) -> TensorKind {
-    let has = |end: &str| weights.tensors.keys().any(|key| ends_with_path(key, end));
+    let keys: Vec<String> = weights
+        .tensors
+        .keys()
+        .map(|key| storage::plain_name(key))
+        .collect();
+    let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
     let is_lora = weights.tensors.keys().any(|key| {
         [
             "lora_up",
@@ -252,65 +266,10 @@ fn wan_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static
 }
 
 fn is_scaled_fp8(weights: &WeightSet) -> bool {
-    weights.tensors.keys().any(|key| {
-        key.ends_with("scaled_fp8")
-            || key.ends_with(".scale_weight")
-            || key.ends_with(".weight_scale")
-            || key.ends_with(".comfy_quant")
-    })
-}
-
-/// How the weights are stored, where that is not one plain number for each: a noun phrase for people.
-pub(super) fn storage(weights: &WeightSet) -> Option<String> {
-    let has_end = |ends: &[&str]| {
-        let mut keys = weights.tensors.keys();
-        keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
-    };
-    let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
-    let foreign = weights
-        .tensors
-        .values()
-        .find_map(|entry| match entry.dtype {
-            TensorType::Foreign(name) => Some(name),
-            _ => None,
-        });
-    if let Some(name) = foreign {
-        return Some(format!(
-            "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
-        ));
-    }
-    let fp8 = [
-        (Dtype::F8_E4M3, "float8_e4m3fn"),
-        (Dtype::F8_E5M2, "float8_e5m2"),
-    ]
-    .into_iter()
-    .find(|(dtype, _)| has_dtype(*dtype));
-    if has_end(&["bitsandbytes__nf4", "bitsandbytes__fp4", ".absmax"]) {
-        return Some("bitsandbytes 4-bit numbers (nf4)".to_owned());
-    }
-    if has_end(&["._data", ".qweight", ".qzeros"]) {
-        return Some("quantised whole numbers".to_owned());
-    }
-    match fp8 {
-        Some((_, name)) if is_scaled_fp8(weights) => {
-            return Some(format!("fp8 with scales ({name})"));
-        }
-        Some((_, name)) => return Some(format!("plain fp8 ({name})")),
-        None if is_scaled_fp8(weights) => return Some("scaled numbers".to_owned()),
-        None => {}
-    }
-    let is_plain = |dtype: TensorType| match dtype {
-        TensorType::Plain(dtype) => {
-            matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16)
-        }
-        TensorType::Blocks(_) => true,
-        TensorType::Foreign(_) => false,
-    };
-    weights
-        .tensors
-        .iter()
-        .find(|(key, entry)| key.ends_with(".weight") && !is_plain(entry.dtype))
-        .map(|(_, entry)| entry.dtype.to_string())
+    let mut entries = weights.tensors.values();
+    let is_fp8 =
+        |entry: &TensorEntry| entry.dtype == Dtype::F8_E4M3 || entry.dtype == Dtype::F8_E5M2;
+    entries.any(is_fp8) && weights.tensors.keys().any(|key| storage::is_aside(key))
 }
 
 /// Whether a file begins as GGUF does.

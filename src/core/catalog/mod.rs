@@ -22,6 +22,7 @@ pub mod safetensors;
 mod scan;
 mod single;
 mod spec;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tokenizer;

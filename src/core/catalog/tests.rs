@@ -8,5 +8,6 @@ mod made_up;
 mod pairs;
 mod parts;
 mod published;
+mod storage;
 mod tiny;
 mod whole;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::configs::{read_capped, sorted_entries};
 use super::header::{Header, HeaderError, TensorType};
-use super::{CatalogError, kind};
+use super::{CatalogError, kind, storage};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -183,18 +183,22 @@ impl WeightSet {
         self.tensors.contains_key(key)
     }
 
-    /// The number of weights.
+    /// The number of weights; what belongs to their storage does not count.
     pub fn parameters(&self) -> u64 {
-        self.tensors
-            .values()
+        self.own_tensors()
             .map(|entry| entry.shape.iter().product::<u64>())
             .fold(0, u64::saturating_add)
+    }
+
+    fn own_tensors(&self) -> impl Iterator<Item = &TensorEntry> {
+        let tensors = self.tensors.iter();
+        tensors.filter_map(|(key, entry)| (!storage::is_aside(key)).then_some(entry))
     }
 
     /// How the weights are stored: the number of weights of each type.
     pub fn dtypes(&self) -> BTreeMap<String, u64> {
         let mut dtypes = BTreeMap::new();
-        for entry in self.tensors.values() {
+        for entry in self.own_tensors() {
             let count: &mut u64 = dtypes.entry(entry.dtype.to_string()).or_default();
             *count = count.saturating_add(entry.shape.iter().product::<u64>());
         }

@@ -243,9 +243,10 @@ impl Weights {
         Ok((file, info))
     }
 
-    /// Counts `name` as asked for without loading it: a twin of something else.
+    /// Counts `name` as asked for without loading it, with all that stands beside it: a twin of something else.
     pub fn ignore(&self, name: &str) {
         let key = self.file_key(name);
+        self.ignore_beside(&key);
         self.asked().insert(key);
     }
 

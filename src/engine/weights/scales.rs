@@ -26,13 +26,9 @@ impl Weights {
         let Some(layer) = key.strip_suffix(".weight") else {
             return Ok(None);
         };
-        let beside = |ends: &[&str]| {
-            let keys = ends.iter().map(|end| format!("{layer}.{end}"));
-            keys.filter(|key| self.source.keys.contains_key(key))
-                .collect::<Vec<_>>()
-        };
-        self.asked().extend(beside(&IGNORED));
-        let Some(key) = beside(&SCALES).into_iter().next() else {
+        self.ignore_beside(layer);
+        let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
+        let Some(key) = scales.find(|key| self.source.keys.contains_key(key)) else {
             return Ok(None);
         };
         let wrong = |path| WeightsError::Scale {
@@ -47,12 +43,17 @@ impl Weights {
             _ => None,
         };
         match scale {
-            Some(scale) if scale.is_finite() => {
-                self.asked().insert(key);
-                Ok(Some(scale))
-            }
+            Some(scale) if scale.is_finite() => Ok(Some(scale)),
             _ => Err(wrong(file.path().to_owned())),
         }
+    }
+
+    /// Counts all that may stand beside the matrix at `key` as asked for.
+    pub(super) fn ignore_beside(&self, key: &str) {
+        let layer = key.strip_suffix(".weight").unwrap_or(key);
+        let ends = SCALES.iter().chain(&IGNORED);
+        self.asked()
+            .extend(ends.map(|end| format!("{layer}.{end}")));
     }
 }
 
