@@ -3,10 +3,12 @@
 //! For tests alone; what gguf-py itself writes is in `tests/fixtures/gguf`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::f16;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
+
+use super::Weights;
 
 const F32: u32 = 0;
 const Q8_0: u32 = 8;
@@ -122,6 +124,33 @@ impl GgufFile {
         file.extend(&self.data);
         fs::write(path, file).unwrap();
     }
+}
+
+/// Two files with the same numbers in `folder`: GGUF, with Q8_0 where rows are whole blocks, and plain f32. `key` is
+/// what GGUF calls a tensor.
+pub fn both_forms(
+    folder: &Path,
+    tensors: &[(String, Tensor)],
+    key: impl Fn(&str) -> String,
+) -> [PathBuf; 2] {
+    let [blocks, plain] = ["model-Q8_0.gguf", "exact.safetensors"].map(|name| folder.join(name));
+    let mut file = GgufFile::default();
+    for (name, tensor) in tensors {
+        let has_blocks = tensor.dim() == 2 && tensor.size()[1] % 32 == 0;
+        file = if has_blocks && !name.contains("relative_attention_bias") {
+            file.q8_0(&key(name), tensor)
+        } else {
+            file.plain(&key(name), tensor)
+        };
+    }
+    file.write(&blocks);
+    let weights = Weights::open(&blocks, Kind::Float, Device::Cpu).unwrap();
+    let exact = tensors.iter().map(|(name, tensor)| {
+        let exact = weights.tensor(&key(name), &tensor.size()).unwrap();
+        (name.clone(), exact)
+    });
+    Tensor::write_safetensors(&exact.collect::<Vec<_>>(), &plain).unwrap();
+    [blocks, plain]
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {

@@ -20,6 +20,7 @@ use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 mod dialects;
+mod gguf;
 mod parity;
 mod promises;
 

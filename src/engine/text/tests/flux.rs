@@ -21,7 +21,7 @@ fn encoders() -> Value {
 }
 
 /// The weights of a component of the recorded runs.
-fn weights_of(component: &str) -> Vec<(String, Tensor)> {
+pub(super) fn weights_of(component: &str) -> Vec<(String, Tensor)> {
     let encoders = encoders();
     let shapes = encoders["shapes"][component].as_object().unwrap();
     let named = shapes.iter().map(|(name, shape)| {
@@ -40,7 +40,7 @@ fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
     Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
 }
 
-pub(super) fn folder(component: &str) -> TempDir {
+fn folder(component: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &config_of(component), &weights_of(component));
     dir

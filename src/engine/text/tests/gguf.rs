@@ -1,7 +1,7 @@
 //! Encoders and tokenizers in GGUF files against the same in their other forms.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::catalog::{TextEncoderKeys, TextEncoderNames};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::hooks::NoHooks;
 use crate::text::spiece::Model;
 use crate::text::{SpieceModel, T5Config, T5Encoder, TextTokenizer, Umt5Config, Umt5Encoder};
 use crate::weights::Weights;
-use crate::weights::made_up_gguf::GgufFile;
+use crate::weights::made_up_gguf::{GgufFile, both_forms};
 
 const NAMES: TextEncoderKeys = TextEncoderKeys {
     prefix: "",
@@ -161,37 +161,11 @@ fn kinds_that_nobody_wrote_are_guessed() {
     assert_eq!(spiece.encode("a xyz a"), [3, 4, 3, 2, 3, 4, 1]);
 }
 
-/// A GGUF file of an encoder with matrices of Q8_0 where rows are whole blocks, and a file of the very numbers that
-/// it stands for, in the names of `transformers`.
-fn both_forms(folder: &Path) -> (tempfile::TempDir, [PathBuf; 2]) {
-    let mut file = GgufFile::default();
-    let all = Weights::read_all(folder).unwrap();
-    for (name, tensor) in &all {
-        let key = NAMES.file_key(name);
-        let is_matrix = tensor.dim() == 2 && tensor.size()[1] % 32 == 0;
-        file = if is_matrix && !name.contains("relative") {
-            file.q8_0(&key, tensor)
-        } else {
-            file.plain(&key, tensor)
-        };
-    }
-    let (dir, path) = written(&file);
-    let weights = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
-    let exact: Vec<(String, Tensor)> = all
-        .iter()
-        .map(|(name, tensor)| {
-            let key = NAMES.file_key(name);
-            (name.clone(), weights.tensor(&key, &tensor.size()).unwrap())
-        })
-        .collect();
-    let plain = dir.path().join("exact.safetensors");
-    Tensor::write_safetensors(&exact, &plain).unwrap();
-    (dir, [path, plain])
-}
-
 #[test]
 fn a_umt5_of_gguf_gives_what_its_numbers_give() {
-    let (_dir, places) = both_forms(&assets().join("../text_encoder"));
+    let dir = tempfile::tempdir().unwrap();
+    let all = Weights::read_all(&assets().join("../text_encoder")).unwrap();
+    let places = both_forms(dir.path(), &all, |name| NAMES.file_key(name));
     let tokens = super::tokenizer(16).encode("a red boat").unwrap();
     let [found, expected] = places.map(|place| {
         let config = Umt5Config::read(&place).unwrap();
@@ -207,8 +181,9 @@ fn a_umt5_of_gguf_gives_what_its_numbers_give() {
 
 #[test]
 fn a_t5_of_gguf_gives_what_its_numbers_give() {
-    let t5 = super::flux::folder("text_encoder_2");
-    let (_dir, places) = both_forms(t5.path());
+    let dir = tempfile::tempdir().unwrap();
+    let all = super::flux::weights_of("text_encoder_2");
+    let places = both_forms(dir.path(), &all, |name| NAMES.file_key(name));
     let ids = Tensor::from_slice(&[5_i64, 9, 200, 3, 1]).view([1, 5]);
     let [found, expected] = places.map(|place| {
         let config = T5Config::read(&place).unwrap();

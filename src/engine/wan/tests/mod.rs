@@ -19,6 +19,7 @@ use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
 
+mod gguf;
 mod parity;
 mod promises;
 mod samplers;

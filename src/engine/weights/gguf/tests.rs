@@ -156,3 +156,70 @@ fn a_matrix_of_no_rows_has_no_numbers() {
         );
     }
 }
+
+#[test]
+fn temp_speed() {
+    use std::time::Instant;
+    for block in BlockType::ALL {
+        let rows = blocks(block).view([-1, block.block_bytes() as i64]);
+        let n = 5120 * 5120 / block.block_len() as i64;
+        let many = rows
+            .repeat([n / rows.size()[0] + 1, 1])
+            .narrow(0, 0, n)
+            .contiguous();
+        let line = |kind| {
+            let mut best = f64::MAX;
+            for _ in 0..5 {
+                let t = Instant::now();
+                let out = expand(&many, block, kind);
+                best = best.min(t.elapsed().as_secs_f64());
+                drop(out);
+            }
+            best
+        };
+        let (a, b, h) = (line(Kind::Float), line(Kind::BFloat16), line(Kind::Half));
+        let t = Instant::now();
+        drop(expand_by_ops(&many, block, Kind::Float));
+        let o = t.elapsed().as_secs_f64();
+        // In pieces of 2 M numbers, with the memory used again.
+        let t = Instant::now();
+        let step = 2_000_000 / block.block_len() as i64;
+        let mut s = 0;
+        while s < n {
+            let l = step.min(n - s);
+            drop(expand(&many.narrow(0, s, l), block, Kind::Float));
+            s += l;
+        }
+        let p = t.elapsed().as_secs_f64();
+        let g = 5120.0 * 5120.0 * 4.0 / 1e9;
+        eprintln!(
+            "{:7} f32 {:.2} GB/s in pieces {:.2}; bf16 {:.2} f16 {:.2}; ops f32 {:.2}",
+            block.name(),
+            g / a,
+            g / p,
+            g / 2.0 / b,
+            g / 2.0 / h,
+            g / o
+        );
+    }
+    let w = Tensor::randn([5120, 5120], (Kind::Float, Device::Cpu));
+    for m in [1_i64, 64, 512, 2048] {
+        let xs = Tensor::randn([m, 5120], (Kind::Float, Device::Cpu));
+        let t = Instant::now();
+        drop(xs.linear::<Tensor>(&w, None));
+        let a = t.elapsed().as_secs_f64();
+        let t = Instant::now();
+        let out = Tensor::empty([m, 5120], (Kind::Float, Device::Cpu));
+        for i in 0..12 {
+            let s = i * 400;
+            let part = out.narrow(1, s, 400);
+            drop(xs.mm_out(&part, &w.narrow(0, s, 400).tr()));
+        }
+        let b = t.elapsed().as_secs_f64() * 5120.0 / 4800.0;
+        eprintln!(
+            "linear of {m} rows: {:.1} ms whole, {:.1} ms in pieces",
+            a * 1e3,
+            b * 1e3
+        );
+    }
+}
