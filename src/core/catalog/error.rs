@@ -80,6 +80,9 @@ pub enum CatalogError {
         found: Vec<u64>,
         path: PathBuf,
     },
+    /// A LoRA that is none, or that is for another model.
+    #[error("{reason}: {}", path.display())]
+    Lora { reason: String, path: PathBuf },
     /// Sound as far as anyone knows, but not for this version.
     #[error("this is {what}, which this version cannot run yet: {}", path.display())]
     Unsupported { what: String, path: PathBuf },
@@ -118,6 +121,7 @@ impl CatalogError {
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
                 "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors or .gguf file"
             }
+            Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
             Self::Io { .. }
             | Self::Config { .. }

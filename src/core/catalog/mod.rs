@@ -17,6 +17,7 @@ pub mod header;
 mod identify;
 mod kind;
 mod library;
+pub mod lora;
 mod names;
 pub mod safetensors;
 mod scan;

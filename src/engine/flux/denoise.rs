@@ -21,6 +21,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::{Placement, warn_unexpected};
 use crate::sampling::Solver;
+use crate::weights::warn_unused_updates;
 
 /// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
@@ -74,7 +75,7 @@ pub fn denoise(
     hooks: &dyn Hooks,
 ) -> Result<Option<Tensor>, EngineError> {
     let home = &request.files.transformer;
-    let weights = place.open_transformer(home)?;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = TransformerConfig::read(home, &weights)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
     let job = Job {
@@ -106,6 +107,7 @@ pub fn denoise(
     let transformer = FluxTransformer::new(&config, &weights)?;
     let unexpected = super::TransformerKeys::detect(&weights).unexpected(&weights);
     warn_unexpected(&unexpected, "transformer", hooks);
+    warn_unused_updates(&weights, hooks);
     drop(weights);
     let guidance = Guidance {
         distilled: request.guidance_scale,

@@ -39,5 +39,19 @@ pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer};
 
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::Lora;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FluxTransformer::new`].
+pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    let keys = TransformerKeys::detect(weights);
+    let network = Network::Flux {
+        is_diffusers: keys.is_diffusers(),
+    };
+    weights.with_loras(loras, LoraExpert::Only, network, &keys.translate(weights))
+}
+
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use safelight_core::catalog::lora::Network;
 use safelight_core::job::GenerateRequest;
 use tch::Tensor;
 
@@ -11,7 +12,9 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::place::{Placement, warn_unexpected};
-use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder, TextTokenizer, Tokens};
+use crate::text::{
+    ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder, TextTokenizer, Tokens, with_loras,
+};
 
 /// Ids of a text that CLIP reads.
 const CLIP_LENGTH: i64 = 77;
@@ -69,7 +72,11 @@ fn read_clip(
     let class = files.tokenizer_class.as_deref();
     let tokenizer = TextTokenizer::open(&files.tokenizer, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = place.open(&files.text_encoder)?;
+    let weights = with_loras(
+        &place.open(&files.text_encoder)?,
+        &request.loras,
+        Network::Clip,
+    )?;
     let encoder = ClipTextEncoder::new(&config, &weights)?;
     let unexpected = ClipTextEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "text encoder", hooks);
@@ -109,7 +116,7 @@ fn read_t5(
     let class = files.tokenizer_2_class.as_deref();
     let tokenizer = TextTokenizer::open(tokenizer_home, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = place.open(home)?;
+    let weights = with_loras(&place.open(home)?, &request.loras, Network::T5)?;
     let encoder = T5Encoder::new(&config, &weights)?;
     let unexpected = T5Encoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "second text encoder", hooks);
@@ -142,7 +149,7 @@ fn t5_length(
         return Ok(wanted as usize);
     }
     // Only headers are read here.
-    let config = TransformerConfig::read(transformer, &place.open_transformer(transformer)?)?;
+    let config = TransformerConfig::read(transformer, &place.open(transformer)?)?;
     let (told, others) = T5_LENGTHS;
     Ok(if config.guidance_embeds { told } else { others })
 }

@@ -1,12 +1,17 @@
 //! A matrix product with an optional bias. The matrix stays in its storage and is expanded for each product.
+//!
+//! What LoRAs add to the product comes from the same [`Weights`]; no network knows of them.
 
 use tch::{Device, Kind, Tensor};
 
+use super::adapter::{Adapter, Parts};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
     parts: Vec<Part>,
+    /// Where LoRAs change it.
+    adapter: Option<Adapter>,
     /// What is computed with, whatever the storage.
     kind: Kind,
 }
@@ -18,6 +23,10 @@ struct Part {
 
 impl Linear {
     pub fn new(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Self::as_stored(in_features, out_features, w)?.adapted(in_features, w)
+    }
+
+    fn as_stored(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
         let bias = w.tensor("bias", &[out_features])?;
         Ok(Self::of(weight, Some(bias), w.kind()))
@@ -29,7 +38,7 @@ impl Linear {
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
-        Ok(Self::of(weight, None, w.kind()))
+        Self::of(weight, None, w.kind()).adapted(in_features, w)
     }
 
     /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
@@ -48,19 +57,22 @@ impl Linear {
         }
         let mut read = Vec::with_capacity(parts.len());
         for (name, size) in parts {
-            read.append(&mut Self::new(in_features, *size, &(w / name))?.parts);
+            read.append(&mut Self::as_stored(in_features, *size, &(w / name))?.parts);
         }
         let weights: Vec<&StoredMatrix> = read.iter().map(|part| &part.weight).collect();
         if w.device() != Device::Cpu
             && let Some(weight) = StoredMatrix::stack(&weights)
         {
             let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
-            return Ok(Self::of(weight, Some(Tensor::cat(&biases, 0)), w.kind()));
+            let bias = Tensor::cat(&biases, 0);
+            return Self::of(weight, Some(bias), w.kind()).adapted(in_features, w);
         }
-        Ok(Self {
+        let apart = Self {
             parts: read,
+            adapter: None,
             kind: w.kind(),
-        })
+        };
+        apart.adapted(in_features, w)
     }
 
     /// A convolution whose kernel is also its stride: `kernel` lists the sizes, inputs are flattened patches.
@@ -75,12 +87,68 @@ impl Linear {
         // Too small to be worth a narrow storage.
         let weight = StoredMatrix::plain(w.tensor("weight", &shape)?.view([out_channels, -1]));
         let bias = w.tensor("bias", &[out_channels])?;
-        Ok(Self::of(weight, Some(bias), w.kind()))
+        let in_features = in_channels * kernel.iter().product::<i64>();
+        Self::of(weight, Some(bias), w.kind()).adapted(in_features, w)
+    }
+
+    /// With what the LoRAs at this position add.
+    fn adapted(mut self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let updates = w.layer_updates()?;
+        if updates.is_empty() {
+            return Ok(self);
+        }
+        let sides = [self.out_features(), in_features];
+        let base = |first, count| self.rows(first, count);
+        let Parts { bias, adapter } = Adapter::new(updates, sides, self.kind, &base);
+        if let Some(bias) = bias {
+            self.add_to_biases(&bias);
+        }
+        self.adapter = adapter;
+        if let Some(adapter) = &mut self.adapter
+            && adapter.scales_rows()
+        {
+            // It may be added only to the scaled rows.
+            let (kind, device) = (self.kind, w.device());
+            let take = |part: &mut Part| {
+                let zeros = || Tensor::zeros([part.weight.rows()], (kind, device));
+                part.bias.take().unwrap_or_else(zeros)
+            };
+            let biases: Vec<Tensor> = self.parts.iter_mut().map(take).collect();
+            adapter.set_bias(Tensor::cat(&biases, 0));
+        }
+        Ok(self)
+    }
+
+    /// `more`: `(out_features)` in f32
+    fn add_to_biases(&mut self, more: &Tensor) {
+        let mut start = 0;
+        for part in &mut self.parts {
+            let features = part.weight.rows();
+            let more = more.narrow(0, start, features);
+            // Never in place: what is stored may be a file.
+            let sum = match &part.bias {
+                Some(own) => own.to_kind(Kind::Float) + more,
+                None => more,
+            };
+            part.bias = Some(sum.to_kind(self.kind));
+            start += features;
+        }
+    }
+
+    /// Some of the matrix's rows, `(count, in_features)` in f32.
+    fn rows(&self, first: i64, count: i64) -> Tensor {
+        let wide = |part: &Part| part.weight.expand(Kind::Float);
+        if let [only] = &self.parts[..] {
+            return wide(only).narrow(0, first, count);
+        }
+        let parts: Vec<Tensor> = self.parts.iter().map(wide).collect();
+        Tensor::cat(&parts, 0).narrow(0, first, count)
     }
 
     fn of(weight: StoredMatrix, bias: Option<Tensor>, kind: Kind) -> Self {
         Self {
             parts: vec![Part { weight, bias }],
+            adapter: None,
             kind,
         }
     }
@@ -98,8 +166,13 @@ impl Linear {
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         if let [only] = &self.parts[..]
             && xs.is_contiguous()
+            && only.weight.rows_per_piece(self.kind) >= only.weight.rows()
         {
-            return xs.linear(&only.weight.expand(self.kind), only.bias.as_ref());
+            let out = xs.linear(&only.weight.expand(self.kind), only.bias.as_ref());
+            if let Some(adapter) = &self.adapter {
+                adapter.add_to(&as_rows(xs), &as_rows(&out));
+            }
+            return out;
         }
         let mut size = xs.size();
         size.pop();
@@ -111,18 +184,40 @@ impl Linear {
 
     /// The same into `out`. The rows of both may lie apart, at any one distance.
     pub fn forward_into(&self, xs: &Tensor, out: &Tensor) {
-        let rows = |xs: &Tensor| xs.view([-1, xs.size().last().copied().unwrap_or(1)]);
-        let (xs, out) = (rows(xs), rows(out));
+        let (xs, out) = (as_rows(xs), as_rows(out));
         let mut start = 0;
-        for Part { weight, bias } in &self.parts {
-            let features = weight.rows();
-            let part = out.narrow(1, start, features);
-            let weight = weight.expand(self.kind);
-            drop(match bias {
-                Some(bias) => bias.addmm_out(&part, &xs, &weight.tr()),
-                None => xs.mm_out(&part, &weight.tr()),
-            });
+        for part in &self.parts {
+            let features = part.weight.rows();
+            part.multiply(&xs, &out.narrow(1, start, features), self.kind);
             start += features;
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.add_to(&xs, &out);
+        }
     }
+}
+
+impl Part {
+    /// `xs`: `(N, in_features)`, `out`: `(N, rows)`, both `kind`
+    fn multiply(&self, xs: &Tensor, out: &Tensor, kind: Kind) {
+        let (rows, step) = (self.weight.rows(), self.weight.rows_per_piece(kind));
+        let mut first = 0;
+        while first < rows {
+            let count = step.min(rows - first);
+            let out = out.narrow(1, first, count);
+            let weight = self.weight.expand_rows(first, count, kind);
+            drop(match &self.bias {
+                Some(bias) => bias
+                    .narrow(0, first, count)
+                    .addmm_out(&out, xs, &weight.tr()),
+                None => xs.mm_out(&out, &weight.tr()),
+            });
+            first += count;
+        }
+    }
+}
+
+/// `(.., features)` -> `(N, features)`, a view
+fn as_rows(xs: &Tensor) -> Tensor {
+    xs.view([-1, xs.size().last().copied().unwrap_or(1)])
 }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use safelight_core::catalog::TransformerKeys;
-use safelight_core::job::GenerateRequest;
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::{GenerateRequest, Lora};
 use tch::{Device, Tensor};
 
 use super::config::{TransformerConfig, WanConfig};
@@ -22,7 +23,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::{Placement, warn_unexpected};
 use crate::sampling::{Solver, noise};
-use crate::weights::{ReadAhead, Weights};
+use crate::weights::{ReadAhead, Weights, warn_unused_updates};
 
 /// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,9 +153,10 @@ impl<'a> Loop<'a> {
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
-        let weights = open_transformer(folder, place)?;
+        let weights = open_transformer(folder, place, &request.loras, expert)?;
         let transformer = WanTransformer::new(network, &weights)?;
         warn_unexpected(&weights.finish(), "transformer", hooks);
+        warn_unused_updates(&weights, hooks);
         let (per_frame, frames) = shape.tokens(network.patch_size);
         let guidance = Guidance::new(
             &transformer,
@@ -226,14 +228,26 @@ impl Denoiser for Loop<'_> {
     }
 }
 
-/// A transformer's weights, to be asked for by the authors' names whatever the file calls them.
-pub fn open_transformer(place: &Path, how: Placement) -> Result<Weights, EngineError> {
-    let weights = how.open_transformer(place)?;
+/// A transformer's weights, to be asked for by the authors' names whatever the file calls them, and what LoRAs do to
+/// them.
+pub fn open_transformer(
+    place: &Path,
+    how: Placement,
+    loras: &[Lora],
+    expert: Expert,
+) -> Result<Weights, EngineError> {
+    let weights = how.open(place)?;
     // What is no transformer at all is named by the first key that is asked for.
-    Ok(match TransformerKeys::detect(|key| weights.has(key)) {
+    let weights = match TransformerKeys::detect(|key| weights.has(key)) {
         Some(keys) => weights.translated(move |original| keys.file_key(original)),
         None => weights,
-    })
+    };
+    let expert = match expert {
+        Expert::Only => LoraExpert::Only,
+        Expert::HighNoise => LoraExpert::HighNoise,
+        Expert::LowNoise => LoraExpert::LowNoise,
+    };
+    Ok(weights.with_loras(loras, expert, Network::Wan, &weights)?)
 }
 
 /// The network of an expert, where it lies, and how strongly it is guided.

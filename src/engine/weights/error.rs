@@ -3,11 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use safelight_core::catalog::format_name;
+use safelight_core::catalog::{CatalogError, format_name};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
+    /// What the catalogue found wrong with a LoRA.
+    #[error(transparent)]
+    Lora(CatalogError),
     #[error("cannot read the weights: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
     #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]

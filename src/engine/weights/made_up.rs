@@ -3,7 +3,7 @@
 //! Also writes files of every type that a tensor may have; tch itself writes no fp8. For tests alone.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -31,6 +31,40 @@ pub fn made_up(name: &str, shape: &[i64]) -> Tensor {
         }
     });
     Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
+}
+
+/// A LoRA of `tests/fixtures/lora`: `form` names it there, and `config` is what PEFT has beside such a file.
+pub fn write_lora(folder: &Path, form: &str, config: Option<&str>) -> PathBuf {
+    let home = lora_fixtures();
+    let facts: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(home.join("forms.json")).unwrap()).unwrap();
+    let keys = facts["forms"][form].as_object().unwrap();
+    let tensors: Vec<(String, Tensor)> = keys
+        .iter()
+        .map(|(key, shape)| {
+            let shape: Vec<i64> = serde_json::from_value(shape.clone()).unwrap();
+            let tensor = if shape.is_empty() {
+                Tensor::from(facts["alpha"].as_f64().unwrap() as f32)
+            } else {
+                made_up(&format!("{form}.{key}"), &shape)
+            };
+            (key.clone(), tensor)
+        })
+        .collect();
+    let path = match config {
+        Some(config) => {
+            std::fs::write(folder.join("adapter_config.json"), config).unwrap();
+            folder.join("adapter_model.safetensors")
+        }
+        None => folder.join(format!("{form}.safetensors")),
+    };
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
+    write(&path, &named, &[]);
+    path
+}
+
+pub fn lora_fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/lora")
 }
 
 /// A safetensors file of `tensors`, which may be of eight bits, with `notes` in its header.

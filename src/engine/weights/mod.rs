@@ -10,6 +10,7 @@ mod file;
 mod folder;
 mod fp8;
 mod gguf;
+mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
 #[cfg(test)]
@@ -33,6 +34,8 @@ use tch::{Device, Kind, Tensor};
 pub use self::error::WeightsError;
 use self::file::WeightFile;
 use self::gguf::BlockMatrix;
+use self::lora::Loras;
+pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
 use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
@@ -46,6 +49,8 @@ pub struct Weights {
     source: Arc<Source>,
     prefix: String,
     translate: Option<Arc<Translate>>,
+    /// What changes some of the tensors.
+    loras: Option<Arc<Loras>>,
     kind: Kind,
     device: Device,
 }
@@ -74,6 +79,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         })
@@ -92,6 +98,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         }
@@ -199,7 +206,10 @@ impl Weights {
             }
         };
         self.asked().insert(key);
-        Ok(tensor)
+        match &self.loras {
+            Some(loras) => loras.changed(&self.full_name(&name), tensor),
+            None => Ok(tensor),
+        }
     }
 
     /// The matrix `name` under this position, which must have exactly these rows and columns. It stays in a narrow

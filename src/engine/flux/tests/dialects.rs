@@ -177,7 +177,7 @@ fn prefixed(tensors: &Tensors) -> Tensors {
 }
 
 /// The same weights in the original names, behind a prefix, and in diffusers' names.
-fn dialects() -> [(&'static str, Tensors); 3] {
+pub(super) fn dialects() -> [(&'static str, Tensors); 3] {
     let diffusers = weights_of("dev");
     let original = originals(&diffusers);
     [

@@ -20,6 +20,7 @@ use crate::sampling::noise;
 use crate::store;
 
 mod gguf;
+mod lora;
 mod parity;
 mod promises;
 mod samplers;
@@ -122,7 +123,8 @@ impl Run {
     }
 
     fn transformer(&self) -> WanTransformer {
-        let weights = open_transformer(&self.config.files.transformer, CPU).unwrap();
+        let weights =
+            open_transformer(&self.config.files.transformer, CPU, &[], Expert::Only).unwrap();
         let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
         assert!(weights.finish().is_empty(), "{:?}", weights.finish());
         transformer

@@ -126,6 +126,8 @@ fn rows_are_looked_up_and_stacked_without_being_expanded() {
     let ids = Tensor::from_slice(&[7_i64, 0, 7]);
     let found = matrix.look_up(&ids, Kind::Float);
     assert!(found.equal(&numbers.index_select(0, &ids)));
+    let some = matrix.expand_rows(2, 5, Kind::Float);
+    assert!(some.equal(&numbers.narrow(0, 2, 5)));
     let both = BlockMatrix::stack(&[&matrix, &matrix]).unwrap();
     let expected = Tensor::cat(&[&numbers, &numbers], 0);
     assert!(both.expand(Kind::Float).equal(&expected));
@@ -133,6 +135,8 @@ fn rows_are_looked_up_and_stacked_without_being_expanded() {
     let narrow = BlockMatrix::new(&bytes, BlockType::Q8_0, [32, 16]);
     let numbers = numbers.view([32, 16]);
     assert!(narrow.expand(Kind::Float).equal(&numbers));
+    let some = narrow.expand_rows(3, 2, Kind::Float);
+    assert!(some.equal(&numbers.narrow(0, 3, 2)));
     let found = narrow.look_up(&ids, Kind::Float);
     assert!(found.equal(&numbers.index_select(0, &ids)));
     assert!(BlockMatrix::stack(&[&narrow, &narrow]).is_none());
@@ -202,24 +206,49 @@ fn temp_speed() {
             g / o
         );
     }
-    let w = Tensor::randn([5120, 5120], (Kind::Float, Device::Cpu));
-    for m in [1_i64, 64, 512, 2048] {
-        let xs = Tensor::randn([m, 5120], (Kind::Float, Device::Cpu));
-        let t = Instant::now();
-        drop(xs.linear::<Tensor>(&w, None));
-        let a = t.elapsed().as_secs_f64();
-        let t = Instant::now();
-        let out = Tensor::empty([m, 5120], (Kind::Float, Device::Cpu));
-        for i in 0..12 {
-            let s = i * 400;
-            let part = out.narrow(1, s, 400);
-            drop(xs.mm_out(&part, &w.narrow(0, s, 400).tr()));
+    for block in [BlockType::Q8_0, BlockType::Q4K] {
+        let rows = blocks(block).view([-1, block.block_bytes() as i64]);
+        let n = 5120 * 5120 / block.block_len() as i64;
+        let many = rows
+            .repeat([n / rows.size()[0] + 1, 1])
+            .narrow(0, 0, n)
+            .contiguous();
+        let m = crate::weights::StoredMatrix::blocks(BlockMatrix::new(
+            &many.view(-1),
+            block,
+            [5120, 5120],
+        ));
+        let w = m.expand(Kind::Float);
+        for kind in [Kind::Float, Kind::BFloat16] {
+            for b in [1_i64, 64, 512, 2048] {
+                let xs = Tensor::randn([b, 5120], (Kind::Float, Device::Cpu)).to_kind(kind);
+                let w = w.to_kind(kind);
+                let time = |f: &dyn Fn()| {
+                    let mut best = f64::MAX;
+                    for _ in 0..3 {
+                        let t = Instant::now();
+                        f();
+                        best = best.min(t.elapsed().as_secs_f64());
+                    }
+                    best * 1e3
+                };
+                let plain = time(&|| drop(xs.linear::<&Tensor>(&w, None)));
+                let whole = time(&|| drop(xs.linear::<&Tensor>(&m.expand(kind), None)));
+                let pieces = time(&|| {
+                    let out = Tensor::empty([b, 5120], (kind, Device::Cpu));
+                    let step = m.rows_per_piece(kind);
+                    let mut s = 0;
+                    while s < 5120 {
+                        let l = step.min(5120 - s);
+                        drop(xs.mm_out(&out.narrow(1, s, l), &m.expand_rows(s, l, kind).tr()));
+                        s += l;
+                    }
+                });
+                eprintln!(
+                    "{} {kind:?} {b} tokens: plain {plain:.1} ms, whole {whole:.1}, pieces {pieces:.1}",
+                    block.name()
+                );
+            }
         }
-        let b = t.elapsed().as_secs_f64() * 5120.0 / 4800.0;
-        eprintln!(
-            "linear of {m} rows: {:.1} ms whole, {:.1} ms in pieces",
-            a * 1e3,
-            b * 1e3
-        );
     }
 }
