@@ -21,6 +21,7 @@ use crate::weights::made_up::made_up;
 
 mod dialects;
 mod fp8;
+mod gguf;
 mod lora;
 mod parity;
 mod promises;
