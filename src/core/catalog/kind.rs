@@ -9,6 +9,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde::Serialize;
 
+use super::lora;
 use super::weights::WeightSet;
 use crate::media::{self, Kind};
 
@@ -171,18 +172,7 @@ const RULES: &[Rule] = &[
 /// What the tensors of a component or file are.
 pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let has = |end: &str| weights.tensors.keys().any(|key| ends_with_path(key, end));
-    let is_lora = weights.tensors.keys().any(|key| {
-        [
-            "lora_up",
-            "lora_down",
-            "lora_A",
-            "lora_B",
-            "hada_w1_a",
-            "lokr_w1",
-        ]
-        .iter()
-        .any(|part| key.contains(part))
-    });
+    let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
     if is_lora {
         return TensorKind {
             family: "",

@@ -246,6 +246,20 @@ impl TextTokenizer {
         })
     }
 
+    /// Refuses an encoder whose table ends before the tokenizer's ids do.
+    pub fn check_ids(&self, table_size: i64) -> Result<(), EngineError> {
+        let vocab_size = self.vocab_size();
+        if vocab_size <= table_size {
+            return Ok(());
+        }
+        Err(EngineError::Config {
+            reason: format!(
+                "the tokenizer has {vocab_size} ids, the text encoder only {table_size}"
+            ),
+            path: self.path.clone(),
+        })
+    }
+
     /// One more than the largest id that can come out.
     pub fn vocab_size(&self) -> i64 {
         match &self.inner {

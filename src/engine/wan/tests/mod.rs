@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::capture::{self, Capture};
+use crate::denoise::DenoiseState;
 use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
