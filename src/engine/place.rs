@@ -22,11 +22,6 @@ impl Placement {
     pub fn open(self, place: &Path) -> Result<Weights, EngineError> {
         Ok(Weights::open(place, self.kind, self.device)?)
     }
-
-    /// The weights of a transformer by the file's own names: the one place where any family's are opened.
-    pub fn open_transformer(self, place: &Path) -> Result<Weights, EngineError> {
-        self.open(place)
-    }
 }
 
 /// Tells of tensors that nobody asked for.

@@ -302,7 +302,10 @@ fn in_usual_order(items: &[Item], wanted: &Wanted) -> Vec<PathBuf> {
         .filter(|item| item.role == wanted.role)
         .map(|item| &item.place)
         .collect();
-    let words = |name: &str| model_words(name.trim_end_matches(".safetensors"));
+    let words = |name: &str| {
+        let stem = name.trim_end_matches(".safetensors");
+        model_words(stem.trim_end_matches(".gguf"))
+    };
     let usual: Vec<Vec<String>> = wanted.usual.iter().map(|name| words(name)).collect();
     places.sort_by_key(|place| {
         let own = words(&place.file_name().unwrap_or_default().to_string_lossy());
@@ -362,8 +365,9 @@ fn named_tokenizer(path: &Path) -> Result<PathBuf, CatalogError> {
         .ok_or_else(|| {
             if absolute.exists() {
                 CatalogError::Missing {
-                    what: "a tokenizer.json, a spiece.model or a weight file with spiece_model"
-                        .to_owned(),
+                    what:
+                        "a tokenizer.json, a spiece.model or a weight file with a tokenizer in it"
+                            .to_owned(),
                     path: absolute,
                 }
             } else {

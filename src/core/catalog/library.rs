@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::configs::sorted_entries;
+use super::header::Header;
 use super::weights::{is_index, is_pickle, weight_file_in};
 use super::{CatalogError, kind, tokenizer};
 
@@ -28,7 +29,7 @@ pub(super) enum Role {
     Vae,
     TextEncoder,
     ImageEncoder,
-    /// The transformer of a family that this version does not run, or a GGUF file.
+    /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
 
@@ -147,14 +148,22 @@ pub(super) fn glance(path: &Path) -> Option<Role> {
     if is_pickle(path) {
         return None;
     }
-    if path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
-    {
-        return kind::is_gguf(path).then_some(Role::Foreign);
+    if kind::is_gguf(path) {
+        return glance_at_gguf(path);
     }
     let text = first_part(path)?;
     let text = String::from_utf8_lossy(&text);
+    role_of_names(&text)
+}
+
+/// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
+fn glance_at_gguf(path: &Path) -> Option<Role> {
+    let Ok((_, header)) = Header::open(path) else {
+        // Whoever put it there should hear what is wrong with it.
+        return Some(Role::Foreign);
+    };
+    let mut text = header.names().join("\"");
+    text.push('"');
     role_of_names(&text)
 }
 
@@ -188,6 +197,7 @@ fn role_of_names(text: &str) -> Option<Role> {
     }
     if has("SelfAttention.relative_attention_bias.weight\"")
         || has("blocks.1.pos_embedding.embedding.weight\"")
+        || has("enc.blk.0.attn_rel_b.weight\"")
     {
         return Some(Role::TextEncoder);
     }

@@ -12,6 +12,8 @@ mod configs;
 mod entry;
 mod error;
 mod files;
+pub mod gguf;
+pub mod header;
 mod identify;
 mod kind;
 mod library;
@@ -21,6 +23,7 @@ pub mod safetensors;
 mod scan;
 mod single;
 mod spec;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -36,14 +39,15 @@ pub use companions::Companions;
 pub use component::{Component, component_config};
 pub use entry::CatalogEntry;
 pub(crate) use error::line_and_column;
-pub use error::{CatalogError, size_text};
+pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
+pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
-pub use wan::keys::{TextEncoderKeys, TransformerKeys};
+pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys, llama_cpp_from_t5};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]

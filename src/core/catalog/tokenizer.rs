@@ -1,5 +1,5 @@
 //! Whether a tokenizer is whole and stays within its model's vocabulary: a `tokenizer.json`, a
-//! `spiece.model`, or one within a weight file.
+//! `spiece.model`, or one within a weight file (safetensors with `spiece_model`, or GGUF).
 //!
 //! Counts ids and keeps none: tokenizing is the engine's.
 
@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::CatalogError;
 use super::configs::read_capped;
-use super::safetensors::{Header, HeaderError};
+use super::gguf;
+use super::header::{Header, HeaderError};
 
 /// UMT5's has 17 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
@@ -21,6 +22,8 @@ const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
 /// The tensor whose bytes are a `spiece.model`.
 const EMBEDDED: &str = "spiece_model";
+/// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
+const GGUF_MODEL: &str = "t5";
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -75,12 +78,15 @@ impl<'de> Deserialize<'de> for NumIds {
 }
 
 /// Whether a tokenizer lies here: a folder with `tokenizer.json` or `spiece.model`, or a weight file that
-/// carries `spiece_model`.
+/// carries `spiece_model` or is GGUF with a vocabulary.
 pub(super) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
     } else {
-        Header::open(place).is_ok_and(|(_, header)| header.info(EMBEDDED).is_some())
+        Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
+            Some(header) => num_gguf_tokens(header).is_some(),
+            None => header.info(EMBEDDED).is_some(),
+        })
     }
 }
 
@@ -108,7 +114,7 @@ pub(super) fn is_of_vocabulary(num_ids: u64, vocab_size: u64) -> bool {
 pub(super) fn num_ids(place: &Path) -> Result<u64, CatalogError> {
     let [json, spiece] = FILES.map(|name| place.join(name));
     let (count, path) = if !place.is_dir() {
-        (count_pieces(&embedded(place)?), place.to_owned())
+        (count_in_weights(place)?, place.to_owned())
     } else if json.exists() || !spiece.exists() {
         (Some(count_json(&json)?), json)
     } else {
@@ -138,8 +144,16 @@ fn count_json(path: &Path) -> Result<u64, CatalogError> {
     Ok(added.fold(file.model.vocab.0, u64::max))
 }
 
-/// The bytes of `spiece.model` within a weight file.
-fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
+/// The tokens of a GGUF file's own tokenizer, where that is one for these text encoders.
+fn num_gguf_tokens(header: &gguf::Header) -> Option<u64> {
+    let tokens = header.list("tokenizer.ggml.tokens")?;
+    let is_ours = header.text("tokenizer.ggml.model") == Some(GGUF_MODEL)
+        && tokens.element == gguf::Element::Text;
+    is_ours.then_some(tokens.count)
+}
+
+/// The pieces of the tokenizer within a weight file; `None` where it is not sound.
+fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
     let wrong = |reason: String| CatalogError::Weights {
         reason,
         path: path.to_owned(),
@@ -152,21 +166,21 @@ fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
         HeaderError::Io(source) => failed(source),
         HeaderError::Unsound(reason) => wrong(reason),
     })?;
+    if let Some(header) = header.as_gguf() {
+        return Ok(num_gguf_tokens(header));
+    }
     let Some(info) = header.info(EMBEDDED) else {
         return Err(CatalogError::Missing {
             what: format!("the tensor {EMBEDDED}"),
             path: path.to_owned(),
         });
     };
-    let (begin, end) = info.data_offsets;
-    let length = end.saturating_sub(begin);
-    if length as u64 > MAX_TOKENIZER_BYTES {
-        return Err(wrong(format!("its {EMBEDDED} has {length} bytes")));
+    if info.bytes > MAX_TOKENIZER_BYTES {
+        return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));
     }
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, header.data_start + begin as u64)
-        .map_err(failed)?;
-    Ok(bytes)
+    let mut bytes = vec![0; info.bytes as usize];
+    file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
+    Ok(count_pieces(&bytes))
 }
 
 /// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.

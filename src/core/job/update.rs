@@ -97,7 +97,9 @@ pub struct JobOutput {
 impl JobOutput {
     /// The file, or the first of several.
     pub fn path(&self) -> &Path {
-        self.paths.first().map_or(Path::new(""), PathBuf::as_path)
+        self.paths
+            .first()
+            .map_or_else(|| Path::new(""), PathBuf::as_path)
     }
 }
 

@@ -311,7 +311,7 @@ impl SchedulerConfig {
                 Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
             }
             Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
-                let mut simple = self.schedule(num_steps, tokens).sigmas;
+                let mut simple = self.schedule(num_steps, tokens, None).sigmas;
                 simple.pop();
                 let simple = simple.into_iter().map(f64::from).collect();
                 let sigmas = spaced(request.sigma_schedule, simple);

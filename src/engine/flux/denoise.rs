@@ -75,7 +75,7 @@ pub fn denoise(
     hooks: &dyn Hooks,
 ) -> Result<Option<Tensor>, EngineError> {
     let home = &request.files.transformer;
-    let weights = super::with_loras(&place.open_transformer(home)?, &request.loras)?;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = TransformerConfig::read(home, &weights)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
     let job = Job {

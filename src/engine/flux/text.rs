@@ -73,8 +73,11 @@ fn read_clip(
     let class = files.tokenizer_class.as_deref();
     let tokenizer = TextTokenizer::open(&files.tokenizer, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = place.open(&files.text_encoder)?;
-    let weights = with_loras(&weights, &request.loras, Network::Clip)?;
+    let weights = with_loras(
+        &place.open(&files.text_encoder)?,
+        &request.loras,
+        Network::Clip,
+    )?;
     let encoder = ClipTextEncoder::new(&config, &weights)?;
     let unexpected = ClipTextEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "text encoder", hooks);
@@ -149,7 +152,7 @@ fn t5_length(
         return Ok(wanted as usize);
     }
     // Only headers are read here.
-    let config = TransformerConfig::read(transformer, &place.open_transformer(transformer)?)?;
+    let config = TransformerConfig::read(transformer, &place.open(transformer)?)?;
     let (told, others) = T5_LENGTHS;
     Ok(if config.guidance_embeds { told } else { others })
 }

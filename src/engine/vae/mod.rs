@@ -6,7 +6,7 @@ mod causal;
 mod doubling;
 pub mod kl;
 mod pointwise;
-mod slices;
+pub(crate) mod slices;
 mod tiles;
 mod toom;
 pub mod wan;

@@ -236,7 +236,7 @@ pub fn open_transformer(
     loras: &[Lora],
     expert: Expert,
 ) -> Result<Weights, EngineError> {
-    let weights = how.open_transformer(place)?;
+    let weights = how.open(place)?;
     // What is no transformer at all is named by the first key that is asked for.
     let weights = match TransformerKeys::detect(|key| weights.has(key)) {
         Some(keys) => weights.translated(move |original| keys.file_key(original)),

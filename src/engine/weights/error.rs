@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use safelight_core::catalog::CatalogError;
+use safelight_core::catalog::{CatalogError, format_name};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -13,11 +13,11 @@ pub enum WeightsError {
     Lora(CatalogError),
     #[error("cannot read the weights: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
-    #[error("not a sound safetensors file: {reason}: {}", path.display())]
+    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
     Header { reason: String, path: PathBuf },
     #[error("not a sound weight index: {reason}: {}", path.display())]
     Index { reason: String, path: PathBuf },
-    #[error("no .safetensors file in the folder: {}", path.display())]
+    #[error("no .safetensors or .gguf file in the folder: {}", path.display())]
     NoWeights { path: PathBuf },
     #[error(
         "only pickled weights here, which can run code when opened; get the .safetensors version instead: {}",

@@ -3,6 +3,7 @@
 //! A scale multiplies. How activations were to be scaled (`scale_input`), and what says again how the numbers are
 //! stored, is of no use here. The catalogue has refused other formats that use the same names.
 
+use safelight_core::catalog::TensorType;
 use safetensors::Dtype;
 
 use super::{Weights, WeightsError};
@@ -17,17 +18,17 @@ pub(super) fn is_marker(key: &str) -> bool {
 
 impl Weights {
     /// The scale of the matrix at `key`, a name of the file; it and its like count as asked for.
-    pub(super) fn scale_of(&self, key: &str, stored: Dtype) -> Result<Option<f32>, WeightsError> {
+    pub(super) fn scale_of(
+        &self,
+        key: &str,
+        stored: TensorType,
+    ) -> Result<Option<f32>, WeightsError> {
         let Some(layer) = key.strip_suffix(".weight") else {
             return Ok(None);
         };
-        let beside = |ends: &[&str]| {
-            let keys = ends.iter().map(|end| format!("{layer}.{end}"));
-            keys.filter(|key| self.source.keys.contains_key(key))
-                .collect::<Vec<_>>()
-        };
-        self.asked().extend(beside(&IGNORED));
-        let Some(key) = beside(&SCALES).into_iter().next() else {
+        self.ignore_beside(layer);
+        let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
+        let Some(key) = scales.find(|key| self.source.keys.contains_key(key)) else {
             return Ok(None);
         };
         let wrong = |path| WeightsError::Scale {
@@ -38,23 +39,28 @@ impl Weights {
             return Err(wrong(self.source.path.clone()));
         };
         let scale = match file.info(&key) {
-            Some(info) if is_scalable(stored) => file.number(&key, info)?,
+            Some(info) if is_scalable(stored) => file.number(&key, &info)?,
             _ => None,
         };
         match scale {
-            Some(scale) if scale.is_finite() => {
-                self.asked().insert(key);
-                Ok(Some(scale))
-            }
+            Some(scale) if scale.is_finite() => Ok(Some(scale)),
             _ => Err(wrong(file.path().to_owned())),
         }
+    }
+
+    /// Counts all that may stand beside the matrix at `key` as asked for.
+    pub(super) fn ignore_beside(&self, key: &str) {
+        let layer = key.strip_suffix(".weight").unwrap_or(key);
+        let ends = SCALES.iter().chain(&IGNORED);
+        self.asked()
+            .extend(ends.map(|end| format!("{layer}.{end}")));
     }
 }
 
 /// Whole numbers with a scale are of another format, which has more to it.
-fn is_scalable(stored: Dtype) -> bool {
+fn is_scalable(stored: TensorType) -> bool {
     matches!(
-        stored,
-        Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::BF16 | Dtype::F16 | Dtype::F32
+        stored.plain(),
+        Some(Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::BF16 | Dtype::F16 | Dtype::F32)
     )
 }

@@ -1,10 +1,11 @@
 //! A matrix as its file stores it, on its device: it is expanded to numbers of the compute type when it is used.
 //!
-//! Plain numbers, or fp8 with one scale. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
+//! Plain numbers, fp8 with one scale, or GGUF's blocks. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
 
 use tch::{Device, Kind, Tensor};
 
 use super::fp8;
+use super::gguf::BlockMatrix;
 
 /// `(rows, columns)` numbers in their storage.
 #[derive(Debug)]
@@ -15,7 +16,11 @@ enum Storage {
     /// Already of the compute type.
     Plain(Tensor),
     /// Of a kind of eight bits, each number to be multiplied with the scale.
-    Fp8 { numbers: Tensor, scale: f32 },
+    Fp8 {
+        numbers: Tensor,
+        scale: f32,
+    },
+    Blocks(BlockMatrix),
 }
 
 impl StoredMatrix {
@@ -29,21 +34,31 @@ impl StoredMatrix {
         Self(Storage::Fp8 { numbers, scale })
     }
 
+    pub(super) fn blocks(matrix: BlockMatrix) -> Self {
+        Self(Storage::Blocks(matrix))
+    }
+
     pub fn rows(&self) -> i64 {
-        self.numbers().size()[0]
+        match &self.0 {
+            Storage::Blocks(matrix) => matrix.rows(),
+            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[0],
+        }
     }
 
     pub fn columns(&self) -> i64 {
-        self.numbers().size()[1]
+        match &self.0 {
+            Storage::Blocks(matrix) => matrix.columns(),
+            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[1],
+        }
     }
 
     pub fn device(&self) -> Device {
-        self.numbers().device()
+        self.stored().device()
     }
 
     /// What it takes on its device as long as nobody uses it.
     pub fn bytes(&self) -> u64 {
-        let numbers = self.numbers();
+        let numbers = self.stored();
         (numbers.numel() * numbers.kind().elt_size_in_bytes()) as u64
     }
 
@@ -53,6 +68,7 @@ impl StoredMatrix {
             Storage::Plain(numbers) if numbers.kind() == kind => numbers.shallow_clone(),
             Storage::Plain(numbers) => numbers.to_kind(kind),
             Storage::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
+            Storage::Blocks(matrix) => matrix.expand(kind),
         }
     }
 
@@ -68,6 +84,7 @@ impl StoredMatrix {
                 let found = rows(&numbers.view_dtype(Kind::Uint8));
                 fp8::expand(&found.view_dtype(numbers.kind()), *scale, kind)
             }
+            Storage::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
         };
         found.view(&size[..])
     }
@@ -79,12 +96,18 @@ impl StoredMatrix {
             return None;
         }
         // Bytes can be joined on every device.
-        let bytes = |part: &&Self| part.numbers().view_dtype(Kind::Uint8);
-        let all = Tensor::cat(&parts.iter().map(bytes).collect::<Vec<_>>(), 0);
-        let all = all.view_dtype(first.numbers().kind());
+        let bytes = |part: &&Self| part.stored().view_dtype(Kind::Uint8);
+        let joined = || {
+            let all = Tensor::cat(&parts.iter().map(bytes).collect::<Vec<_>>(), 0);
+            all.view_dtype(first.stored().kind())
+        };
         Some(match first.0 {
-            Storage::Plain(_) => Self::plain(all),
-            Storage::Fp8 { scale, .. } => Self::fp8(all, scale),
+            Storage::Plain(_) => Self::plain(joined()),
+            Storage::Fp8 { scale, .. } => Self::fp8(joined(), scale),
+            Storage::Blocks(_) => {
+                let matrices = parts.iter().filter_map(|part| part.as_blocks());
+                Self::blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
+            }
         })
     }
 
@@ -98,13 +121,23 @@ impl StoredMatrix {
                     scale: of_others,
                 },
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
+            // Whether their types agree is the matrices' own business.
+            (Storage::Blocks(_), Storage::Blocks(_)) => true,
             _ => false,
         }
     }
 
-    fn numbers(&self) -> &Tensor {
+    fn as_blocks(&self) -> Option<&BlockMatrix> {
+        match &self.0 {
+            Storage::Blocks(matrix) => Some(matrix),
+            _ => None,
+        }
+    }
+
+    fn stored(&self) -> &Tensor {
         match &self.0 {
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers,
+            Storage::Blocks(matrix) => matrix.bytes(),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::configs::{
     ClipVisionConfig, SchedulerConfig, Umt5Config, WanTransformerConfig, WanVaeConfig,
 };
 use super::weights::WeightSet;
-use super::{CatalogError, Component, Limits, ModelFiles, tokenizer};
+use super::{CatalogError, Component, Limits, ModelFiles, storage, tokenizer};
 use crate::job::Sampler;
 pub(super) use single::{Transformer, TransformerKind};
 pub(super) use variant::{Variant, of_index};
@@ -123,7 +123,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, Ca
     let mut bytes = 0;
     let mut open = |place: &Path, what: &str| {
         let weights = WeightSet::at(place)?;
-        tensors::check_storage(&weights, what)?;
+        storage::check(&weights, what)?;
         bytes += weights.bytes;
         Ok::<_, CatalogError>(weights)
     };

@@ -1,13 +1,13 @@
 //! Whether a component's file has every tensor that its config asks for, in the shape that it must have.
 //!
 //! All of the transformer's, the text encoder's and the image encoder's; the VAE's are `vae_tensors`'.
-//! Also says how weights are stored, where this version cannot read them.
+//! Knows nothing of how they are stored.
 
 use super::headers::vision_prefix;
-use super::keys::{TextEncoderKeys, TransformerKeys};
+use super::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
+use crate::catalog::CatalogError;
 use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig};
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, kind};
 
 pub(super) fn check_transformer(
     weights: &WeightSet,
@@ -94,7 +94,7 @@ pub(super) fn check_text_encoder(
 ) -> Result<(), CatalogError> {
     let keys = TextEncoderKeys::detect(|key| weights.has(key)).unwrap_or(TextEncoderKeys {
         prefix: "",
-        is_original: false,
+        names: TextEncoderNames::Transformers,
     });
     let expect = |name: &str, shape: &[u64]| weights.expect(&keys.file_key(name), shape);
     // Both names hold the same tensor; which of them a file keeps depends on who wrote it.
@@ -183,16 +183,5 @@ fn no_more_layers(weights: &WeightSet, next: &str, expected: u64) -> Result<(), 
             path: weights.files.first().cloned().unwrap_or_default(),
         }),
         None => Ok(()),
-    }
-}
-
-/// Refuses weights in a storage that this version cannot read, by its name.
-pub(super) fn check_storage(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
-    match kind::storage(weights) {
-        None => Ok(()),
-        Some(storage) => Err(CatalogError::Unsupported {
-            what: format!("{what} stored as {storage}"),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
     }
 }

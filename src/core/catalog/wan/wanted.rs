@@ -10,7 +10,7 @@ use super::{fits_text_encoder, fits_vae, tensors, vae_tensors};
 use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig, WanVaeConfig};
 use crate::catalog::library::Role;
 use crate::catalog::weights::{WeightSet, is_index, is_pickle, pickle_instead};
-use crate::catalog::{CatalogError, kind};
+use crate::catalog::{CatalogError, kind, storage};
 
 /// What to get where a companion is missing or wrong.
 pub(super) const TEXT_ENCODER: &str =
@@ -98,16 +98,13 @@ impl Wanted {
         if is_pickle(place) {
             return Err(pickle_instead(place, self.example));
         }
-        if kind::is_gguf(place) {
-            return Err(self.wrong("a GGUF file, which this version cannot run yet", place));
-        }
         let weights = match WeightSet::at(place) {
             Err(CatalogError::Pickle { path, .. }) => {
                 return Err(pickle_instead(&path, self.example));
             }
             other => other?,
         };
-        if let Some(storage) = kind::storage(&weights) {
+        if let Some(storage) = storage::unreadable(&weights) {
             let found = format!("one stored as {storage}, which this version cannot run yet");
             return Err(self.wrong(&found, place));
         }

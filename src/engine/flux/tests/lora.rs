@@ -42,7 +42,7 @@ fn answer(config: &TransformerConfig, w: &Weights) -> Tensor {
         .map(|n| n as f32)
         .collect();
     let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
-    let rope = transformer.rope(&text, &Tensor::from_slice(&ids).view([12, 3]));
+    let rope = transformer.rope(&text, &Tensor::from_slice(&ids).view([12, 3]), 1);
     let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
     transformer
         .forward(&img, 750.0, &context, &rope, &NoHooks)

@@ -91,8 +91,11 @@ fn what_was_carried_says_nothing_that_was_not_wished() {
 fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
     let image = |form: &mut GenerateForm| form.image = Some(picture(640, 480));
     let mask = |form: &mut GenerateForm| form.mask = Some(picture(320, 240));
-    let both = |form: &mut GenerateForm| (image(form), mask(form));
-    let (request, text) = noted(&dev(), |form| drop(both(form)));
+    let both = |form: &mut GenerateForm| {
+        image(form);
+        mask(form);
+    };
+    let (request, text) = noted(&dev(), both);
     assert_eq!((request.mask.is_some(), text.as_str()), (true, ""));
     assert_eq!(
         (request.width, request.height),
@@ -106,7 +109,7 @@ fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
     let mut without = dev();
     without.mask = InputUse::No;
     assert_eq!(
-        asked(&without, |form| drop(both(form))).unwrap_err(),
+        asked(&without, both).unwrap_err(),
         "mask: Test model makes whole pictures, found a mask"
     );
     assert_eq!(
