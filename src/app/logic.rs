@@ -123,7 +123,7 @@ impl App {
                 JobErrorKind::Internal,
                 "the finished clip came without frames",
             )
-            .advise(format!("The file is {}", output.path.display()));
+            .advise(format!("The file is {}", output.path().display()));
             self.session.notify(Severity::Warning, err);
             return;
         };

@@ -81,14 +81,14 @@ impl App {
                 let folder = self
                     .queue
                     .result(id)
-                    .and_then(|item| item.output.path.parent());
+                    .and_then(|item| item.output.path().parent());
                 if let Some(folder) = folder {
                     self.background.open_folder(folder.to_path_buf());
                 }
             }
             AppCommand::CopyPathOf(id) => {
                 if let Some(item) = self.queue.result(id) {
-                    ctx.copy_text(item.output.path.display().to_string());
+                    ctx.copy_text(item.output.path().display().to_string());
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
@@ -229,7 +229,7 @@ impl App {
         let Some(last_frame) = item.output.clip.frames.last() else {
             return;
         };
-        let path = item.output.path.clone();
+        let path = item.output.path().to_path_buf();
         let folder = match &self.paths {
             Some(paths) => paths.data.join("pasted"),
             None => path.with_file_name(""),

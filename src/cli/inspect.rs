@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Surroundings, out};
 
-/// Say what a model folder or a safetensors file is, and what is missing or wrong
+/// Say what a model folder or a weight file is, and what is missing or wrong
 #[derive(Args, Debug)]
 pub struct InspectArgs {
     /// A folder, a file, or the id of a model on this disk

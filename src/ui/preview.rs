@@ -256,7 +256,7 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
     });
     let file = item
         .output
-        .path
+        .path()
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
@@ -266,7 +266,7 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         .on_hover_text(format!(
             "{}\n{}",
             item.request.prompt,
-            item.output.path.display()
+            item.output.path().display()
         ));
 }
 

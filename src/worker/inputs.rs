@@ -31,6 +31,7 @@ impl Inputs {
         let pictures = [
             ("image", &request.image, folder.start_picture()),
             ("last_image", &request.last_image, folder.end_picture()),
+            ("mask", &request.mask, folder.mask()),
         ];
         for (field, source, copy) in pictures {
             let Some(source) = source else {
@@ -48,8 +49,10 @@ impl Inputs {
         for (field, place) in [
             ("vae", &named.vae),
             ("text_encoder", &named.text_encoder),
+            ("text_encoder_2", &named.text_encoder_2),
             ("image_encoder", &named.image_encoder),
             ("tokenizer", &named.tokenizer),
+            ("tokenizer_2", &named.tokenizer_2),
         ] {
             // One that cannot be read is told where it is loaded.
             if let Some(Ok(fingerprint)) = place.as_deref().map(media::component_fingerprint) {

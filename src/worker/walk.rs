@@ -198,18 +198,17 @@ impl Walk<'_> {
         });
         let began = Instant::now();
         let clip = std::mem::take(&mut gathered.clip);
-        let (expected, found) = (self.request.num_frames as usize, clip.frames.len());
+        let (expected, found) = (self.request.num_decoded(), clip.frames.len());
         if found != expected {
             let what = format!("expected {expected} decoded frames, found {found}");
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let settings = save::settings_of(self.request, inputs, self.engine.report());
-        let path = save::write(self.request, &clip, &settings)?;
-        if let Err(err) = save::write_sidecar(self.request, &path, &settings) {
+        let written = save::write(self.request, &clip, inputs, self.engine.report())?;
+        for text in written.warnings {
             // The clip is there, and carries the same settings.
-            self.events.certain(JobUpdate::Warning(err.clone()));
-            gathered.warnings.push(err);
+            self.events.certain(JobUpdate::Warning(text.clone()));
+            gathered.warnings.push(text);
         }
         let time = StageTime {
             stage,
@@ -218,7 +217,7 @@ impl Walk<'_> {
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
         Ok(JobOutput {
-            path,
+            paths: written.paths,
             clip: Arc::new(clip),
             seed: self.request.seed,
             secs: started.elapsed().as_secs_f64(),

@@ -340,7 +340,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         .map(|index| picture(64, [index * 10, 40, 30]))
         .collect();
     JobOutput {
-        path: sent.request.out.clone(),
+        paths: vec![sent.request.out.clone()],
         clip: Arc::new(Clip { frames, fps: 8.0 }),
         seed: sent.request.seed,
         secs: 9.0,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Companions, Family, ModelFiles};
+use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, SigmaSchedule, Stage,
@@ -91,6 +91,7 @@ impl Rig {
             files: ModelFiles::in_folder(self.folder.path()),
             companions: Companions::default(),
             latent_rgb: None,
+            image_role: ImageRole::FirstFrame,
             prompt: "a boat".to_owned(),
             negative_prompt: String::new(),
             image: None,
@@ -166,7 +167,7 @@ fn a_job_walks_its_recipe_and_ends_once() {
     let JobOutcome::Finished(output) = outcome else {
         panic!("{outcome:?}")
     };
-    assert!(output.path.exists());
+    assert!(output.path().exists());
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.peak_bytes, 2);
     let stages: Vec<Stage> = updates

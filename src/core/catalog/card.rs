@@ -30,7 +30,7 @@ pub struct ComponentCard {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdentityCard {
     pub path: PathBuf,
-    /// `diffusers folder`, `safetensors file` or `sharded safetensors files`.
+    /// `diffusers folder`, `safetensors file`, `sharded safetensors files` or `GGUF file`.
     pub kind: &'static str,
     /// A noun phrase for people.
     pub what: String,
@@ -134,10 +134,10 @@ impl IdentityCard {
         let component = component_card(name, String::new(), place, &weights);
         Self {
             path: path.to_owned(),
-            kind: if weights.files.len() == 1 {
-                "safetensors file"
-            } else {
-                "sharded safetensors files"
+            kind: match weights.files.len() {
+                1 if weights.is_gguf => "GGUF file",
+                1 => "safetensors file",
+                _ => "sharded safetensors files",
             },
             what: tensors.text,
             family: tensors.family.to_owned(),

@@ -386,7 +386,10 @@ fn in_usual_order(items: &[Item], wanted: &Wanted<'_>) -> Vec<PathBuf> {
         .filter(|item| item.role == wanted.role)
         .map(|item| &item.place)
         .collect();
-    let words = |name: &str| model_words(name.trim_end_matches(".safetensors"));
+    let words = |name: &str| {
+        let stem = name.trim_end_matches(".safetensors");
+        model_words(stem.trim_end_matches(".gguf"))
+    };
     let usual: Vec<Vec<String>> = wanted.usual.iter().map(|name| words(name)).collect();
     places.sort_by_key(|place| {
         let own = words(&place.file_name().unwrap_or_default().to_string_lossy());
@@ -442,7 +445,7 @@ fn named_tokenizer(path: &Path, wanted: &WantedTokenizer) -> Result<PathBuf, Cat
         .ok_or_else(|| {
             if absolute.exists() {
                 CatalogError::Missing {
-                    what: "a tokenizer.json, a spiece.model, a vocab.json with its merges.txt or a weight file with spiece_model"
+                    what: "a tokenizer.json, a spiece.model, a vocab.json with its merges.txt or a weight file with a tokenizer in it"
                         .to_owned(),
                     path: absolute.clone(),
                 }

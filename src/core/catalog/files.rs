@@ -23,7 +23,7 @@ pub struct ModelFiles {
     /// T5 in Flux.
     pub text_encoder_2: Option<PathBuf>,
     /// A folder with `tokenizer.json`, `spiece.model` or `vocab.json` and `merges.txt`, or a weight file that
-    /// carries `spiece_model`.
+    /// carries a tokenizer.
     pub tokenizer: PathBuf,
     /// The class that the pipeline reads the tokenizer with; what the tokenizer itself says when absent.
     pub tokenizer_class: Option<String>,

@@ -66,12 +66,6 @@ pub(super) fn target(path: &Path) -> Result<Target, CatalogError> {
     if is_pickle(&absolute) {
         return Err(pickle(&absolute));
     }
-    if kind::is_gguf(&absolute) {
-        return Err(CatalogError::Unsupported {
-            what: "a GGUF file".to_owned(),
-            path: absolute,
-        });
-    }
     Ok(Target::Parts(absolute))
 }
 
@@ -227,13 +221,9 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
 
 /// A single file of a family that this version does not run, or of a form that it does not read.
 pub(super) fn foreign_file(path: &Path) -> CatalogError {
-    let what = if kind::is_gguf(path) {
-        "a GGUF file".to_owned()
-    } else {
-        match WeightSet::at(path) {
-            Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
-            Err(err) => return err,
-        }
+    let what = match WeightSet::at(path) {
+        Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
+        Err(err) => return err,
     };
     CatalogError::Unsupported {
         what,

@@ -1,4 +1,4 @@
-//! What the tensors of a single safetensors file are, from their names and shapes.
+//! What the tensors of a weight file are, from their names and shapes.
 //!
 //! For people who ask what a file is: nothing is run because of what is said here.
 
@@ -9,8 +9,8 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::CatalogError;
-use super::weights::WeightSet;
+use super::weights::{TensorEntry, WeightSet};
+use super::{gguf, storage};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -110,6 +110,15 @@ const RULES: &[Rule] = &[
         ],
     ),
     (
+        "flux",
+        "transformer",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.mlp_fc1.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    (
         "umt5",
         "text_encoder",
         "a UMT5 text encoder",
@@ -120,6 +129,18 @@ const RULES: &[Rule] = &[
         "text_encoder",
         "a UMT5 text encoder in the original layout",
         &["blocks.1.pos_embedding.embedding.weight"],
+    ),
+    (
+        "umt5",
+        "text_encoder",
+        "a UMT5 text encoder",
+        &["enc.blk.1.attn_rel_b.weight"],
+    ),
+    (
+        "t5",
+        "text_encoder",
+        "a T5 text encoder",
+        &["enc.blk.0.attn_rel_b.weight"],
     ),
     (
         "t5",
@@ -198,7 +219,12 @@ const RULES: &[Rule] = &[
 
 /// What the tensors of a component or file are.
 pub fn of_tensors(weights: &WeightSet) -> TensorKind {
-    let has = |end: &str| weights.tensors.keys().any(|key| ends_with_path(key, end));
+    let keys: Vec<String> = weights
+        .tensors
+        .keys()
+        .map(|key| storage::plain_name(key))
+        .collect();
+    let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
     let is_lora = weights.tensors.keys().any(|key| {
         [
             "lora_up",
@@ -295,68 +321,19 @@ fn flux_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'stati
 }
 
 fn is_scaled_fp8(weights: &WeightSet) -> bool {
-    weights.tensors.keys().any(|key| {
-        key.ends_with("scaled_fp8")
-            || key.ends_with(".scale_weight")
-            || key.ends_with(".weight_scale")
-            || key.ends_with(".comfy_quant")
-    })
-}
-
-/// How the weights are stored, where that is not one plain number for each: a noun phrase for people.
-pub(super) fn storage(weights: &WeightSet) -> Option<String> {
-    let has_end = |ends: &[&str]| {
-        let mut keys = weights.tensors.keys();
-        keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
-    };
-    let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
-    let fp8 = [
-        (Dtype::F8_E4M3, "float8_e4m3fn"),
-        (Dtype::F8_E5M2, "float8_e5m2"),
-    ]
-    .into_iter()
-    .find(|(dtype, _)| has_dtype(*dtype));
-    if has_end(&["bitsandbytes__nf4", "bitsandbytes__fp4", ".absmax"]) {
-        return Some("bitsandbytes 4-bit numbers (nf4)".to_owned());
-    }
-    if has_end(&["._data", ".qweight", ".qzeros"]) {
-        return Some("quantised whole numbers".to_owned());
-    }
-    match fp8 {
-        Some((_, name)) if is_scaled_fp8(weights) => {
-            return Some(format!("fp8 with scales ({name})"));
-        }
-        Some((_, name)) => return Some(format!("plain fp8 ({name})")),
-        None if is_scaled_fp8(weights) => return Some("scaled numbers".to_owned()),
-        None => {}
-    }
-    let is_plain =
-        |dtype: Dtype| matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
-    weights
-        .tensors
-        .iter()
-        .find(|(key, entry)| key.ends_with(".weight") && !is_plain(entry.dtype))
-        .map(|(_, entry)| entry.dtype.to_string())
-}
-
-/// Refuses weights in a storage that this version cannot read, by its name.
-pub(super) fn check_storage(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
-    match storage(weights) {
-        None => Ok(()),
-        Some(storage) => Err(CatalogError::Unsupported {
-            what: format!("{what} stored as {storage}"),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
-    }
+    let mut entries = weights.tensors.values();
+    let is_fp8 =
+        |entry: &TensorEntry| entry.dtype == Dtype::F8_E4M3 || entry.dtype == Dtype::F8_E5M2;
+    entries.any(is_fp8) && weights.tensors.keys().any(|key| storage::is_aside(key))
 }
 
 /// Whether a file begins as GGUF does.
-pub fn is_gguf(path: &Path) -> bool {
-    head(path).starts_with(b"GGUF")
+pub(super) fn is_gguf(path: &Path) -> bool {
+    head(path).starts_with(&gguf::MAGIC)
 }
 
 /// What a file without a sound header is by its first bytes, in words that fit behind "found"; `None` where
-/// it may be a safetensors file that is cut off or damaged.
+/// it may be a weight file that is cut off or damaged.
 pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     let head = head(path);
     let is_gguf_by_name = path
@@ -367,7 +344,7 @@ pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     if is_gguf_by_name && (is_safetensors || head.is_empty()) {
         return Some("a file that is named .gguf and does not begin as one");
     }
-    if is_safetensors || head.len() < 8 {
+    if is_safetensors || head.len() < 8 || head.starts_with(&gguf::MAGIC) {
         return None;
     }
     if head.starts_with(b"version https://git-lfs") {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::configs::sorted_entries;
+use super::header::Header;
 use super::tokenizer::Tokenizer;
 use super::weights::{is_index, is_pickle, weight_file_in};
 use super::{CatalogError, Family, kind};
@@ -37,7 +38,7 @@ pub(super) enum Role {
     /// The text half.
     Clip,
     ClipVision,
-    /// The transformer of a family that this version does not run, or a GGUF file.
+    /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
 
@@ -162,14 +163,22 @@ pub(super) fn glance(path: &Path) -> Option<Role> {
     if is_pickle(path) {
         return None;
     }
-    if path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
-    {
-        return kind::is_gguf(path).then_some(Role::Foreign);
+    if kind::is_gguf(path) {
+        return glance_at_gguf(path);
     }
     let text = first_part(path)?;
     let text = String::from_utf8_lossy(&text);
+    role_of_names(&text)
+}
+
+/// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
+fn glance_at_gguf(path: &Path) -> Option<Role> {
+    let Ok((_, header)) = Header::open(path) else {
+        // Whoever put it there should hear what is wrong with it.
+        return Some(Role::Foreign);
+    };
+    let mut text = header.names().join("\"");
+    text.push('"');
     role_of_names(&text)
 }
 
@@ -213,8 +222,11 @@ fn role_of_names(text: &str) -> Option<Role> {
         let second = "block.1.layer.0.SelfAttention.relative_attention_bias.weight\"";
         return Some(if has(second) { Role::Umt5 } else { Role::T5 });
     }
-    if has("blocks.1.pos_embedding.embedding.weight\"") {
+    if has("blocks.1.pos_embedding.embedding.weight\"") || has("enc.blk.1.attn_rel_b.weight\"") {
         return Some(Role::Umt5);
+    }
+    if has("enc.blk.0.attn_rel_b.weight\"") {
+        return Some(Role::T5);
     }
     if has("embeddings.token_embedding.weight\"") && has("encoder.layers.0.mlp.fc1.weight\"") {
         return Some(Role::Clip);

@@ -14,9 +14,12 @@ mod error;
 mod facts;
 mod files;
 mod flux;
+pub mod gguf;
+pub mod header;
 mod identify;
 mod kind;
 mod library;
+pub mod lora;
 mod names;
 mod networks;
 pub mod safetensors;
@@ -24,6 +27,7 @@ mod scan;
 mod shapes;
 mod single;
 mod spec;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -40,16 +44,18 @@ pub use companions::Companions;
 pub use component::{Component, component_config};
 pub use entry::CatalogEntry;
 pub(crate) use error::line_and_column;
-pub use error::{CatalogError, size_text};
+pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
 pub use flux::keys::FluxTransformerKeys;
+pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
+pub use networks::t5::llama_cpp_from_t5;
 pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
-pub use wan::keys::{TextEncoderKeys, TransformerKeys};
+pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::companions::Companions;
 use super::facts::Facts;
 use super::library::{Library, Role, place_of};
 use super::weights::WeightSet;
-use super::{CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, wan};
+use super::{CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, kind, wan};
 
 /// A model put together from single files.
 pub(super) struct Assembled {
@@ -26,7 +26,9 @@ pub(super) fn assemble(
     library: &Library,
 ) -> Result<Assembled, CatalogError> {
     let weights = WeightSet::at(place)?;
-    if FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
+    let kind_of = kind::of_tensors(&weights);
+    let is_flux = (kind_of.family, kind_of.role) == ("flux", "transformer");
+    if is_flux || FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
         flux::assemble(place, &weights, companions, library)
     } else {
         wan::assemble(place, companions, library)

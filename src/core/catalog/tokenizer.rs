@@ -1,5 +1,5 @@
 //! Whether a tokenizer is whole, of its model's form and within its vocabulary: a `tokenizer.json`, a `vocab.json`
-//! with its `merges.txt`, a `spiece.model`, or one within a weight file.
+//! with its `merges.txt`, a `spiece.model`, or one within a weight file (safetensors with `spiece_model`, or GGUF).
 //!
 //! Counts ids and keeps none: tokenizing is the engine's.
 
@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::CatalogError;
 use super::configs::read_capped;
-use super::safetensors::{Header, HeaderError};
+use super::gguf;
+use super::header::{Header, HeaderError};
 use super::wanted::TokenizerForm;
 
 /// UMT5's has 17 MB.
@@ -25,6 +26,8 @@ const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
 const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// The tensor whose bytes are a `spiece.model`.
 const EMBEDDED: &str = "spiece_model";
+/// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
+const GGUF_MODEL: &str = "t5";
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -89,13 +92,16 @@ impl<'de> Deserialize<'de> for Vocabulary {
 }
 
 /// Whether a tokenizer lies here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
-/// `merges.txt`, or a weight file that carries `spiece_model`.
+/// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
 pub(super) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
             || PAIRS.iter().all(|name| place.join(name).is_file())
     } else {
-        Header::open(place).is_ok_and(|(_, header)| header.info(EMBEDDED).is_some())
+        Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
+            Some(header) => num_gguf_tokens(header).is_some(),
+            None => header.info(EMBEDDED).is_some(),
+        })
     }
 }
 
@@ -149,20 +155,21 @@ impl Tokenizer {
     pub(super) fn read(place: &Path) -> Result<Self, CatalogError> {
         let [json, spiece] = FILES.map(|name| place.join(name));
         let [vocab, merges] = PAIRS.map(|name| place.join(name));
-        let pieces = |bytes: &[u8]| {
-            count_pieces(bytes).map(|num_ids| Self {
+        let pieces = |count: Option<u64>| {
+            count.map(|num_ids| Self {
                 num_ids,
                 form: TokenizerForm::Pieces,
             })
         };
         let (found, path) = if !place.is_dir() {
-            (pieces(&embedded(place)?), place.to_owned())
+            (pieces(count_in_weights(place)?), place.to_owned())
         } else if json.exists() {
             (Some(count_json(&json)?), json)
         } else if vocab.exists() && merges.exists() {
             (Some(count_pairs(&vocab)?), vocab)
         } else if spiece.exists() {
-            (pieces(&read_capped(&spiece, MAX_TOKENIZER_BYTES)?), spiece)
+            let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
+            (pieces(count_pieces(&text)), spiece)
         } else {
             // Named as what is missing.
             (Some(count_json(&json)?), json)
@@ -209,8 +216,16 @@ fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     })
 }
 
-/// The bytes of `spiece.model` within a weight file.
-fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
+/// The tokens of a GGUF file's own tokenizer, where that is one for these text encoders.
+fn num_gguf_tokens(header: &gguf::Header) -> Option<u64> {
+    let tokens = header.list("tokenizer.ggml.tokens")?;
+    let is_ours = header.text("tokenizer.ggml.model") == Some(GGUF_MODEL)
+        && tokens.element == gguf::Element::Text;
+    is_ours.then_some(tokens.count)
+}
+
+/// The pieces of the tokenizer within a weight file; `None` where it is not sound.
+fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
     let wrong = |reason: String| CatalogError::Weights {
         reason,
         path: path.to_owned(),
@@ -223,21 +238,21 @@ fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
         HeaderError::Io(source) => failed(source),
         HeaderError::Unsound(reason) => wrong(reason),
     })?;
+    if let Some(header) = header.as_gguf() {
+        return Ok(num_gguf_tokens(header));
+    }
     let Some(info) = header.info(EMBEDDED) else {
         return Err(CatalogError::Missing {
             what: format!("the tensor {EMBEDDED}"),
             path: path.to_owned(),
         });
     };
-    let (begin, end) = info.data_offsets;
-    let length = end.saturating_sub(begin);
-    if length as u64 > MAX_TOKENIZER_BYTES {
-        return Err(wrong(format!("its {EMBEDDED} has {length} bytes")));
+    if info.bytes > MAX_TOKENIZER_BYTES {
+        return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));
     }
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, header.data_start + begin as u64)
-        .map_err(failed)?;
-    Ok(bytes)
+    let mut bytes = vec![0; info.bytes as usize];
+    file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
+    Ok(count_pieces(&bytes))
 }
 
 /// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.

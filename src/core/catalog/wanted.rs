@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::library::Role;
 use super::weights::{WeightSet, is_index, is_pickle, pickle_instead};
-use super::{CatalogError, Component, kind};
+use super::{CatalogError, Component, kind, storage};
 
 /// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
 type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
@@ -61,16 +61,13 @@ impl Wanted<'_> {
         if is_pickle(place) {
             return Err(pickle_instead(place, self.example));
         }
-        if kind::is_gguf(place) {
-            return Err(self.wrong("a GGUF file, which this version cannot run yet", place));
-        }
         let weights = match WeightSet::at(place) {
             Err(CatalogError::Pickle { path, .. }) => {
                 return Err(pickle_instead(&path, self.example));
             }
             other => other?,
         };
-        if let Some(storage) = kind::storage(&weights) {
+        if let Some(storage) = storage::unreadable(&weights) {
             let found = format!("one stored as {storage}, which this version cannot run yet");
             return Err(self.wrong(&found, place));
         }

@@ -19,5 +19,7 @@ pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
 pub use recipe::{Recipe, Stage};
-pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
+pub use request::{
+    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
+};
 pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};

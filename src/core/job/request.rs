@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Companions, Family, LatentRgb, ModelFiles};
+use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,6 +273,9 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
+    /// What the model does with `image`. Not carried in files.
+    #[serde(default)]
+    pub image_role: ImageRole,
     pub prompt: String,
     pub negative_prompt: String,
     /// The start picture, as the user named it. The job's folder has its own copy.
@@ -349,6 +352,14 @@ pub struct GenerateRequest {
     pub sidecar: bool,
 }
 
+/// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
+/// which is no step at all, where the strength is too small for one.
+pub fn first_step(num_steps: u32, strength: f64) -> u32 {
+    let all = f64::from(num_steps);
+    let made = (all * strength).min(all);
+    (all - made).max(0.0) as u32
+}
+
 impl GenerateRequest {
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
@@ -358,6 +369,20 @@ impl GenerateRequest {
                 self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
             }
             Family::Flux => self.true_cfg_scale.is_some_and(|scale| scale > 1.0),
+        }
+    }
+
+    /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
+    pub fn num_decoded(&self) -> usize {
+        self.batch_size as usize * self.num_frames as usize
+    }
+
+    /// The request that makes one picture of the batch again, alone; `index` counts from 0.
+    pub fn of_one(&self, index: usize) -> Self {
+        Self {
+            seed: self.seed.wrapping_add(index as u64),
+            batch_size: 1,
+            ..self.clone()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a running job tells: its stages, steps, frames, memory, and its one end.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -80,8 +80,9 @@ pub struct StageTime {
 /// What a finished job leaves.
 #[derive(Clone, Debug)]
 pub struct JobOutput {
-    /// The file, or the first of numbered ones.
-    pub path: PathBuf,
+    /// The files: one, one a picture of a batch, or one a frame where they are numbered.
+    pub paths: Vec<PathBuf>,
+    /// The clip, or the pictures of a batch.
     pub clip: Arc<Clip>,
     pub seed: u64,
     pub secs: f64,
@@ -90,6 +91,15 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// What was done differently than asked, one sentence each.
     pub warnings: Vec<String>,
+}
+
+impl JobOutput {
+    /// The file, or the first of several.
+    pub fn path(&self) -> &Path {
+        self.paths
+            .first()
+            .map_or_else(|| Path::new(""), PathBuf::as_path)
+    }
 }
 
 /// How a job ended.

@@ -2,14 +2,16 @@
 //!
 //! What shapes cannot say, the size of a head and the axes of positions, is as published then.
 
+use std::ops::Range;
 use std::path::Path;
 
+use safelight_core::job::{GenerateRequest, Sampler};
 use serde::Deserialize;
 
 use super::keys::TransformerKeys;
 use crate::error::EngineError;
 use crate::json;
-use crate::sampling::{Schedule, linspace};
+use crate::sampling::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, linspace, spaced};
 use crate::weights::Weights;
 
 /// Width of the sinusoids of timestep and guidance.
@@ -247,26 +249,84 @@ impl SchedulerConfig {
     }
 
     /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
-    /// `1 / num_steps`, shifted, and 0.
-    pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
+    /// `1 / num_steps`, shifted, and 0. `wanted`: a shift in the place of the model's own.
+    pub fn schedule(&self, num_steps: usize, tokens: i64, wanted: Option<f64>) -> Schedule {
         let even = linspace(1.0, 1.0 / num_steps as f64, num_steps);
-        let shift = self.shift as f32;
-        let mu = self.mu(tokens);
         let (is_linear, is_dynamic) = (self.time_shift_type == "linear", self.use_dynamic_shifting);
-        let factor = if is_linear {
-            mu as f32
-        } else {
-            mu.exp() as f32
-        };
+        let mu = self.mu(tokens);
+        let factor = wanted.unwrap_or(if is_linear { mu } else { mu.exp() }) as f32;
+        let shift = wanted.unwrap_or(self.shift);
         let sigmas = even.into_iter().map(|sigma| {
             let sigma = sigma as f32;
             if is_dynamic {
                 factor / (factor + (1.0 / sigma - 1.0))
             } else {
-                shift * sigma / (1.0 + (self.shift - 1.0) as f32 * sigma)
+                shift as f32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma)
             }
         });
         Schedule::of_sigmas(sigmas.collect(), self.num_train_timesteps)
+    }
+
+    /// The sampler of a request, for a picture of so many tokens and only some of the steps, with the sigmas that
+    /// diffusers' `FluxPipeline` has with it. The request's own shift is a fixed one.
+    ///
+    /// Those of Euler, LCM and (which diffusers does not have with Flux) Heun are [`SchedulerConfig::schedule`]'s;
+    /// UniPC and DPM++ make their own, of the same shift and hardly different.
+    pub fn solver(
+        &self,
+        request: &GenerateRequest,
+        tokens: i64,
+        steps: Range<usize>,
+    ) -> Result<Solver, EngineError> {
+        let own = Self {
+            shift: request.shift.unwrap_or(self.shift),
+            use_dynamic_shifting: self.use_dynamic_shifting && request.shift.is_none(),
+            ..self.clone()
+        };
+        let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
+        if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
+            return Err(EngineError::Request {
+                reason: format!(
+                    "cannot make a schedule of {num_steps} steps with a shift of {shift}"
+                ),
+            });
+        }
+        let (start, end) = (steps.start, steps.end);
+        Solver::new(own.algorithm(request, tokens), steps).ok_or_else(|| EngineError::Request {
+            reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
+        })
+    }
+
+    fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
+        let num_steps = request.num_steps as usize;
+        let (sampler, seed) = (request.sampler, request.seed);
+        match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m => {
+                let spacing = Spacing {
+                    schedule: request.sigma_schedule,
+                    num_steps,
+                    shift: self.shift_factor(tokens),
+                    num_train_timesteps: self.num_train_timesteps,
+                };
+                Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
+            }
+            Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
+                let mut simple = self.schedule(num_steps, tokens, None).sigmas;
+                simple.pop();
+                let simple = simple.into_iter().map(f64::from).collect();
+                let sigmas = spaced(request.sigma_schedule, simple);
+                Algorithm::along(sampler, sigmas, self.num_train_timesteps, seed)
+            }
+        }
+    }
+
+    /// The shift as other schedulers are told it: fixed, or what the dynamic one comes to.
+    fn shift_factor(&self, tokens: i64) -> f64 {
+        match (self.use_dynamic_shifting, self.time_shift_type.as_str()) {
+            (false, _) => self.shift,
+            (true, "linear") => self.mu(tokens),
+            (true, _) => self.mu(tokens).exp(),
+        }
     }
 
     fn objection(&self) -> Option<String> {

@@ -18,9 +18,9 @@ pub struct Lcm {
 
 impl Lcm {
     /// `seed`: the one that the initial latents were drawn with.
-    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32, seed: u64) -> Self {
+    pub fn along(schedule: Schedule, seed: u64) -> Self {
         Self {
-            schedule: Schedule::flow_match(num_steps, shift, num_train_timesteps),
+            schedule,
             seed,
             generator: None,
         }

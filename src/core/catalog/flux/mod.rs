@@ -22,7 +22,7 @@ use super::networks::t5::T5Config;
 use super::networks::{clip, kl_vae, t5};
 use super::wanted::TokenizerForm;
 use super::weights::{FileBytes, WeightSet};
-use super::{CatalogError, Component, Family, InputUse, Limits, ModelFiles, kind, tokenizer};
+use super::{CatalogError, Component, Family, InputUse, Limits, ModelFiles, storage, tokenizer};
 use crate::job::Sampler;
 use config::FluxTransformerConfig;
 pub(super) use folder::check_folder;
@@ -106,7 +106,7 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
     let mut bytes = FileBytes::default();
     let mut open = |place: &Path, what: &str| {
         let weights = WeightSet::at(place)?;
-        kind::check_storage(&weights, what)?;
+        storage::check(&weights, what)?;
         bytes.add(&weights);
         Ok::<_, CatalogError>(weights)
     };
@@ -142,9 +142,10 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
 }
 
 fn check_t5(weights: &WeightSet, cfg: &T5Config) -> Result<(), CatalogError> {
-    let prefix = t5::prefix(weights).unwrap_or_default();
-    t5::check(weights, cfg, t5::Tables::First, |name| {
-        format!("{prefix}{name}")
+    let keys = t5::T5Keys::of(weights);
+    t5::check(weights, cfg, t5::Tables::First, |name| match &keys {
+        Some(keys) => keys.file_key(name),
+        None => name.to_owned(),
     })
 }
 

@@ -84,7 +84,7 @@ fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {
             "text_encoder_2",
         ],
         word: "t5",
-        is_in: |weights| t5::prefix(weights).is_some(),
+        is_in: |weights| t5::T5Keys::of(weights).is_some(),
         fits: Box::new(|weights, place| {
             let cfg = t5_config(place)?;
             fits_t5(transformer, &cfg, place)?;

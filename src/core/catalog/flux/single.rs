@@ -10,9 +10,9 @@ use super::tensors::check_transformer;
 use super::variant::Variant;
 use crate::catalog::companions::{self, Companions};
 use crate::catalog::library::Library;
-use crate::catalog::single::{Assembled, before_comma, file_stem};
+use crate::catalog::single::{Assembled, before_comma, file_stem, not_a_model};
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, ModelFiles, kind, scan};
+use crate::catalog::{CatalogError, ModelFiles, kind, scan, storage};
 
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
@@ -37,12 +37,11 @@ pub(in crate::catalog) fn assemble(
     if let Some(what) = foreign_part(weights) {
         return Err(unsupported(what));
     }
-    if let Some(storage) = kind::storage(weights) {
-        let text = kind::of_tensors(weights).text;
-        return Err(unsupported(format!(
-            "{} stored as {storage}",
-            before_comma(&text)
-        )));
+    // Some storages have other names.
+    let kind_of = kind::of_tensors(weights);
+    storage::check(weights, before_comma(&kind_of.text))?;
+    if FluxTransformerKeys::detect(|key| weights.has(key)).is_none() {
+        return Err(not_a_model(&kind_of, place));
     }
     let cfg = FluxTransformerConfig::read(place)?;
     let name = if place.is_dir() {
@@ -87,8 +86,9 @@ pub(super) fn foreign_part(weights: &WeightSet) -> Option<String> {
     if !keys.prefix.is_empty() {
         return None;
     }
-    let is_known = |top: &&str| keys.tops().contains(top) || *top == "scaled_fp8";
+    let is_known = |top: &&str| keys.tops().contains(top);
     own()
+        .filter(|key| !storage::is_aside(key))
         .filter_map(|key| key.split('.').next())
         .find(|top| !is_known(top))
         .map(|top| format!("a Flux transformer with the part '{top}'"))

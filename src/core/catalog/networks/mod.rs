@@ -6,3 +6,10 @@
 pub mod clip;
 pub mod kl_vae;
 pub mod t5;
+
+/// A key whose start is one of the first names, with the second in its place.
+pub(super) fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {
+    starts
+        .iter()
+        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", key.strip_prefix(ours)?)))
+}

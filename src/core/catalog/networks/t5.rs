@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::with_start_replaced;
 use crate::catalog::configs::{check_numbers, read_component};
 use crate::catalog::shapes::{count, matrix, not_a, prefix_before};
 use crate::catalog::weights::WeightSet;
@@ -24,12 +25,72 @@ pub(in crate::catalog) enum Tables {
     First,
 }
 
-/// What stands before the names of a file's T5 encoder; `None` where there is none, and in a UMT5.
-pub(in crate::catalog) fn prefix(weights: &WeightSet) -> Option<&str> {
-    let keys = weights.tensors.keys().map(String::as_str);
-    let prefix = prefix_before(keys, &[POSITIONS])?;
-    let second = POSITIONS.replace("block.0", "block.1");
-    (!weights.has(&format!("{prefix}{second}"))).then_some(prefix)
+/// How one file names the tensors of a T5 encoder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::catalog) struct T5Keys {
+    /// What comes before every name of `transformers`.
+    prefix: String,
+    /// The names of GGUF files; those of `transformers` otherwise.
+    is_llama_cpp: bool,
+}
+
+impl T5Keys {
+    /// `None` where there is no T5, and in a UMT5.
+    pub(in crate::catalog) fn of(weights: &WeightSet) -> Option<Self> {
+        let names = weights.tensors.keys().map(String::as_str);
+        let prefix = prefix_before(names, &[POSITIONS]);
+        let is_llama_cpp = prefix.is_none();
+        let keys = Self {
+            prefix: prefix.unwrap_or_default().to_owned(),
+            is_llama_cpp,
+        };
+        let has_table = |block: &str| {
+            let name = POSITIONS.replace("block.0", block);
+            weights.has(&keys.file_key(&name))
+        };
+        (has_table("block.0") && !has_table("block.1")).then_some(keys)
+    }
+
+    /// The file's name of the tensor that `transformers` calls `name`.
+    pub(in crate::catalog) fn file_key(&self, name: &str) -> String {
+        if self.is_llama_cpp {
+            llama_cpp_from_t5(name)
+        } else {
+            format!("{}{name}", self.prefix)
+        }
+    }
+}
+
+/// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`: the names that GGUF files of
+/// T5 and UMT5 have.
+pub fn llama_cpp_from_t5(key: &str) -> String {
+    let whole = [
+        ("shared.", "token_embd."),
+        ("encoder.embed_tokens.", "token_embd."),
+        ("encoder.final_layer_norm.", "enc.output_norm."),
+    ];
+    if let Some(renamed) = with_start_replaced(key, &whole) {
+        return renamed;
+    }
+    let parts = [
+        ("layer.0.layer_norm.", "attn_norm."),
+        ("layer.1.layer_norm.", "ffn_norm."),
+        (
+            "layer.0.SelfAttention.relative_attention_bias.",
+            "attn_rel_b.",
+        ),
+        ("layer.0.SelfAttention.", "attn_"),
+        ("layer.1.DenseReluDense.wi_0.", "ffn_gate."),
+        ("layer.1.DenseReluDense.wi_1.", "ffn_up."),
+        ("layer.1.DenseReluDense.wo.", "ffn_down."),
+    ];
+    key.strip_prefix("encoder.block.")
+        .and_then(|rest| rest.split_once('.'))
+        .and_then(|(number, rest)| {
+            let rest = with_start_replaced(rest, &parts)?;
+            Some(format!("enc.blk.{number}.{rest}"))
+        })
+        .unwrap_or_else(|| key.to_owned())
 }
 
 /// `text_encoder/config.json` of a UMT5, `text_encoder_2/config.json` of a T5.
@@ -91,8 +152,8 @@ impl T5Config {
 
 /// The config of a T5 that the shapes in a file show.
 pub(in crate::catalog) fn config_of_header(weights: &WeightSet) -> Result<Value, String> {
-    let prefix = prefix(weights).ok_or_else(|| not_a("T5 text encoder", weights))?;
-    config_of_shapes(weights, "t5", |name| format!("{prefix}{name}"))
+    let keys = T5Keys::of(weights).ok_or_else(|| not_a("T5 text encoder", weights))?;
+    config_of_shapes(weights, "t5", |name| keys.file_key(name))
 }
 
 /// As [`config_of_header`], where `file_key` says what the file calls a tensor.

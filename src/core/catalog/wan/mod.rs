@@ -24,7 +24,7 @@ use super::networks::t5::T5Config;
 use super::wanted::TokenizerForm;
 use super::weights::{FileBytes, WeightSet};
 use super::{
-    CatalogError, Component, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, kind,
+    CatalogError, Component, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, storage,
     tokenizer,
 };
 use crate::job::Sampler;
@@ -102,7 +102,7 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
     let mut bytes = FileBytes::default();
     let mut open = |place: &Path, what: &str| {
         let weights = WeightSet::at(place)?;
-        kind::check_storage(&weights, what)?;
+        storage::check(&weights, what)?;
         bytes.add(&weights);
         Ok::<_, CatalogError>(weights)
     };

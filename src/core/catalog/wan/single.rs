@@ -8,7 +8,7 @@ use super::variant::Variant;
 use crate::catalog::configs::WanTransformerConfig;
 use crate::catalog::single::{before_comma, not_a_model};
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, kind};
+use crate::catalog::{CatalogError, kind, storage};
 
 /// What the header of one transformer leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +69,16 @@ impl Transformer {
             path: place.to_owned(),
         };
         let kind_of = kind::of_tensors(&weights);
-        let Some(keys) = TransformerKeys::detect(|key| weights.has(key)) else {
-            return Err(not_a_model(&kind_of, place));
-        };
-        if let Some(what) = foreign_part(&weights, keys) {
+        let keys = TransformerKeys::detect(|key| weights.has(key));
+        if let Some(what) = keys.and_then(|keys| foreign_part(&weights, keys)) {
             return Err(unsupported(what));
         }
-        if let Some(storage) = kind::storage(&weights) {
-            let what = before_comma(&kind_of.text);
-            return Err(unsupported(format!("{what} stored as {storage}")));
+        // Some storages have other names.
+        if (kind_of.family, kind_of.role) == ("wan", "transformer") {
+            storage::check(&weights, before_comma(&kind_of.text))?;
+        }
+        if keys.is_none() {
+            return Err(not_a_model(&kind_of, place));
         }
         let cfg = WanTransformerConfig::read(place)?;
         let kind = kind_by_channels(&cfg).map_err(unsupported)?;

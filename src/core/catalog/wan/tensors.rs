@@ -1,9 +1,10 @@
 //! Whether a component's file has every tensor that its config asks for, in the shape that it must have.
 //!
 //! All of the transformer's, the text encoder's and the image encoder's; the VAE's are `vae_tensors`'.
+//! Knows nothing of how they are stored.
 
 use super::headers::vision_prefix;
-use super::keys::{TextEncoderKeys, TransformerKeys};
+use super::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 use crate::catalog::CatalogError;
 use crate::catalog::configs::{ClipVisionConfig, WanTransformerConfig};
 use crate::catalog::networks::t5::{self, T5Config};
@@ -91,7 +92,7 @@ fn check_block(
 pub(super) fn check_text_encoder(weights: &WeightSet, cfg: &T5Config) -> Result<(), CatalogError> {
     let keys = TextEncoderKeys::detect(|key| weights.has(key)).unwrap_or(TextEncoderKeys {
         prefix: "",
-        is_original: false,
+        names: TextEncoderNames::Transformers,
     });
     t5::check(weights, cfg, t5::Tables::Each, |name| keys.file_key(name))
 }

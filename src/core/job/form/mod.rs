@@ -4,7 +4,9 @@
 //! where they are opened. Sizes and numbers of frames that a model cannot make become the nearest
 //! that it can, with a notice; everything else that is wrong is an error.
 
+mod guidance;
 mod inputs;
+mod pictures;
 mod ranges;
 mod snap;
 
@@ -12,7 +14,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
-use crate::catalog::{Companions, ModelSpec, Preset};
+use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
 
 pub(crate) use ranges::wrong_shift;
@@ -123,39 +125,38 @@ impl GenerateForm {
         let (width, height) = snap::size(self, spec, &mut found);
         let num_frames = snap::frames(self, spec, &mut found);
         inputs::check(self, spec, num_frames, &mut found);
+        pictures::check(self, spec, &mut found);
+        let guidance = guidance::choose(self, spec, preset, &mut found);
+        let num_steps = self
+            .num_steps
+            .or_else(|| preset.map(|preset| preset.num_steps))
+            .unwrap_or(spec.defaults.num_steps);
+        let strength = pictures::strength(self, spec, num_steps, &mut found);
         let request = GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
             files: spec.files.clone(),
             companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
+            image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            negative_prompt: self
-                .negative_prompt
-                .clone()
-                .unwrap_or_else(|| spec.defaults.negative_prompt.clone()),
+            negative_prompt: guidance.negative_prompt,
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
-            strength: self.strength,
+            strength,
             fit: self.fit,
             width,
             height,
             num_frames,
             fps: self.effective_fps(spec, &mut found),
             batch_size: self.batch_size.unwrap_or(1),
-            num_steps: self
-                .num_steps
-                .or_else(|| preset.map(|preset| preset.num_steps))
-                .unwrap_or(spec.defaults.num_steps),
-            guidance_scale: self
-                .guidance_scale
-                .or_else(|| preset.map(|preset| preset.guidance_scale))
-                .unwrap_or(spec.defaults.guidance_scale),
-            true_cfg_scale: self.true_cfg_scale,
-            guidance_scale_2: self.low_guidance(spec, preset, &mut found),
-            start_step: self.start_step.unwrap_or(0),
+            num_steps,
+            guidance_scale: guidance.guidance_scale,
+            true_cfg_scale: guidance.true_cfg_scale,
+            guidance_scale_2: guidance.guidance_scale_2,
+            start_step: self.effective_start(strength, &mut found),
             end_step: self.end_step,
             vae_tile: self.vae_tile,
             shift: self
@@ -168,7 +169,7 @@ impl GenerateForm {
                 .unwrap_or(spec.defaults.sampler),
             sigma_schedule: self.sigma_schedule,
             seed: self.seed,
-            max_sequence_length: self.max_sequence_length,
+            max_sequence_length: self.sequence_length(spec, &mut found),
             loras: self.loras.clone(),
             dtype: self.dtype,
             capture: self.capture.clone(),
@@ -182,6 +183,30 @@ impl GenerateForm {
         } else {
             Err(found.errors)
         }
+    }
+
+    /// Where a strength says where to begin, nothing else does.
+    fn effective_start(&self, strength: Option<f64>, found: &mut Findings) -> u32 {
+        let start = self.start_step.unwrap_or(0);
+        if strength.is_some() && start > 0 {
+            let why = "The start step is not used: the strength says where to begin";
+            found.note("start-step", why.to_owned());
+            return 0;
+        }
+        start
+    }
+
+    /// The tokens that are read, for the families that can read fewer.
+    fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
+        if spec.family == Family::Wan && self.max_sequence_length.is_some() {
+            let why = format!(
+                "The number of tokens is not used: {} always reads as many as it can",
+                spec.name
+            );
+            found.note("max-sequence-length", why);
+            return None;
+        }
+        self.max_sequence_length
     }
 
     fn chosen_preset<'a>(&self, spec: &'a ModelSpec, found: &mut Findings) -> Option<&'a Preset> {
@@ -209,6 +234,7 @@ impl GenerateForm {
     fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
         let clip = self.extend.as_ref().map(|clip| clip.info.fps);
         match (self.fps, clip) {
+            _ if spec.family.makes_pictures() => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {
                 let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);
@@ -221,32 +247,6 @@ impl GenerateForm {
             }
             (None, None) => spec.defaults.fps,
         }
-    }
-
-    /// The low-noise expert's guidance: as given, else as the other one where that was chosen, else
-    /// the model's default.
-    fn low_guidance(
-        &self,
-        spec: &ModelSpec,
-        preset: Option<&Preset>,
-        found: &mut Findings,
-    ) -> Option<f64> {
-        if spec.files.transformer_2.is_none() {
-            if self.guidance_scale_2.is_some() {
-                let why = format!(
-                    "The second guidance is not used: {} has one transformer",
-                    spec.name
-                );
-                found.note("guidance-2", why);
-            }
-            return None;
-        }
-        let is_other_chosen = self.guidance_scale.is_some() || preset.is_some();
-        self.guidance_scale_2.or(if is_other_chosen {
-            None
-        } else {
-            spec.defaults.guidance_scale_2
-        })
     }
 }
 

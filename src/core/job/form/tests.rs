@@ -1,5 +1,6 @@
 //! What a form asks for, and what it is told about it.
 
+mod pictures;
 mod sizes;
 
 use super::*;

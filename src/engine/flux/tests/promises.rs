@@ -41,7 +41,7 @@ impl Run {
         (mut solver, state): (Solver, DenoiseState),
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
-        denoise(
+        sample(
             &self.transformer,
             self.shape,
             &self.conditions(),
@@ -62,8 +62,8 @@ impl Run {
     /// The first answer of another model to this run.
     fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
         let text = self.conditions().prompt;
-        let context = transformer.context(text.prompt, text.pooled, distilled);
-        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"));
+        let context = transformer.context(&text.prompt, &text.pooled, distilled);
+        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
         let noise = self.get("latents.initial");
         let answer = transformer.forward(noise, 1000.0, &context, &rope, &NoHooks);
         answer.unwrap()
@@ -190,11 +190,11 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
     let image = made_up("image", &[1, run.shape.tokens(), 320]);
     let fill = |image: Option<&Tensor>| {
         let conditions = Conditions {
-            image,
+            image: image.map(Tensor::shallow_clone),
             ..run.conditions()
         };
         let (mut solver, state) = run.start();
-        denoise(
+        sample(
             &run.transformer,
             run.shape,
             &conditions,

@@ -13,6 +13,21 @@ pub(super) enum PieceKind {
     Byte,
 }
 
+impl PieceKind {
+    /// GGUF files have the same numbers.
+    pub(super) fn of_number(kind: u64) -> Result<Self, String> {
+        Ok(match kind {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            other => return Err(format!("found a piece of the kind {other}")),
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) text: Vec<u8>,
@@ -41,6 +56,7 @@ impl Default for Trainer {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct NormalizerSpec {
     pub(super) precompiled_charsmap: Vec<u8>,
     pub(super) add_dummy_prefix: bool,
@@ -61,7 +77,7 @@ impl Default for NormalizerSpec {
 }
 
 #[derive(Default)]
-pub(super) struct Model {
+pub struct Model {
     pub(super) pieces: Vec<Piece>,
     pub(super) trainer: Trainer,
     pub(super) normalizer: NormalizerSpec,
@@ -93,17 +109,7 @@ impl Piece {
             match field? {
                 (1, Value::Bytes(text)) => piece.text = text.to_vec(),
                 (2, Value::Fixed32(bits)) => piece.score = f32::from_bits(bits),
-                (3, Value::Varint(kind)) => {
-                    piece.kind = match kind {
-                        1 => PieceKind::Normal,
-                        2 => PieceKind::Unknown,
-                        3 => PieceKind::Control,
-                        4 => PieceKind::UserDefined,
-                        5 => PieceKind::Unused,
-                        6 => PieceKind::Byte,
-                        other => return Err(format!("found a piece of the kind {other}")),
-                    }
-                }
+                (3, Value::Varint(kind)) => piece.kind = PieceKind::of_number(kind)?,
                 _ => {}
             }
         }
