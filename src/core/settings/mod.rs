@@ -8,6 +8,7 @@ mod runtime;
 
 pub use file::{LoadedSettings, SettingsError};
 pub use paths::Paths;
+pub(crate) use paths::find_assets;
 pub use runtime::{Runtime, RuntimeMissing, runtime_folder};
 
 use std::path::PathBuf;
