@@ -93,7 +93,7 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
     let slider = bench
         .harness
         .get_by_role_and_label(Role::SpinButton, "Strength");
-    assert_eq!(slider.value().as_deref(), Some("0.6"));
+    assert_eq!(slider.value().as_deref(), Some("0.60"));
     bench.app().state.form.strength = 0.25;
     let request = request_of(&mut bench);
     assert_eq!(request.strength, Some(0.25));
