@@ -12,7 +12,7 @@ use safelight_core::job::{
 use safelight_core::media::{Picture, thumbnail};
 
 use super::App;
-use super::background::{Answer, FoundModels, Task};
+use super::background::{Answer, FoundModels, FoundOutput, Task};
 use super::commands::{AppCommand, FolderSetting};
 use super::inputs::Placing;
 use super::jobs::{ResultItem, RunningJob};
@@ -186,14 +186,25 @@ impl App {
         }
     }
 
-    fn take_output(&mut self, id: JobId, found: Result<std::path::PathBuf, JobError>) {
+    fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
         let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
             return;
         };
         match found {
-            Ok(path) => {
-                job.request.out = path;
+            Ok(FoundOutput {
+                path,
+                form,
+                notices,
+            }) => {
+                let request = &mut job.request;
+                request.out = path;
+                request.prompt = form.prompt;
+                request.prompt_template = form.prompt_template;
+                request.negative_prompt = form.negative_prompt.unwrap_or_default();
+                request.negative_prompt_template = form.negative_prompt_template;
                 job.has_output = true;
+                let model = request.model.clone();
+                self.say_changes(&model, &notices);
             }
             Err(err) => {
                 self.queue.waiting.retain(|job| job.id != id);

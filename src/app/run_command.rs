@@ -6,7 +6,7 @@ use std::sync::Arc;
 use egui::Context;
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, random_seed,
+    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 
@@ -169,11 +169,21 @@ impl App {
     /// Puts a job behind those that wait; its file is looked for meanwhile.
     fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
         let id = JobId::next();
+        let form = GenerateForm {
+            prompt: request.prompt.clone(),
+            negative_prompt: Some(request.negative_prompt.clone()),
+            seed: request.seed,
+            ..GenerateForm::default()
+        };
+        let wildcards = self
+            .paths
+            .as_ref()
+            .map(|paths| self.settings.wildcard_folders(paths));
         let wish = OutputWish {
             id,
             folder,
-            prompt: request.prompt.clone(),
-            seed: request.seed,
+            form: Box::new(form),
+            wildcards: wildcards.unwrap_or_default(),
             extension: self.state.form.extension(spec, &self.settings),
         };
         let is_queued = self.background.run(Task::FindOutput(wish));
@@ -189,7 +199,7 @@ impl App {
     }
 
     /// One card with all that is made differently than the form said.
-    fn say_changes(&mut self, model: &str, notices: &[Notice]) {
+    pub(super) fn say_changes(&mut self, model: &str, notices: &[Notice]) {
         let messages: Vec<&str> = notices.iter().map(|it| it.message.as_str()).collect();
         let (summary, advice) = match messages.as_slice() {
             [] => return,

@@ -243,7 +243,7 @@ fn batch() -> (Bench, Vec<PathBuf>) {
     let names = (1..=3).map(|number| media::numbered_path(&sent.request.out, number));
     made.paths = names.collect();
     for (path, frame) in made.paths.iter().zip(&made.clip.frames) {
-        media::write_png(path, frame).unwrap();
+        media::write_png(path, frame).expect("a picture is written");
     }
     let paths = made.paths.clone();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
