@@ -15,6 +15,8 @@ mod gguf;
 mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
+#[cfg(test)]
+pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;

@@ -221,6 +221,7 @@ fn hostile_headers_are_refused_in_one_sentence() {
         (tensor(&[1; 9], 0, 0), "at most 8 sizes"),
         (tensor(&[u64::MAX, 2], 0, 0), "impossible shape"),
         (tensor(&[1 << 62, 1], 0, 0), "impossible shape"),
+        (tensor(&[1 << 40, 1 << 40, 0], 0, 0), "impossible shape"),
         (tensor(&[4], 0, u64::MAX - 2), "impossible offset"),
         (tensor(&[4], 0, 1 << 40), "cut off"),
         (tensor(&[33], 8, 0), "whole blocks of 32 Q8_0"),

@@ -20,6 +20,7 @@ use crate::sampling::noise;
 use crate::store;
 
 mod fp8;
+mod gguf;
 mod lora;
 mod parity;
 mod promises;
