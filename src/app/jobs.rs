@@ -149,7 +149,7 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }
 

@@ -227,7 +227,10 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
 }
 
 fn models_ui(ui: &mut Ui, models: &mut ModelSettings, wishes: &mut Vec<AppCommand>) {
-    let ModelSettings { folders } = models;
+    let ModelSettings {
+        folders,
+        wildcards: _,
+    } = models;
     name(
         ui,
         "Model folders",

@@ -3,7 +3,7 @@
 
 mod flux;
 mod gguf;
-mod published;
+pub(crate) mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};

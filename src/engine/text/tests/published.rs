@@ -102,7 +102,7 @@ pub(super) fn write_spiece(path: &Path, pieces: &[Value]) {
     fs::write(path, model).unwrap();
 }
 
-fn write_t5_json(path: &Path, pieces: &[Value]) {
+pub(crate) fn write_t5_json(path: &Path, pieces: &[Value]) {
     let pieces = pieces.iter().map(|p| json!([p[0], p[1]]));
     let extra = (0..100)
         .rev()
