@@ -5,7 +5,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::{LatentShape, image_ids, text_ids};
-use super::transformer::{Context, FluxTransformer};
+use super::transformer::{Context, FluxTransformer, Modulations};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -15,6 +15,9 @@ use crate::wan::DenoiseState;
 
 /// A checkpoint costs a copy of the latents: rarely more than a MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
+
+/// Calls whose modulations are made at once: 2 MB each for a published model in halves.
+const CALLS_AT_ONCE: usize = 32;
 
 /// What the text encoders made of one text.
 pub struct TextEmbeds<'a> {
@@ -52,6 +55,13 @@ struct Loop<'a> {
     rope: Rope,
     shape: LatentShape,
     hooks: &'a dyn Hooks,
+}
+
+/// What the model is told in one call, in the form of each text.
+struct Told {
+    timestep: f32,
+    prompt: Modulations,
+    negative: Option<Modulations>,
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
@@ -178,9 +188,13 @@ impl<'a> Loop<'a> {
     ) -> Result<Option<Tensor>, EngineError> {
         let wanted = solver.steps();
         let calls = solver.all_calls();
+        let mut asked = Vec::new();
         for call in first..calls.end {
             if self.hooks.cancelled() {
                 return Ok(None);
+            }
+            if asked.is_empty() || call % CALLS_AT_ONCE == 0 {
+                asked = self.modulations(call / CALLS_AT_ONCE * CALLS_AT_ONCE, solver);
             }
             // As the reference counts them: from the first that is made.
             let number = call - calls.start;
@@ -188,8 +202,8 @@ impl<'a> Loop<'a> {
                 format!("step.{number:02}.timestep"),
                 &solver.timesteps().get(call as i64),
             );
-            let timestep = solver.timestep(call);
-            let Some(velocity) = self.velocity(&latents, timestep, number, capture) else {
+            let told = &asked[call % CALLS_AT_ONCE];
+            let Some(velocity) = self.velocity(&latents, told, number, capture) else {
                 return Ok(None);
             };
             let next = solver.step(call, &velocity, &latents);
@@ -209,6 +223,24 @@ impl<'a> Loop<'a> {
             }
         }
         Ok(Some(latents))
+    }
+
+    /// What the model is told in the calls from `first` on. Counted in the whole schedule and not from where a run
+    /// begins, so that one that goes on from a checkpoint gets the same numbers.
+    fn modulations(&self, first: usize, solver: &Solver) -> Vec<Told> {
+        let last = solver.timesteps().size()[0] as usize;
+        let calls = first..last.min(first + CALLS_AT_ONCE);
+        let timesteps: Vec<f32> = calls.map(|call| solver.timestep(call)).collect();
+        let of = |context| self.transformer.modulations(&timesteps, context);
+        let mut negative = self.negative.iter().flat_map(|(context, _)| of(context));
+        let prompt = of(&self.prompt).into_iter().zip(&timesteps);
+        prompt
+            .map(|(prompt, &timestep)| Told {
+                timestep,
+                prompt,
+                negative: negative.next(),
+            })
+            .collect()
     }
 
     /// Latents that are no numbers would become a black picture at the end of the job.
@@ -241,7 +273,7 @@ impl<'a> Loop<'a> {
     fn velocity(
         &self,
         latents: &Tensor,
-        timestep: f32,
+        told: &Told,
         number: usize,
         capture: &mut Capture,
     ) -> Option<Tensor> {
@@ -253,17 +285,20 @@ impl<'a> Loop<'a> {
             capture.put(format!("step.{number:02}.transformer.{part}"), xs);
         };
         put("in.hidden_states", &input);
-        put("in.timestep", &Tensor::from_slice(&[timestep / 1000.0]));
-        let ask = |context| {
+        put(
+            "in.timestep",
+            &Tensor::from_slice(&[told.timestep / 1000.0]),
+        );
+        let ask = |context, modulations| {
             self.transformer
-                .forward(&input, timestep, context, &self.rope, self.hooks)
+                .forward(&input, modulations, context, &self.rope, self.hooks)
         };
-        let cond = ask(&self.prompt)?;
+        let cond = ask(&self.prompt, &told.prompt)?;
         put("cond", &cond);
-        let Some((negative, scale)) = &self.negative else {
+        let (Some((negative, scale)), Some(modulations)) = (&self.negative, &told.negative) else {
             return Some(cond);
         };
-        let uncond = ask(negative)?;
+        let uncond = ask(negative, modulations)?;
         put("uncond", &uncond);
         Some(&uncond + (cond - &uncond) * *scale)
     }

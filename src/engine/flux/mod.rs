@@ -16,7 +16,7 @@ pub use config::{SchedulerConfig, TransformerConfig};
 pub use denoise::{Conditions, Guidance, TextEmbeds, denoise};
 pub use keys::TransformerKeys;
 pub use prepare::{Draws, LatentShape, first_step, image_ids, noised, text_ids};
-pub use transformer::{Context, FluxTransformer};
+pub use transformer::{Context, FluxTransformer, Modulations};
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use crate::vae::{KlVaeConfig, KlVaeDecoder, Tiling};
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;
 const CLIP_LENGTH: i64 = 77;
+/// Of a job.
+const STEPS: usize = 28;
 /// Edge of a small picture, and of its tiles.
 const SMALL_SIDE: u32 = 128;
 const SMALL_TILE: i64 = 64;
@@ -72,8 +74,8 @@ pub(super) const FAMILY: Family = Family {
     ],
 };
 
-/// One step for a picture of `side` × `side` pixels. What a job makes once, the projected text and the turns of the
-/// tokens, is made once here too.
+/// One step for a picture of `side` × `side` pixels. What a job makes once, the projected text, the turns of the
+/// tokens and all steps' modulations, is made once here too.
 fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let (config, side) = if bench.small {
         let small = json!({
@@ -97,8 +99,9 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     drop((text, pooled));
     let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape));
     let latents = bench.random(&[1, shape.tokens(), config.in_channels], Kind::Float);
+    let modulations = transformer.modulations(&[500.0; STEPS], &context);
     bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, 500.0, &context, &rope, &NoHooks);
+        let velocity = transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks);
         velocity.map(drop)
     })
 }
