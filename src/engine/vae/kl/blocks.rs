@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use super::canvas::{Band, Canvas, Pass, Reach};
 use super::config::KlVaeConfig;
 use super::norm::GroupNorm;
-use crate::nn::attention;
+use crate::kernels;
+use crate::nn::{attention, wide_attention};
 use crate::vae::causal::convolve_pictures;
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -27,6 +28,9 @@ pub(super) struct Conv {
     /// `(O, C, k, k)`, channels innermost in memory
     weight: Tensor,
     bias: Tensor,
+    /// On a GPU, where libtorch adds the bias in a slow pass of its own: the same in f32, for one that has to be made
+    /// anyway.
+    apart: Option<Tensor>,
     kernel: i64,
 }
 
@@ -38,9 +42,12 @@ impl Conv {
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
         let rows = weight.permute([0, 2, 3, 1]).contiguous();
+        let bias = w.tensor("bias", &[outputs])?;
+        let is_on_gpu = w.device() != Device::Cpu;
         Ok(Self {
             weight: rows.permute([0, 3, 1, 2]),
-            bias: w.tensor("bias", &[outputs])?,
+            apart: is_on_gpu.then(|| bias.to_kind(Kind::Float)),
+            bias,
             kernel,
         })
     }
@@ -59,8 +66,32 @@ impl Conv {
 
     /// `xs`: `(1, h, W, C)` → `(1, h, W, O)`
     fn convolve(&self, xs: &Tensor) -> Tensor {
+        let mut ys = self.convolve_bare(xs);
+        self.complete(&mut ys, None);
+        ys
+    }
+
+    /// The same without what is [lacking](Self::lacking).
+    fn convolve_bare(&self, xs: &Tensor) -> Tensor {
         let padding = [self.kernel / 2; 2];
-        convolve_pictures(xs, &self.weight, Some(&self.bias), padding)
+        convolve_pictures(xs, &self.weight, self.fused_bias(), padding)
+    }
+
+    /// The bias where the convolution adds it.
+    fn fused_bias(&self) -> Option<&Tensor> {
+        self.apart.is_none().then_some(&self.bias)
+    }
+
+    /// What has to be added to each channel of what [`convolve_bare`](Self::convolve_bare) gives: `(O)` in f32.
+    fn lacking(&self) -> Option<&Tensor> {
+        self.apart.as_ref()
+    }
+
+    /// Adds to `ys`, in place, what is lacking, and `others` of the same size.
+    fn complete(&self, ys: &mut Tensor, others: Option<&Tensor>) {
+        if others.is_some() || self.lacking().is_some() {
+            kernels::add_to_pixels(ys, others, self.lacking());
+        }
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
@@ -91,21 +122,27 @@ impl NormedConv {
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        self.forward_then(canvas, None, pass, &|ys, _| ys)
+        self.forward_then(canvas, None, None, pass, &|ys, _| {
+            self.conv.complete(ys, None);
+        })
     }
 
-    /// The same, and then `after` on each band; see [`Pass::over`] for `into`.
+    /// `lacking`: of `canvas`, see [`Conv::lacking`]; `after` goes over each band of what lacks this convolution's
+    /// own; see [`Pass::over`] for `into`.
     fn forward_then(
         &self,
         canvas: &Canvas,
+        lacking: Option<&Tensor>,
         into: Option<Tensor>,
         pass: &Pass<'_>,
-        after: &dyn Fn(Tensor, &Band) -> Tensor,
+        after: &dyn Fn(&mut Tensor, &Band),
     ) -> Option<Canvas> {
         let moments = canvas.moments(pass);
         let layer = |xs: &Tensor, band: &Band| {
-            let xs = self.norm.activate(xs, moments.as_ref());
-            after(band.trim(&self.conv.convolve(&xs)), band)
+            let xs = self.norm.activate(xs, moments.as_ref(), lacking);
+            let mut ys = band.trim(&self.conv.convolve_bare(&xs));
+            after(&mut ys, band);
+            ys
         };
         pass.over(canvas, Reach::Neighbours, self.conv.outputs(), into, &layer)
     }
@@ -140,7 +177,9 @@ impl ResidualBlock {
 
     /// `(H, W, C)` → `(H, W, O)`
     pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let inside = self.first.forward(&canvas, pass)?;
+        let inside = self
+            .first
+            .forward_then(&canvas, None, None, pass, &|_, _| {})?;
         let before = match &self.nin_shortcut {
             Some(shortcut) => {
                 let before = shortcut.forward(&canvas, pass)?;
@@ -151,10 +190,12 @@ impl ResidualBlock {
         };
         // Once its rows are added nobody needs them.
         let into = before.memory();
+        let lacking = self.first.conv.lacking();
         self.second
-            .forward_then(&inside, into, pass, &|mut ys, band| {
+            .forward_then(&inside, lacking, into, pass, &|ys, band| {
                 // Not in place of what goes in: without bands that may be somebody else's.
-                ys.g_add_(&before.rows(band.out.clone(), pass))
+                let before = before.rows(band.out.clone(), pass);
+                self.second.conv.complete(ys, Some(&before));
             })
     }
 }
@@ -205,16 +246,20 @@ impl AttentionBlock {
         drop(ys);
         // 1 h w (3 c) -> 3 × 1 1 (h w) c
         let qkv = qkv.view([1, 1, tokens, 3 * self.width]).chunk(3, -1);
-        let scores = if self.width % FUSED_WIDTH == 0 {
-            MAX_FUSED_SCORES
+        let rows = |scores: i64| (scores / tokens.max(1)).max(1);
+        let fused_rows = if self.width % FUSED_WIDTH == 0 {
+            rows(MAX_FUSED_SCORES)
         } else {
-            MAX_SCORES
+            rows(MAX_SCORES)
         };
-        let parts = qkv[0].split((scores / tokens.max(1)).max(1), 2);
+        let attend = |queries: &Tensor| {
+            wide_attention(queries, &qkv[1], &qkv[2], rows(MAX_SCORES))
+                .unwrap_or_else(|| attention(queries, &qkv[1], &qkv[2], None, None))
+        };
+        let parts = qkv[0].split(fused_rows, 2);
         let ys = parts.iter().map(|queries| {
             pass.go_on()?;
-            let ys = attention(queries, &qkv[1], &qkv[2], None, None);
-            Some(ys.linear(&self.proj_out.0, Some(&self.proj_out.1)))
+            Some(attend(queries).linear(&self.proj_out.0, Some(&self.proj_out.1)))
         });
         let ys = ys.collect::<Option<Vec<_>>>()?;
         let mut ys = match ys.as_slice() {
@@ -274,10 +319,12 @@ impl Downsample {
             let rows = band.input.end - band.input.start;
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
             let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);
-            let (weight, bias) = (&conv.weight, Some(&conv.bias));
+            let (weight, bias) = (&conv.weight, conv.fused_bias());
             let ys = xs.permute([0, 3, 1, 2]);
             let ys = ys.conv2d(weight, bias, [2, 2], [0, 0], [1, 1], 1);
-            ys.permute([0, 2, 3, 1]).contiguous()
+            let mut ys = ys.permute([0, 2, 3, 1]).contiguous();
+            conv.complete(&mut ys, None);
+            ys
         };
         pass.over(canvas, Reach::Halving, conv.outputs(), None, &layer)
     }
@@ -312,5 +359,59 @@ impl Upsample {
             return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
         }
         pass.over(&canvas, Reach::Doubling, self.width, None, &layer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canvas::Bands;
+    use super::*;
+
+    #[test]
+    fn a_bias_apart_gives_what_a_fused_one_gives() {
+        let cfg = KlVaeConfig {
+            block_out_channels: vec![8],
+            layers_per_block: 1,
+            latent_channels: 4,
+            norm_num_groups: 2,
+            scaling_factor: 1.0,
+            shift_factor: 0.0,
+            use_quant_conv: false,
+            use_post_quant_conv: false,
+            mid_block_add_attention: false,
+        };
+        let w = Weights::random(Kind::Float, Device::Cpu);
+        let mut block = ResidualBlock::new(&w, [6, 8], &cfg).unwrap();
+        let numbers = Tensor::arange(13 * 9 * 6, (Kind::Float, Device::Cpu));
+        let xs = (numbers * 0.37).sin().view([1, 13, 9, 6]);
+        let forward = |block: &ResidualBlock| {
+            let whole = Pass::new(Device::Cpu, Kind::Float, &|| false);
+            let bands = Bands {
+                size: 6,
+                off_device: false,
+            };
+            let banded = Pass::new(Device::Cpu, Kind::Float, &|| false).in_bands(bands, 8);
+            [whole, banded].map(|pass| {
+                let canvas = block.forward(Canvas::new(xs.copy()), &pass).unwrap();
+                canvas.into_tensor(&pass)
+            })
+        };
+        let fused = forward(&block);
+        let shortcut = block.nin_shortcut.as_mut().unwrap();
+        for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
+            assert!(conv.apart.is_none());
+            // Far from the small ones that such weights have.
+            conv.bias = &conv.bias + 1.0;
+        }
+        let fused_far = forward(&block);
+        let shortcut = block.nin_shortcut.as_mut().unwrap();
+        for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
+            conv.apart = Some(conv.bias.shallow_clone());
+        }
+        for (apart, expected) in forward(&block).iter().zip(&fused_far) {
+            let off = (apart - expected).abs().max().double_value(&[]);
+            assert!(off < 2e-5, "{off}");
+        }
+        assert!(!fused[0].allclose(&fused_far[0], 1e-2, 1e-2, false));
     }
 }

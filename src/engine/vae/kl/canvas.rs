@@ -11,6 +11,7 @@ use std::rc::Rc;
 use tch::{Device, Kind, Tensor};
 
 use super::norm::Moments;
+use crate::runtime::memory_counts;
 use crate::vae::tiles::Tiling;
 
 /// A picture in bands: how large they are, and where the rest of it waits.
@@ -34,13 +35,24 @@ impl Default for Bands {
     }
 }
 
-impl From<Tiling> for Bands {
-    fn from(tiling: Tiling) -> Self {
+impl Bands {
+    /// Bands of as many pixels as a tile has. The rest waits on the device where it has room for that, as it is now.
+    ///
+    /// `pixels`: of the whole picture, `width`: its channels there.
+    pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &Pass<'_>) -> Self {
+        // What a layer reads, what it makes, and what it is added to or the level below.
+        let waiting = 3 * pixels * width * pass.kind.elt_size_in_bytes() as i64;
         Self {
             size: tiling.size,
-            off_device: true,
+            off_device: !has_room(pass.device, waiting as u64),
         }
     }
+}
+
+fn has_room(device: Device, bytes: u64) -> bool {
+    let counts = memory_counts(device);
+    let unused = counts.reserved.saturating_sub(counts.allocated);
+    counts.total.saturating_sub(counts.used) + unused > bytes
 }
 
 /// One picture's way through a network.

@@ -84,7 +84,9 @@ impl KlVaeEncoder {
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Posterior> {
         if tiling.is_seamless() {
-            return self.encode_in_bands(pixels, tiling.into(), cancelled);
+            let count = pixels.size()[2..].iter().product::<i64>();
+            let bands = Bands::of_tiles(tiling, count, self.width, &self.pass(cancelled));
+            return self.encode_in_bands(pixels, bands, cancelled);
         }
         let factor = self.spatial_factor;
         let latents = [2, 3].map(|dim| pixels.size()[dim] / factor);
