@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::canvas::{Band, Canvas, Pass, Reach};
 use super::config::KlVaeConfig;
-use super::norm::GroupNorm;
+use super::norm::{GroupNorm, Moments};
 use crate::kernels;
 use crate::nn::{attention, wide_attention};
 use crate::vae::causal::convolve_pictures;
@@ -95,7 +95,7 @@ impl Conv {
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        pass.over(canvas, self.reach(), self.outputs(), None, &|xs, band| {
+        pass.over(canvas, self.reach(), self.outputs(), &|xs, band| {
             band.trim(&self.convolve(xs))
         })
     }
@@ -122,29 +122,25 @@ impl NormedConv {
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        self.forward_then(canvas, None, None, pass, &|ys, _| {
-            self.conv.complete(ys, None);
-        })
-    }
-
-    /// `lacking`: of `canvas`, see [`Conv::lacking`]; `after` goes over each band of what lacks this convolution's
-    /// own; see [`Pass::over`] for `into`.
-    fn forward_then(
-        &self,
-        canvas: &Canvas,
-        lacking: Option<&Tensor>,
-        into: Option<Tensor>,
-        pass: &Pass<'_>,
-        after: &dyn Fn(&mut Tensor, &Band),
-    ) -> Option<Canvas> {
         let moments = canvas.moments(pass);
         let layer = |xs: &Tensor, band: &Band| {
-            let xs = self.norm.activate(xs, moments.as_ref(), lacking);
-            let mut ys = band.trim(&self.conv.convolve_bare(&xs));
-            after(&mut ys, band);
+            let mut ys = self.bare(xs, moments.as_ref(), None, band);
+            self.conv.complete(&mut ys, None);
             ys
         };
-        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), into, &layer)
+        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), &layer)
+    }
+
+    /// A band of what lacks the convolution's bias. `lacking`: of `xs`; see [`Conv::lacking`] for both.
+    fn bare(
+        &self,
+        xs: &Tensor,
+        moments: Option<&Moments>,
+        lacking: Option<&Tensor>,
+        band: &Band,
+    ) -> Tensor {
+        let xs = self.norm.activate(xs, moments, lacking);
+        band.trim(&self.conv.convolve_bare(&xs))
     }
 }
 
@@ -176,27 +172,23 @@ impl ResidualBlock {
     }
 
     /// `(H, W, C)` → `(H, W, O)`
-    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let inside = self
-            .first
-            .forward_then(&canvas, None, None, pass, &|_, _| {})?;
-        let before = match &self.nin_shortcut {
-            Some(shortcut) => {
-                let before = shortcut.forward(&canvas, pass)?;
-                drop(canvas);
-                before
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let (first, second) = (&self.first, &self.second);
+        let moments = canvas.moments(pass);
+        let layer = |xs: &Tensor, band: &Band| first.bare(xs, moments.as_ref(), None, band);
+        let inside = pass.over(canvas, Reach::Neighbours, first.conv.outputs(), &layer)?;
+        let moments = inside.moments(pass);
+        let layer = |xs: &Tensor, band: &Band| {
+            let mut ys = second.bare(xs, moments.as_ref(), first.conv.lacking(), band);
+            let mut before = canvas.rows(band.out.clone(), pass);
+            if let Some(shortcut) = &self.nin_shortcut {
+                before = shortcut.convolve(&before);
             }
-            None => canvas,
+            // Not in place of what goes in: without bands that may be somebody else's.
+            second.conv.complete(&mut ys, Some(&before));
+            ys
         };
-        // Once its rows are added nobody needs them.
-        let into = before.memory();
-        let lacking = self.first.conv.lacking();
-        self.second
-            .forward_then(&inside, lacking, into, pass, &|ys, band| {
-                // Not in place of what goes in: without bands that may be somebody else's.
-                let before = before.rows(band.out.clone(), pass);
-                self.second.conv.complete(ys, Some(&before));
-            })
+        pass.over_in_place(&inside, &layer)
     }
 }
 
@@ -293,12 +285,12 @@ impl Middle {
         })
     }
 
-    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut canvas = self.block_1.forward(canvas, pass)?;
         if let Some(attention) = &self.attn_1 {
             canvas = attention.forward(&canvas, pass)?;
         }
-        self.block_2.forward(canvas, pass)
+        self.block_2.forward(&canvas, pass)
     }
 }
 
@@ -326,7 +318,7 @@ impl Downsample {
             conv.complete(&mut ys, None);
             ys
         };
-        pass.over(canvas, Reach::Halving, conv.outputs(), None, &layer)
+        pass.over(canvas, Reach::Halving, conv.outputs(), &layer)
     }
 }
 
@@ -358,7 +350,7 @@ impl Upsample {
             // times is a tenth more work and much less memory.
             return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
         }
-        pass.over(&canvas, Reach::Doubling, self.width, None, &layer)
+        pass.over(&canvas, Reach::Doubling, self.width, &layer)
     }
 }
 
@@ -392,7 +384,7 @@ mod tests {
             };
             let banded = Pass::new(Device::Cpu, Kind::Float, &|| false).in_bands(bands, 8);
             [whole, banded].map(|pass| {
-                let canvas = block.forward(Canvas::new(xs.copy()), &pass).unwrap();
+                let canvas = block.forward(&Canvas::new(xs.copy()), &pass).unwrap();
                 canvas.into_tensor(&pass)
             })
         };

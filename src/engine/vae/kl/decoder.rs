@@ -141,7 +141,7 @@ impl KlVaeDecoder {
             xs = conv.forward(&xs, pass)?;
         }
         let xs = self.conv_in.forward(&xs, pass)?;
-        let mut xs = self.mid.forward(xs, pass)?;
+        let mut xs = self.mid.forward(&xs, pass)?;
         for level in &self.up {
             xs = level.forward(xs, pass)?;
         }
@@ -178,7 +178,7 @@ impl UpLevel {
     fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut xs = canvas;
         for block in &self.block {
-            xs = block.forward(xs, pass)?;
+            xs = block.forward(&xs, pass)?;
         }
         match &self.upsample {
             Some(upsample) => upsample.forward(xs, pass),

@@ -137,7 +137,7 @@ impl KlVaeEncoder {
         for level in &self.down {
             xs = level.forward(xs, pass)?;
         }
-        let xs = self.mid.forward(xs, pass)?;
+        let xs = self.mid.forward(&xs, pass)?;
         let mut xs = self.head.forward(&xs, pass)?;
         if let Some(conv) = &self.quant_conv {
             xs = conv.forward(&xs, pass)?;
@@ -173,7 +173,7 @@ impl DownLevel {
     fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut xs = canvas;
         for block in &self.block {
-            xs = block.forward(xs, pass)?;
+            xs = block.forward(&xs, pass)?;
         }
         match &self.downsample {
             Some(downsample) => downsample.forward(&xs, pass),
