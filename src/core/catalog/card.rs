@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::configs::ModelIndex;
 use super::identify::Target;
 use super::library::Library;
+use super::lora::{LoraCard, LoraFile};
 use super::weights::WeightSet;
 use super::{CatalogError, ModelFiles, ModelSpec, identify, kind, single};
 
@@ -47,6 +48,8 @@ pub struct IdentityCard {
     pub problems: Vec<String>,
     /// What it can make, when it is runnable.
     pub model: Option<ModelSpec>,
+    /// What it changes, when it is a LoRA.
+    pub lora: Option<LoraCard>,
 }
 
 impl IdentityCard {
@@ -149,7 +152,24 @@ impl IdentityCard {
             notes: weights.notes,
             problems: Vec::new(),
             model: None,
+            lora: None,
         }
+        .with_lora()
+    }
+
+    /// What a LoRA says of itself.
+    fn with_lora(mut self) -> Self {
+        let is_lora = self
+            .components
+            .iter()
+            .any(|component| component.name == "lora");
+        if is_lora && let Ok(file) = LoraFile::read(&self.path) {
+            let card = LoraCard::of(&file);
+            self.what = card.text();
+            self.family = card.family.to_owned();
+            self.lora = Some(card);
+        }
+        self
     }
 
     fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
@@ -197,6 +217,7 @@ impl IdentityCard {
             notes: BTreeMap::new(),
             problems,
             model,
+            lora: None,
         })
     }
 }

@@ -10,7 +10,7 @@ use safetensors::Dtype;
 use serde::Serialize;
 
 use super::weights::{TensorEntry, WeightSet};
-use super::{gguf, storage};
+use super::{gguf, lora, storage};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -225,18 +225,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         .map(|key| storage::plain_name(key))
         .collect();
     let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
-    let is_lora = weights.tensors.keys().any(|key| {
-        [
-            "lora_up",
-            "lora_down",
-            "lora_A",
-            "lora_B",
-            "hada_w1_a",
-            "lokr_w1",
-        ]
-        .iter()
-        .any(|part| key.contains(part))
-    });
+    let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
     if is_lora {
         return TensorKind {
             family: "",

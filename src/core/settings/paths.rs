@@ -67,6 +67,11 @@ impl Paths {
         self.config.join("models.toml")
     }
 
+    /// Where a user can put wildcard files without telling anybody.
+    pub fn wildcards(&self) -> PathBuf {
+        self.config.join("wildcards")
+    }
+
     /// Where a user can put models without telling anybody.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")

@@ -73,7 +73,7 @@ pub fn encode_image(
             masked: None,
         }));
     }
-    let draws = Draws::new(shape, true, seeds(request))?;
+    let draws = Draws::new(shape, 2 + usize::from(mask.is_some()), seeds(request))?;
     let latents = autoencoder.sample(&posterior, draws.posterior.as_ref(), 0, capture);
     capture.put("image_latents", &latents);
     let masked = match (&mask, role) {

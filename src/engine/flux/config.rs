@@ -249,19 +249,23 @@ impl SchedulerConfig {
     }
 
     /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
-    /// `1 / num_steps`, shifted, and 0. `wanted`: a shift in the place of the model's own.
-    pub fn schedule(&self, num_steps: usize, tokens: i64, wanted: Option<f64>) -> Schedule {
+    /// `1 / num_steps`, shifted, and 0.
+    pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
         let even = linspace(1.0, 1.0 / num_steps as f64, num_steps);
-        let (is_linear, is_dynamic) = (self.time_shift_type == "linear", self.use_dynamic_shifting);
+        let shift = self.shift as f32;
         let mu = self.mu(tokens);
-        let factor = wanted.unwrap_or(if is_linear { mu } else { mu.exp() }) as f32;
-        let shift = wanted.unwrap_or(self.shift);
+        let (is_linear, is_dynamic) = (self.time_shift_type == "linear", self.use_dynamic_shifting);
+        let factor = if is_linear {
+            mu as f32
+        } else {
+            mu.exp() as f32
+        };
         let sigmas = even.into_iter().map(|sigma| {
             let sigma = sigma as f32;
             if is_dynamic {
                 factor / (factor + (1.0 / sigma - 1.0))
             } else {
-                shift as f32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma)
+                shift * sigma / (1.0 + (self.shift - 1.0) as f32 * sigma)
             }
         });
         Schedule::of_sigmas(sigmas.collect(), self.num_train_timesteps)
@@ -311,7 +315,7 @@ impl SchedulerConfig {
                 Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
             }
             Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
-                let mut simple = self.schedule(num_steps, tokens, None).sigmas;
+                let mut simple = self.schedule(num_steps, tokens).sigmas;
                 simple.pop();
                 let simple = simple.into_iter().map(f64::from).collect();
                 let sigmas = spaced(request.sigma_schedule, simple);

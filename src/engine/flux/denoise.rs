@@ -2,6 +2,8 @@
 //!
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's.
 
+use std::ops::Range;
+
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
@@ -11,7 +13,6 @@ use super::prepare::{
     Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
     seeds, text_ids,
 };
-use super::solver::new_solver;
 use super::state::{GivenImage, PromptEmbeds, TextEmbeds};
 use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
@@ -89,8 +90,9 @@ pub fn denoise(
         Some(folder) => SchedulerConfig::read(folder)?,
         None => SchedulerConfig::published(config.guidance_embeds),
     };
-    let mut solver = new_solver(&scheduler, request, shape.tokens(), job.first_step())?;
-    let draws = job.draws()?;
+    let mut solver = scheduler.solver(request, shape.tokens(), job.steps()?)?;
+    solver.set_draws_before(job.draws_per_seed());
+    let draws = Draws::new(shape, job.draws_per_seed(), seeds(request))?;
     let conditions = job.conditions(embeds, &draws);
     let size = [
         i64::from(request.batch_size),
@@ -156,19 +158,32 @@ impl Job<'_> {
         self.image.is_some() && self.role != Role::Reference
     }
 
-    fn first_step(&self) -> usize {
-        if !self.starts_from_image() {
-            return 0;
+    /// The steps that the request wants, of those that its strength leaves.
+    fn steps(&self) -> Result<Range<usize>, EngineError> {
+        let num_steps = self.request.num_steps as usize;
+        let mut first = 0;
+        if self.starts_from_image() {
+            let strength = self.request.strength.unwrap_or(match self.role {
+                Role::Canvas => CANVAS_STRENGTH,
+                Role::Base | Role::Reference => BASE_STRENGTH,
+            });
+            first = first_step(num_steps, strength);
+            if first >= num_steps {
+                return Err(EngineError::Request {
+                    reason: format!(
+                        "a strength of {strength} leaves none of {num_steps} steps to make"
+                    ),
+                });
+            }
         }
-        let strength = self.request.strength.unwrap_or(match self.role {
-            Role::Canvas => CANVAS_STRENGTH,
-            Role::Base | Role::Reference => BASE_STRENGTH,
-        });
-        first_step(self.request.num_steps as usize, strength)
+        let start = first.max(self.request.start_step as usize);
+        let end = self.request.end_step.map_or(num_steps, |end| end as usize);
+        Ok(start..end)
     }
 
-    fn draws(&self) -> Result<Draws, EngineError> {
-        Draws::new(self.shape, self.starts_from_image(), seeds(self.request))
+    fn draws_per_seed(&self) -> usize {
+        let image = self.image.filter(|_| self.starts_from_image());
+        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
     }
 
     fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {

@@ -20,7 +20,6 @@ mod decode;
 mod denoise;
 mod keys;
 mod prepare;
-mod solver;
 mod state;
 mod text;
 mod transformer;
@@ -34,7 +33,6 @@ pub use prepare::{
     Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
     reference_size, seeds, text_ids,
 };
-pub use solver::new_solver;
 pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer};

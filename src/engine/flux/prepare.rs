@@ -128,33 +128,32 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// `seeds`: each picture's own, so that any of them can be made again by itself.
+    /// `per_seed`: 1 for noise alone, 2 with a given picture, 3 with one that has a mask; `seeds`: each picture's own,
+    /// so that any of them can be made again by itself.
     pub fn new(
         shape: LatentShape,
-        has_image: bool,
+        per_seed: usize,
         seeds: impl Iterator<Item = u64>,
     ) -> Result<Self, EngineError> {
-        let per_picture = if has_image { 3 } else { 1 };
         let mut drawn: [Vec<Tensor>; 3] = Default::default();
         for seed in seeds {
             let mut generator = Generator::new(seed);
-            for draws in &mut drawn[..per_picture] {
+            for draws in drawn.iter_mut().take(per_seed) {
                 draws.push(generator.normal(&shape.size())?);
             }
         }
-        let [first, second, third] =
+        let [first, second, masked] =
             drawn.map(|draws| (!draws.is_empty()).then(|| Tensor::cat(&draws, 0)));
-        let (posterior, noise) = if has_image {
-            (first, second)
-        } else {
-            (None, first)
+        let (posterior, noise) = match second {
+            Some(second) => (first, Some(second)),
+            None => (None, first),
         };
         Ok(Self {
             posterior,
             noise: noise.ok_or_else(|| EngineError::Internal {
                 reason: "no picture was asked for".to_owned(),
             })?,
-            masked: third,
+            masked,
         })
     }
 }

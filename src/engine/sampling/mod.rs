@@ -98,6 +98,14 @@ impl Solver {
         is_sound.then_some(solver)
     }
 
+    /// How often each picture's generator was asked before the first call: once for noise alone, which is what counts
+    /// unless this says otherwise. Only of interest to samplers that draw themselves.
+    pub fn set_draws_before(&mut self, draws: usize) {
+        if let Algorithm::Lcm(solver) = &mut self.algorithm {
+            solver.draws_before = draws;
+        }
+    }
+
     /// How many steps the whole schedule has.
     pub fn num_steps(&self) -> usize {
         self.schedule()

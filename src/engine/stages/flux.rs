@@ -36,6 +36,9 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let mask = pictures::mask_of_job(&context.folder(), request)?;
     let image = context.part(|capture, hooks| {
         picture.record("image", capture);
+        if let Some(mask) = &mask {
+            mask.record("mask", capture);
+        }
         let mask = mask.as_ref().map(|mask| &mask.fitted);
         flux::encode_image(request, &picture.fitted, mask, place, capture, hooks)
     })?;

@@ -36,4 +36,4 @@ pub fn with_loras(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

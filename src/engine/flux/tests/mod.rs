@@ -20,6 +20,8 @@ use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 mod dialects;
+mod fp8;
+mod gguf;
 mod lora;
 mod parity;
 mod promises;
@@ -123,9 +125,7 @@ impl Run {
     /// The sampler of the run, with the latents that it begins with.
     fn start(&self) -> (Solver, DenoiseState) {
         let num_steps = self.number("steps") as usize;
-        let schedule = self
-            .scheduler
-            .schedule(num_steps, self.shape.tokens(), None);
+        let schedule = self.scheduler.schedule(num_steps, self.shape.tokens());
         let has_picture = self.facts["has_picture"] == true;
         let first = if has_picture {
             first_step(num_steps, self.number("strength"))
@@ -135,7 +135,7 @@ impl Run {
         let solver = Solver::new(Algorithm::Euler(Euler::along(schedule)), first..num_steps);
         let solver = solver.unwrap();
         let seeds = std::iter::once(self.number("seed") as u64);
-        let draws = Draws::new(self.shape, has_picture, seeds).unwrap();
+        let draws = Draws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let latents = match self.tensors.get("image_latents") {
             Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
             None => draws.noise,

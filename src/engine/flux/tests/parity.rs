@@ -12,7 +12,7 @@ fn noise_is_drawn_in_the_order_of_the_reference() {
         let run = Run::open(name);
         let has_picture = run.facts["has_picture"] == true;
         let seeds = std::iter::once(run.number("seed") as u64);
-        let draws = Draws::new(run.shape, has_picture, seeds).unwrap();
+        let draws = Draws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let drawn: Vec<&Tensor> = draws.posterior.iter().chain([&draws.noise]).collect();
         assert_eq!(drawn.len(), 1 + usize::from(has_picture));
         for (i, noise) in drawn.into_iter().enumerate() {

@@ -1,5 +1,7 @@
 //! What stages of every family share, and whole jobs of Flux against recorded runs of diffusers.
 
+mod flux;
+
 use std::os::unix::fs::symlink;
 
 use crossbeam_channel::bounded;
