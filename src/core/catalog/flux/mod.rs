@@ -141,9 +141,6 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
     let schedule = files.scheduler.as_deref().map(own_schedule).transpose()?;
     let configs = Configs::read(files)?;
     let cfg = &configs.transformer;
-    variant
-        .check(cfg)
-        .map_err(|reason| wrong_config(reason, &files.transformer))?;
     fits_vae(cfg, &configs.vae, &files.vae)?;
     fits_clip(cfg, &configs.clip, &files.text_encoder)?;
     let second = second_encoder(files)?;
