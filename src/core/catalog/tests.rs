@@ -2,6 +2,9 @@
 
 mod broken;
 mod defaults;
+mod flux;
+mod flux_files;
+mod flux_parts;
 mod found;
 mod gguf;
 mod made_up;

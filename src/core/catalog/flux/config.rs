@@ -132,7 +132,8 @@ pub(super) fn config_of_header(weights: &WeightSet) -> Result<Value, String> {
             "expected a width that is a multiple of {HEAD_DIM}, as no config.json says how wide a head is, found {dim}"
         ));
     }
-    let (double, single) = keys.count_blocks(weights.tensors.keys().map(String::as_str));
+    let names: Vec<&str> = weights.tensors.keys().map(String::as_str).collect();
+    let (double, single) = keys.count_blocks(&names);
     Ok(json!({
         "_class_name": "FluxTransformer2DModel",
         "patch_size": 1,

@@ -135,11 +135,11 @@ impl FluxTransformerKeys {
     }
 
     /// How many double and single blocks there are among these keys.
-    pub fn count_blocks<'a>(self, keys: impl Iterator<Item = &'a str> + Clone) -> (usize, usize) {
+    pub fn count_blocks(self, keys: &[&str]) -> (usize, usize) {
         let (double, single) = self.block_names();
         let count = |blocks: &str| {
             let start = format!("{}{blocks}.", self.prefix);
-            let numbers = keys.clone().filter_map(|key| {
+            let numbers = keys.iter().filter_map(|key| {
                 let (number, _) = key.strip_prefix(&start)?.split_once('.')?;
                 number.parse::<usize>().ok()
             });

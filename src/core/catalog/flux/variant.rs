@@ -34,6 +34,10 @@ impl Variant {
     /// The variant of a transformer, or the sentence part for one of another kind. `is_kontext` is what a name or a
     /// pipeline's class says, as no header does.
     pub fn of(cfg: &FluxTransformerConfig, is_kontext: bool) -> Result<Self, String> {
+        if cfg.out_channels() != NOISE {
+            let found = cfg.out_channels();
+            return Err(format!("a Flux transformer with {found} output channels"));
+        }
         match cfg.in_channels {
             NOISE if is_kontext => Ok(Self::Kontext),
             NOISE if cfg.guidance_embeds => Ok(Self::Dev),
@@ -48,17 +52,6 @@ impl Variant {
     /// Whether a name says that a model is Kontext.
     pub fn is_kontext_named(name: &str) -> bool {
         name.to_lowercase().contains("kontext")
-    }
-
-    /// What is wrong with a config of this variant, if anything is.
-    pub fn check(self, cfg: &FluxTransformerConfig) -> Result<(), String> {
-        if cfg.out_channels() != NOISE {
-            return Err(format!(
-                "expected {NOISE} out_channels, found {}",
-                cfg.out_channels()
-            ));
-        }
-        Ok(())
     }
 
     pub fn start_image(self) -> InputUse {

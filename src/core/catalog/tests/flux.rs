@@ -1,0 +1,617 @@
+//! Every published FLUX.1 model in every layout: recognised, completed, described; and every tensor of it.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::flux_files::{
+    all_in_one, behind, catalog_of, edited, flux_tree, shapes, shipped, write_folder,
+};
+use super::made_up::{Shapes, write};
+use super::tiny::{edit_json, write_json};
+use crate::catalog::flux::{check_part, tensors_of};
+use crate::catalog::{
+    CatalogError, Component, Family, Guidance, IdentityCard, ImageRole, InputUse, ModelSpec,
+    WeightSet, component_config,
+};
+use crate::job::Sampler;
+
+/// What a file of each part may have beside the tensors that are read.
+const SPARE: [&str; 5] = [
+    "text_projection.weight",
+    "position_ids",
+    "logit_scale",
+    "shared.weight",
+    "encoder.embed_tokens.weight",
+];
+
+#[test]
+fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
+    use Component::{TextEncoder, TextEncoder2, Transformer, Vae};
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("x.safetensors");
+    let clip = shapes("clip_l");
+    let bare_clip: Shapes = clip
+        .iter()
+        .map(|(key, shape)| (key.replace("text_model.", ""), shape.clone()))
+        .collect();
+    let mut t5_twice = shapes("t5xxl");
+    t5_twice.insert("encoder.embed_tokens.weight".into(), vec![32128, 4096]);
+    let mut t5_other = t5_twice.clone();
+    t5_other.remove("shared.weight").unwrap();
+    let with_projection = edited(clip.clone(), "text_projection.weight", &[768, 768]);
+    let with_positions = edited(clip.clone(), "text_model.embeddings.position_ids", &[1, 77]);
+    let mut files = vec![
+        (Vae, shapes("ae")),
+        (Vae, shapes("ae diffusers")),
+        (Vae, behind("vae.", &shapes("ae"))),
+        (TextEncoder, clip),
+        (TextEncoder, bare_clip),
+        (TextEncoder, with_projection),
+        (TextEncoder, with_positions),
+        (TextEncoder2, shapes("t5xxl")),
+        (TextEncoder2, t5_twice),
+        (TextEncoder2, t5_other),
+    ];
+    for variant in ["dev", "schnell", "fill"] {
+        let original = shapes(&format!("transformer {variant}"));
+        for prefix in ["model.diffusion_model.", "diffusion_model.", "transformer."] {
+            files.push((Transformer, behind(prefix, &original)));
+        }
+        files.push((Transformer, original));
+        files.push((
+            Transformer,
+            shapes(&format!("transformer {variant} diffusers")),
+        ));
+    }
+    for (component, shapes) in files {
+        write(&place, &shapes, "F16");
+        let weights = WeightSet::at(&place).unwrap();
+        check_part(component, &place, &weights).unwrap();
+        let known: Shapes = tensors_of(component, &place, &weights)
+            .into_iter()
+            .collect();
+        for (key, shape) in &known {
+            // diffusers keeps the attention's convolutions of one pixel as matrices.
+            let is_matrix = key.contains("mid_block.attentions.0.to_") && shape.len() == 4;
+            let shape = if is_matrix { &shape[..2] } else { shape };
+            let found = shapes.get(key).map(Vec::as_slice);
+            assert_eq!(found, Some(shape), "{component:?} {key}");
+        }
+        for key in shapes.keys().filter(|key| !known.contains_key(*key)) {
+            assert!(
+                SPARE.iter().any(|spare| key.ends_with(spare)),
+                "{component:?} {key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
+    use Component::{TextEncoder, TextEncoder2, Transformer, Vae};
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("x.safetensors");
+    for (component, name) in [
+        (Transformer, "transformer dev"),
+        (Vae, "ae"),
+        (Vae, "ae diffusers"),
+        (TextEncoder, "clip_l"),
+        (TextEncoder2, "t5xxl"),
+    ] {
+        let shapes = shapes(name);
+        write(&place, &shapes, "F16");
+        let mut weights = WeightSet::at(&place).unwrap();
+        let last = |key: &&String| component != Transformer || !key.contains("blocks.1");
+        for key in shapes.keys().filter(last) {
+            let entry = weights.tensors.remove(key).unwrap();
+            let text = check_part(component, &place, &weights)
+                .unwrap_err()
+                .to_string();
+            assert!(text.contains(key.as_str()), "{key}: {text}");
+            let mut wrong = entry.clone();
+            wrong.shape[0] += 1;
+            weights.tensors.insert(key.clone(), wrong);
+            let text = check_part(component, &place, &weights)
+                .unwrap_err()
+                .to_string();
+            assert!(text.contains(key.as_str()), "{key}: {text}");
+            weights.tensors.insert(key.clone(), entry);
+        }
+        check_part(component, &place, &weights).unwrap();
+    }
+}
+
+/// Inputs, size, steps, guidance, strength and presets.
+fn summary(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let presets: Vec<&str> = spec.presets.iter().map(|it| it.id.as_str()).collect();
+    format!(
+        "{} {:?} {:?}, mask {:?}, {:?}, {}x{}, {} steps, {} {:?} [{}]",
+        spec.variant,
+        spec.start_image,
+        spec.image_role,
+        spec.mask,
+        spec.guidance,
+        defaults.width,
+        defaults.height,
+        defaults.num_steps,
+        defaults.guidance_scale,
+        defaults.strength,
+        presets.join(", "),
+    )
+}
+
+const DEV: &str =
+    "dev Optional Base, mask Optional, Distilled, 1024x1024, 20 steps, 3.5 Some(0.6) [turbo-8]";
+
+#[test]
+fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(&root.path().join("models"));
+    for (name, shapes_of, dtype) in [
+        ("flux1-dev", "transformer dev", "BF16"),
+        ("flux1-schnell-fp8-e4m3fn", "transformer schnell", "F8_E4M3"),
+        ("flux1-fill-dev", "transformer fill", "BF16"),
+        ("flux1-dev-kontext_fp8_scaled", "transformer dev", "F16"),
+    ] {
+        let file = format!("diffusion_models/{name}.safetensors");
+        write(&models.join(file), &shapes(shapes_of), dtype);
+    }
+    let catalog = catalog_of(&models);
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
+    assert_eq!(catalog.available.len(), 4);
+    for (id, licence, expected) in [
+        ("flux1-dev", "FLUX.1 [dev] Non-Commercial License", DEV),
+        (
+            "flux1-schnell",
+            "Apache-2.0",
+            "schnell Optional Base, mask Optional, None, 1024x1024, 4 steps, 0 Some(0.6) []",
+        ),
+        (
+            "flux1-fill-dev",
+            "FLUX.1 [dev] Non-Commercial License",
+            "Fill Required Canvas, mask Required, Distilled, 1024x1024, 50 steps, 30 Some(1.0) []",
+        ),
+        (
+            "flux1-kontext-dev",
+            "FLUX.1 [dev] Non-Commercial License",
+            "Kontext Optional Reference, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []",
+        ),
+    ] {
+        let spec = catalog.find(id).unwrap();
+        assert_eq!(summary(&spec), expected);
+        assert_eq!(
+            (spec.family, spec.licence.as_str()),
+            (Family::Flux, licence)
+        );
+        assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
+        assert_eq!(spec.defaults.sampler, Sampler::Euler);
+        assert!(spec.defaults.negative_prompt.is_empty());
+        assert!(!spec.example_prompts.is_empty());
+        let limits = &spec.limits;
+        assert_eq!((limits.size_multiple, limits.max_pixels), (16, 2048 * 2048));
+        assert_eq!(
+            (limits.max_frames, limits.frame_stride, limits.max_batch),
+            (1, 1, 8)
+        );
+        let text = models.join("text_encoders");
+        assert_eq!(spec.files.vae, models.join("vae/ae.safetensors"));
+        assert_eq!(spec.files.text_encoder, text.join("clip_l.safetensors"));
+        assert_eq!(
+            spec.files.text_encoder_2,
+            Some(text.join("t5xxl_fp16.safetensors"))
+        );
+        assert_eq!(spec.files.tokenizer, shipped("clip-l"));
+        assert_eq!(spec.files.tokenizer_2, Some(shipped("t5-xxl")));
+        assert_eq!(spec.files.scheduler, None);
+    }
+}
+
+#[test]
+fn a_transformer_is_the_same_bare_behind_a_prefix_and_in_diffusers_names() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = models.join("unet/any name.safetensors");
+    for shapes in [
+        shapes("transformer dev"),
+        behind("model.diffusion_model.", &shapes("transformer dev")),
+        shapes("transformer dev diffusers"),
+    ] {
+        write(&place, &shapes, "BF16");
+        let spec = ModelSpec::open(&place).unwrap();
+        assert_eq!(summary(&spec), DEV);
+        // Nobody knows this file by its name, so it takes no name and licence of another.
+        assert_eq!(
+            (spec.name.as_str(), spec.licence.as_str()),
+            ("any name", "not stated")
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_with_all_parts_needs_nothing_around_it_and_one_that_lacks_a_part_takes_that() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("checkpoints/flux1-dev-fp8.safetensors");
+    write(&place, &all_in_one("transformer dev"), "F16");
+    let spec = ModelSpec::open(&place).unwrap();
+    let files = &spec.files;
+    assert_eq!((&files.transformer, &files.vae), (&place, &place));
+    assert_eq!(
+        (&files.text_encoder, files.text_encoder_2.as_ref()),
+        (&place, Some(&place))
+    );
+    assert_eq!(files.tokenizer, shipped("clip-l"));
+    assert_eq!(files.tokenizer_2, Some(shipped("t5-xxl")));
+    // Each byte once.
+    assert_eq!(spec.bytes, std::fs::metadata(&place).unwrap().len());
+    let card = IdentityCard::read(&place).unwrap();
+    let parts: Vec<(&str, u64)> = card
+        .components
+        .iter()
+        .map(|part| (part.name.as_str(), part.parameters))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("transformer", 11_901_408_320),
+            ("vae", 83_819_683),
+            ("text_encoder", 123_060_480 + 768 * 768 + 1),
+            ("text_encoder_2", 4_762_310_656 + 1),
+        ]
+    );
+
+    let mut lacking = all_in_one("transformer dev");
+    lacking.retain(|key, _| !key.starts_with("vae.") && !key.contains("t5xxl"));
+    write(&place, &lacking, "F16");
+    let text = ModelSpec::open(&place).unwrap_err().to_string();
+    assert!(text.contains("ae.safetensors from"), "{text}");
+    flux_tree(root.path());
+    let files = ModelSpec::open(&place).unwrap().files;
+    assert_eq!(files.vae, root.path().join("vae/ae.safetensors"));
+    assert_eq!(files.text_encoder, place);
+    let t5 = root.path().join("text_encoders/t5xxl_fp16.safetensors");
+    assert_eq!(files.text_encoder_2, Some(t5));
+}
+
+#[test]
+fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
+    let root = tempfile::tempdir().unwrap();
+    for (class, transformer, variant) in [
+        ("FluxPipeline", "dev", "dev"),
+        ("FluxPipeline", "schnell", "schnell"),
+        ("FluxImg2ImgPipeline", "dev", "dev"),
+        ("FluxInpaintPipeline", "schnell", "schnell"),
+        ("FluxFillPipeline", "fill", "Fill"),
+        ("FluxKontextPipeline", "dev", "Kontext"),
+    ] {
+        let folder = write_folder(&root.path().join(class).join(variant), class, transformer);
+        let spec = ModelSpec::open(&folder).unwrap();
+        assert_eq!(spec.variant, variant, "{class}");
+        let files = &spec.files;
+        assert_eq!(files.text_encoder_2, Some(folder.join("text_encoder_2")));
+        assert_eq!(files.tokenizer_2, Some(folder.join("tokenizer_2")));
+        assert_eq!(files.tokenizer_class.as_deref(), Some("CLIPTokenizer"));
+        assert_eq!(files.tokenizer_2_class.as_deref(), Some("T5TokenizerFast"));
+        assert_eq!(files.scheduler, Some(folder.join("scheduler")));
+        assert_eq!(
+            (spec.defaults.sampler, spec.defaults.shift),
+            (Sampler::Euler, None)
+        );
+        let card = IdentityCard::read(&folder).unwrap();
+        assert_eq!((card.family.as_str(), card.is_runnable), ("flux", true));
+        assert_eq!(card.what, format!("a Flux {variant} model"));
+    }
+    // In the cache of another program it is known by its repository.
+    let cached = "models--black-forest-labs--FLUX.1-dev/snapshots/abc";
+    write_folder(&root.path().join("hub").join(cached), "FluxPipeline", "dev");
+    let spec = catalog_of(&root.path().join("hub"))
+        .find("flux1-dev")
+        .unwrap();
+    assert_eq!(spec.name, "FLUX.1 dev");
+}
+
+#[test]
+fn a_folder_in_shards_is_as_good_as_one_of_whole_files_and_each_shard_counts() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_folder(root.path(), "FluxPipeline", "dev");
+    let transformer = folder.join("transformer");
+    std::fs::remove_file(transformer.join("diffusion_pytorch_model.safetensors")).unwrap();
+    let mut parts = [Shapes::new(), Shapes::new(), Shapes::new()];
+    let mut map = serde_json::Map::new();
+    let name = |n: usize| format!("diffusion_pytorch_model-0000{}-of-00003.safetensors", n + 1);
+    for (number, (key, shape)) in shapes("transformer dev diffusers").into_iter().enumerate() {
+        map.insert(key.clone(), json!(name(number % 3)));
+        parts[number % 3].insert(key, shape);
+    }
+    for (number, part) in parts.iter().enumerate() {
+        write(&transformer.join(name(number)), part, "BF16");
+    }
+    write_json(
+        &transformer.join("diffusion_pytorch_model.safetensors.index.json"),
+        &json!({"metadata": {}, "weight_map": map}),
+    );
+    assert_eq!(ModelSpec::open(&folder).unwrap().variant, "dev");
+    let second = transformer.join(name(1));
+    let file = std::fs::File::options().write(true).open(&second).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(
+        text.contains(&name(1)) && text.contains("cut off"),
+        "{text}"
+    );
+    std::fs::remove_file(&second).unwrap();
+    let text = ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(text.contains(&name(1)), "{text}");
+}
+
+#[test]
+fn a_folder_whose_parts_do_not_fit_together_is_refused_with_what_was_expected() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = write_folder(root.path(), "FluxPipeline", "dev");
+    for (file, key, value, part) in [
+        (
+            "transformer/config.json",
+            "guidance_embeds",
+            json!(false),
+            "guidance",
+        ),
+        (
+            "transformer/config.json",
+            "num_single_layers",
+            json!(37),
+            "37 layers",
+        ),
+        (
+            "transformer/config.json",
+            "axes_dims_rope",
+            json!([16, 56, 57]),
+            "axes_dims_rope",
+        ),
+        (
+            "transformer/config.json",
+            "patch_size",
+            json!(2),
+            "patch_size",
+        ),
+        (
+            "transformer/config.json",
+            "quantization_config",
+            json!({}),
+            "quantised",
+        ),
+        (
+            "transformer/config.json",
+            "pooled_projection_dim",
+            json!(1280),
+            "1280",
+        ),
+        (
+            "vae/config.json",
+            "latent_channels",
+            json!(4),
+            "4 latent channels",
+        ),
+        (
+            "vae/config.json",
+            "norm_num_groups",
+            json!(48),
+            "norm_num_groups",
+        ),
+        (
+            "text_encoder/config.json",
+            "num_attention_heads",
+            json!(7),
+            "num_attention_heads",
+        ),
+        (
+            "text_encoder_2/config.json",
+            "model_type",
+            json!("umt5"),
+            "umt5",
+        ),
+        ("text_encoder_2/config.json", "d_model", json!(0), "d_model"),
+        (
+            "scheduler/scheduler_config.json",
+            "_class_name",
+            json!("DDIM"),
+            "DDIM",
+        ),
+    ] {
+        let path = folder.join(file);
+        let before = std::fs::read(&path).unwrap();
+        edit_json(&path, |config| config[key] = value.clone());
+        let text = ModelSpec::open(&folder).unwrap_err().to_string();
+        assert!(text.contains(part), "{file} {key}: {text}");
+        std::fs::write(&path, before).unwrap();
+    }
+    ModelSpec::open(&folder).unwrap();
+    for (component, class) in [
+        ("text_encoder_2", "UMT5EncoderModel"),
+        ("vae", "AutoencoderKLWan"),
+        ("transformer", "SD3Transformer2DModel"),
+    ] {
+        let path = folder.join("model_index.json");
+        let before = std::fs::read(&path).unwrap();
+        edit_json(&path, |index| index[component] = json!(["x", class]));
+        let text = ModelSpec::open(&folder).unwrap_err().to_string();
+        assert!(text.contains(class), "{text}");
+        std::fs::write(&path, before).unwrap();
+    }
+    for part in ["text_encoder_2", "tokenizer_2", "vae", "scheduler"] {
+        let (here, away) = (folder.join(part), folder.join("away"));
+        std::fs::rename(&here, &away).unwrap();
+        let text = ModelSpec::open(&folder).unwrap_err().to_string();
+        assert!(text.contains(part), "{text}");
+        std::fs::rename(&away, &here).unwrap();
+    }
+}
+
+#[test]
+fn models_like_flux_are_named_and_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = models.join("unet/x.safetensors");
+    let dev = || shapes("transformer dev");
+    let named = |key: &str| edited(dev(), key, &[8, 8]);
+    for (shapes, part) in [
+        (
+            edited(dev(), "img_in.weight", &[3072, 128]),
+            "control model (Canny or Depth)",
+        ),
+        (edited(dev(), "img_in.weight", &[3072, 196]), "Flex.2"),
+        (
+            edited(dev(), "img_in.weight", &[3072, 100]),
+            "100 input channels",
+        ),
+        (named("distilled_guidance_layer.in_proj.weight"), "Chroma"),
+        (named("double_stream_modulation_img.lin.weight"), "Flux 2"),
+        (named("controlnet_blocks.0.weight"), "ControlNet"),
+        (named("pulid_ca.0.norm1.weight"), "PuLID"),
+        (named("something_new.weight"), "something_new"),
+        (
+            named("txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"),
+            "Hunyuan",
+        ),
+        (
+            named("double_blocks.0.img_attn.qkv.weight.quant_state.bitsandbytes__nf4"),
+            "nf4",
+        ),
+    ] {
+        write(&place, &shapes, "F16");
+        let err = ModelSpec::open(&place).unwrap_err();
+        assert!(
+            matches!(err, CatalogError::Unsupported { .. }),
+            "{part}: {err}"
+        );
+        assert!(err.to_string().contains(part), "{part}: {err}");
+    }
+    let mut redux = Shapes::new();
+    redux.insert("redux_up.weight".into(), vec![12288, 1152]);
+    redux.insert("redux_down.weight".into(), vec![4096, 12288]);
+    write(&place, &redux, "F16");
+    let text = ModelSpec::open(&place).unwrap_err().to_string();
+    assert!(text.contains("Flux Redux"), "{text}");
+    for (class, part) in [
+        ("FluxControlPipeline", "Canny or Depth"),
+        ("FluxControlNetPipeline", "ControlNet"),
+        ("FluxPriorReduxPipeline", "Redux"),
+        ("Flux2Pipeline", "Flux 2"),
+        ("FluxSomethingPipeline", "FluxSomethingPipeline"),
+    ] {
+        let folder = root.path().join(class);
+        write_json(
+            &folder.join("model_index.json"),
+            &json!({"_class_name": class}),
+        );
+        let err = ModelSpec::open(&folder).unwrap_err();
+        assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
+        assert!(err.to_string().contains(part), "{err}");
+    }
+}
+
+#[test]
+fn a_header_alone_says_the_numbers_of_every_part() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = write(
+        &models.join("unet/flux1-fill-dev.safetensors"),
+        &shapes("transformer fill"),
+        "BF16",
+    );
+    let config =
+        |component, place: &Path| component_config(Family::Flux, component, place).unwrap();
+    for (component, place, expected) in [
+        (
+            Component::Transformer,
+            place,
+            json!({"in_channels": 384, "out_channels": 64, "num_layers": 19, "num_single_layers": 38,
+                "attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 4096,
+                "pooled_projection_dim": 768, "guidance_embeds": true, "axes_dims_rope": [16, 56, 56]}),
+        ),
+        (
+            Component::Vae,
+            models.join("vae/ae.safetensors"),
+            json!({"block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
+                "latent_channels": 16, "norm_num_groups": 32, "scaling_factor": 0.3611,
+                "shift_factor": 0.1159, "use_quant_conv": false, "mid_block_add_attention": true}),
+        ),
+        (
+            Component::TextEncoder,
+            models.join("text_encoders/clip_l.safetensors"),
+            json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+                "num_attention_heads": 12, "max_position_embeddings": 77, "vocab_size": 49408,
+                "hidden_act": "quick_gelu", "eos_token_id": 2}),
+        ),
+        (
+            Component::TextEncoder2,
+            models.join("text_encoders/t5xxl_fp16.safetensors"),
+            json!({"model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24,
+                "num_heads": 64, "vocab_size": 32128, "relative_attention_num_buckets": 32}),
+        ),
+    ] {
+        let found = config(component, &place);
+        for (key, value) in expected.as_object().unwrap() {
+            assert_eq!(found[key], *value, "{component:?} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_size() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let mut fewer = shapes("transformer schnell");
+    fewer.retain(|key, _| !key.starts_with("double_blocks.18."));
+    let place = write(&models.join("unet/pruned.safetensors"), &fewer, "BF16");
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (spec.guidance, spec.image_role, spec.mask),
+        (Guidance::None, ImageRole::Base, InputUse::Optional)
+    );
+    let defaults = &spec.defaults;
+    assert_eq!((defaults.width, defaults.height), (256, 256));
+    assert_eq!((defaults.num_steps, defaults.strength), (4, Some(0.6)));
+    assert_eq!((defaults.num_frames, defaults.sampler), (1, Sampler::Euler));
+    assert!(spec.latent_rgb.is_some() && spec.presets.is_empty());
+}
+
+#[test]
+fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = write(
+        &models.join("unet/flux1-dev.safetensors"),
+        &shapes("transformer dev"),
+        "BF16",
+    );
+    let card = IdentityCard::read(&place).unwrap();
+    assert_eq!(
+        (card.family.as_str(), card.variant.as_str()),
+        ("flux", "dev")
+    );
+    assert!(card.what.contains("FLUX.1 dev"), "{}", card.what);
+    let names: Vec<&str> = card.components.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["transformer", "vae", "text_encoder", "text_encoder_2"]
+    );
+    for (file, what) in [
+        ("vae/ae.safetensors", "an image VAE in the original layout"),
+        ("text_encoders/clip_l.safetensors", "a CLIP text encoder"),
+        ("text_encoders/t5xxl_fp16.safetensors", "a T5 text encoder"),
+    ] {
+        let card = IdentityCard::read(&models.join(file)).unwrap();
+        assert_eq!(card.what, what);
+        let err = ModelSpec::open(&models.join(file)).unwrap_err();
+        assert!(matches!(err, CatalogError::PartAlone { .. }), "{err}");
+    }
+    std::fs::remove_file(models.join("vae/ae.safetensors")).unwrap();
+    let card = IdentityCard::read(&place).unwrap();
+    assert!(
+        !card.is_runnable && card.problems[0].contains("ae.safetensors"),
+        "{:?}",
+        card.problems
+    );
+}
