@@ -105,6 +105,7 @@ impl Walk<'_> {
             },
             ..Gathered::default()
         };
+        self.tell_of_loras(inputs, &mut gathered);
         let mut position = 0;
         let mut lost_in = None;
         while let Some(&stage) = recipe.stages.get(position) {
@@ -172,6 +173,19 @@ impl Walk<'_> {
         gathered.warnings.extend(report.warnings);
         gathered.clip.frames.extend(report.frames);
         Ok(report.result)
+    }
+
+    /// How much of each LoRA is applied; a warning where that is little.
+    fn tell_of_loras(&self, inputs: &Inputs, gathered: &mut Gathered) {
+        for checked in &inputs.loras {
+            tracing::info!("{}", checked.line());
+            self.events.certain(JobUpdate::Lora(checked.clone()));
+            if checked.coverage.is_poor() {
+                let text = checked.line();
+                self.events.certain(JobUpdate::Warning(text.clone()));
+                gathered.warnings.push(text);
+            }
+        }
     }
 
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler,
-    SigmaSchedule, SourceClip, StartPicture,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
+    Sampler, SigmaSchedule, SourceClip, StartPicture,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
@@ -28,6 +28,12 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
+    /// What the carried prompt was made of: itself where it was written so. It is not made anew.
+    #[arg(skip)]
+    pub prompt_template: Option<String>,
+    /// As `prompt_template`.
+    #[arg(skip)]
+    pub negative_template: Option<String>,
     /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
@@ -109,6 +115,9 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
+    #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
+    pub loras: Vec<Lora>,
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
@@ -163,14 +172,22 @@ impl GenerateArgs {
         let Carried { request, inputs } = carried(file)?;
         let mut warnings = self.take_inputs(&request, &inputs);
         warnings.extend(self.take_companions(&request, &inputs));
+        warnings.extend(self.take_loras(&request, &inputs));
         self.model = self.model.or(Some(request.model));
-        self.prompt = self.prompt.or(Some(request.prompt));
+        if self.prompt.is_none() {
+            let template = request.prompt_template;
+            self.prompt_template = template.or_else(|| Some(request.prompt.clone()));
+            self.prompt = Some(request.prompt);
+        }
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
         let is_idle = request.negative_prompt.is_empty()
             && request.family.makes_pictures()
             && request.true_cfg_scale.is_none();
-        let negative = (!is_idle).then_some(request.negative_prompt);
-        self.negative = self.negative.or(negative);
+        if self.negative.is_none() && !is_idle {
+            let template = request.negative_prompt_template;
+            self.negative_template = template.or_else(|| Some(request.negative_prompt.clone()));
+            self.negative = Some(request.negative_prompt);
+        }
         self.strength = self.strength.or(request.strength);
         self.fit = self.fit.or(Some(request.fit));
         self.width = self.width.or(Some(request.width));
@@ -306,6 +323,33 @@ impl GenerateArgs {
         warnings
     }
 
+    /// Takes over the carried LoRAs, and tells which are not what they were. One that is gone is told where it is
+    /// opened: without it the result would be another.
+    fn take_loras(
+        &mut self,
+        request: &GenerateRequest,
+        fingerprints: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        if !self.loras.is_empty() {
+            return Vec::new();
+        }
+        self.loras.clone_from(&request.loras);
+        let is_other = |(index, lora): &(usize, &Lora)| {
+            let then = fingerprints.get(&lora.fingerprint_name(*index));
+            let now = media::component_fingerprint(&lora.path).ok();
+            then.zip(now).is_some_and(|(then, now)| *then != now)
+        };
+        let changed = request.loras.iter().enumerate().filter(is_other);
+        changed
+            .map(|(_, lora)| {
+                format!(
+                    "the LoRA is not the one that the file was made with: {}",
+                    lora.path.display()
+                )
+            })
+            .collect()
+    }
+
     /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
     pub fn companions(&self) -> Companions {
         let place = |path: &Option<PathBuf>| {
@@ -336,6 +380,7 @@ impl GenerateArgs {
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
             negative_prompt: self.negative.clone(),
+            negative_prompt_template: self.negative_template.clone(),
             image: self.image.as_deref().map(start_picture).transpose()?,
             last_image: self.last_image.as_deref().map(start_picture).transpose()?,
             extend: self.extend.as_deref().map(source_clip).transpose()?,
@@ -355,6 +400,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
+            loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,
             sigma_schedule: self.schedule.unwrap_or_default(),

@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safelight_core::catalog::lora::CheckedLora;
 use safelight_core::job::{
     GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe,
     Stage,
@@ -50,6 +51,24 @@ fn failed_event(err: &JobError) -> Value {
     })
 }
 
+fn lora_event(checked: &CheckedLora) -> Value {
+    let CheckedLora { lora, coverage } = checked;
+    json!({
+        "event": "lora",
+        "path": lora.path,
+        "strength": lora.strength,
+        "strength_2": lora.strength_2,
+        "keys": coverage.total,
+        "applied": coverage.applied,
+        "layers": coverage.changed_layers,
+        "for_pictures": coverage.pictures,
+        "for_text_encoder": coverage.text_encoder,
+        "unknown": coverage.unknown,
+        "misfits": coverage.misfits,
+        "message": checked.line(),
+    })
+}
+
 impl Report for JsonReport {
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
         Self::print(&json!({
@@ -92,6 +111,7 @@ impl Report for JsonReport {
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
             }),
+            JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
             JobUpdate::Started(_)
             | JobUpdate::Preview(_)
@@ -222,6 +242,7 @@ impl Report for HumanReport {
             JobUpdate::Memory(memory) => {
                 self.memory = *memory;
             }
+            JobUpdate::Lora(checked) => self.bar.suspend(|| say(&checked.line())),
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
             JobUpdate::StageEnded(_)
             | JobUpdate::Preview(_)

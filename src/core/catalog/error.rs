@@ -119,7 +119,7 @@ impl CatalogError {
                 "Name the right file, or leave it out where the right one lies beside the model"
             }
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
-                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors or .gguf file"
+                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model, or a FLUX.1 model: a diffusers folder, or a transformer's .safetensors or .gguf file"
             }
             Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",

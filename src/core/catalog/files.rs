@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::CatalogError;
 use super::configs::ModelIndex;
+use super::{CatalogError, Component};
 
 /// One place for each component. A component is a folder (a `config.json` and weights) or one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,38 @@ impl ModelFiles {
             boundary_ratio: index.boundary_ratio,
             expand_timesteps: index.expand_timesteps,
             ..Self::in_folder(folder)
+        }
+    }
+
+    /// Where a component lies; `None` for what this model has none of.
+    pub fn of(&self, component: Component) -> Option<&Path> {
+        match component {
+            Component::Transformer => Some(&self.transformer),
+            Component::Vae => Some(&self.vae),
+            Component::TextEncoder => Some(&self.text_encoder),
+            Component::TextEncoder2 => self.text_encoder_2.as_deref(),
+            Component::ImageEncoder => self.image_encoder.as_deref(),
+        }
+    }
+
+    pub(super) fn put(&mut self, component: Component, place: PathBuf) {
+        match component {
+            Component::Transformer => self.transformer = place,
+            Component::Vae => self.vae = place,
+            Component::TextEncoder => self.text_encoder = place,
+            Component::TextEncoder2 => self.text_encoder_2 = Some(place),
+            Component::ImageEncoder => self.image_encoder = Some(place),
+        }
+    }
+
+    /// Puts the tokenizer of a text encoder, to be read as what it says itself.
+    pub(super) fn put_tokenizer(&mut self, text_encoder: Component, place: PathBuf) {
+        if text_encoder == Component::TextEncoder2 {
+            self.tokenizer_2 = Some(place);
+            self.tokenizer_2_class = None;
+        } else {
+            self.tokenizer = place;
+            self.tokenizer_class = None;
         }
     }
 

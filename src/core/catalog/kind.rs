@@ -10,7 +10,7 @@ use safetensors::Dtype;
 use serde::Serialize;
 
 use super::weights::{TensorEntry, WeightSet};
-use super::{gguf, storage};
+use super::{gguf, lora, storage};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -19,9 +19,9 @@ const HEAD_BYTES: u64 = 512;
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
-    /// `wan`, `flux`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
+    /// `wan`, `flux`, `flux2`, `chroma`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
     pub family: &'static str,
-    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `lora`, or empty.
+    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `adapter`, `lora`, or empty.
     pub role: &'static str,
     /// A noun phrase for people.
     pub text: String,
@@ -69,6 +69,30 @@ const RULES: &[Rule] = &[
         "transformer",
         "a Wan transformer in the original layout",
         &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
+    ),
+    (
+        "chroma",
+        "transformer",
+        "a Chroma transformer",
+        &["distilled_guidance_layer.in_proj.weight"],
+    ),
+    (
+        "flux2",
+        "transformer",
+        "a Flux 2 transformer in the original layout",
+        &["double_stream_modulation_img.lin.weight"],
+    ),
+    (
+        "flux2",
+        "transformer",
+        "a Flux 2 transformer",
+        &["double_stream_modulation_img.linear.weight"],
+    ),
+    (
+        "flux",
+        "adapter",
+        "a Flux Redux adapter",
+        &["redux_up.weight", "redux_down.weight"],
     ),
     (
         "flux",
@@ -128,7 +152,10 @@ const RULES: &[Rule] = &[
         "clip",
         "text_encoder",
         "a CLIP text encoder",
-        &["text_model.embeddings.token_embedding.weight"],
+        &[
+            "embeddings.token_embedding.weight",
+            "encoder.layers.0.mlp.fc1.weight",
+        ],
     ),
     (
         "vision",
@@ -198,18 +225,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         .map(|key| storage::plain_name(key))
         .collect();
     let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
-    let is_lora = weights.tensors.keys().any(|key| {
-        [
-            "lora_up",
-            "lora_down",
-            "lora_A",
-            "lora_B",
-            "hada_w1_a",
-            "lokr_w1",
-        ]
-        .iter()
-        .any(|part| key.contains(part))
-    });
+    let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
     if is_lora {
         return TensorKind {
             family: "",
@@ -229,6 +245,9 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let mut text = (*text).to_owned();
     if let Some(variant) = wan_variant(weights, family, role) {
         text = text.replacen("a Wan transformer", &format!("a {variant} transformer"), 1);
+    }
+    if let Some(variant) = flux_variant(weights, family, role) {
+        text = text.replacen("a Flux transformer", &format!("a {variant} transformer"), 1);
     }
     if is_scaled_fp8(weights) {
         text.push_str(", fp8 with scales");
@@ -261,6 +280,31 @@ fn wan_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static
         (5120, 36) if has_image_embedding => "Wan 2.1 I2V 14B",
         (5120, 36) => "Wan 2.2 I2V A14B",
         (3072, 48) => "Wan 2.2 TI2V 5B",
+        _ => return None,
+    })
+}
+
+/// The published Flux transformers of full size; dev and Kontext are told apart by name alone.
+fn flux_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static str> {
+    if (family, role) != ("flux", "transformer") {
+        return None;
+    }
+    let find = |names: [&str; 2]| {
+        let mut tensors = weights.tensors.iter();
+        tensors.find(|(key, _)| names.iter().any(|name| ends_with_path(key, name)))
+    };
+    let (_, entry) = find(["img_in.weight", "x_embedder.weight"])?;
+    let is_told = find([
+        "guidance_in.in_layer.weight",
+        "time_text_embed.guidance_embedder.linear_1.weight",
+    ])
+    .is_some();
+    Some(match (entry.shape.first()?, entry.shape.get(1)?) {
+        (3072, 64) if is_told => "FLUX.1 dev",
+        (3072, 64) => "FLUX.1 schnell",
+        (3072, 384) => "FLUX.1 Fill",
+        (3072, 128) => "FLUX.1 control (Canny or Depth)",
+        (3072, 196) => "Flex.2",
         _ => return None,
     })
 }

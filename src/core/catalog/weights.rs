@@ -179,6 +179,20 @@ impl WeightSet {
         Ok(())
     }
 
+    /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
+    /// the names of one layer more would begin with.
+    pub(super) fn no_more_layers(&self, next: &str, expected: u64) -> Result<(), CatalogError> {
+        match self.tensors.keys().find(|key| key.starts_with(next)) {
+            Some(key) => Err(CatalogError::Config {
+                reason: format!(
+                    "expected {expected} layers by the config, found the tensor '{key}'"
+                ),
+                path: self.files.first().cloned().unwrap_or_default(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.tensors.contains_key(key)
     }
@@ -215,6 +229,20 @@ impl WeightSet {
                 .unwrap_or_else(|| Path::new(""))
                 .to_owned(),
         }
+    }
+}
+
+/// The bytes of weight files, each counted once however many parts it holds.
+#[derive(Debug, Default)]
+pub(super) struct FileBytes(BTreeMap<Vec<PathBuf>, u64>);
+
+impl FileBytes {
+    pub(super) fn add(&mut self, weights: &WeightSet) {
+        self.0.insert(weights.files.clone(), weights.bytes);
+    }
+
+    pub(super) fn sum(&self) -> u64 {
+        self.0.values().copied().fold(0, u64::saturating_add)
     }
 }
 

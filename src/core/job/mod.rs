@@ -1,13 +1,14 @@
 //! What a job is: from the form that widgets and arguments fill in, over the validated request and
 //! its recipe of stages, to the updates and the one end.
 //!
-//! Plain data only: no threads, no channels; the job's folder is the one thing here that touches
-//! the disk.
+//! Plain data only: no threads, no channels; the job's folder and the files of wildcards are all here
+//! that touches the disk.
 
 mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
+pub mod prompt;
 mod recipe;
 mod request;
 mod update;

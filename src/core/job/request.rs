@@ -142,6 +142,42 @@ pub struct Lora {
     pub strength_2: Option<f64>,
 }
 
+impl Lora {
+    /// The name of its file's fingerprint among those of a job, in which it has this number.
+    pub fn fingerprint_name(&self, index: usize) -> String {
+        format!("loras.{index}")
+    }
+}
+
+impl FromStr for Lora {
+    type Err = String;
+
+    /// `FILE`, `FILE:STRENGTH` or `FILE:STRENGTH:STRENGTH_LOW`; what is no number belongs to the file's name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+        let mut rest = text;
+        let mut numbers = Vec::new();
+        while numbers.len() < 2
+            && let Some((before, end)) = rest.rsplit_once(':')
+            && let Some(value) = number(end)
+        {
+            numbers.push(value);
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!(
+                "expected the file of a LoRA, perhaps with :STRENGTH or :STRENGTH:STRENGTH_LOW behind it, found {text:?}"
+            ));
+        }
+        numbers.reverse();
+        Ok(Self {
+            path: PathBuf::from(rest),
+            strength: numbers.first().copied().unwrap_or(1.0),
+            strength_2: numbers.get(1).copied(),
+        })
+    }
+}
+
 /// Which device computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -276,8 +312,15 @@ pub struct GenerateRequest {
     /// What the model does with `image`. Not carried in files.
     #[serde(default)]
     pub image_role: ImageRole,
+    /// What the text encoders read.
     pub prompt: String,
+    /// What the user wrote, where `prompt` was made of it: with choices, wildcards and comments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
     pub negative_prompt: String,
+    /// As `prompt_template`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_prompt_template: Option<String>,
     /// The start picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PathBuf>,

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{JobError, Recipe, Stage};
+use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
 
 /// A job's number: unique, and later jobs have larger ones.
@@ -110,7 +111,7 @@ pub enum JobOutcome {
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Stage`, `StageEnded`, `Warning` and `Ended` arrive for
+/// What a running job says. `Started`, `Stage`, `StageEnded`, `Lora`, `Warning` and `Ended` arrive for
 /// certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
@@ -135,6 +136,8 @@ pub enum JobUpdate {
     /// A decoded frame.
     Frame(Frame),
     Memory(MemorySample),
+    /// How much of a LoRA the model takes.
+    Lora(CheckedLora),
     Warning(String),
     /// The last word, exactly once.
     Ended(JobOutcome),

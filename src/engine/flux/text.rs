@@ -15,6 +15,7 @@ use crate::place::{Placement, warn_unexpected};
 use crate::text::{
     ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder, TextTokenizer, Tokens, with_loras,
 };
+use crate::weights::warn_unused_updates;
 
 /// Ids of a text that CLIP reads.
 const CLIP_LENGTH: i64 = 77;
@@ -80,6 +81,7 @@ fn read_clip(
     let encoder = ClipTextEncoder::new(&config, &weights)?;
     let unexpected = ClipTextEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "text encoder", hooks);
+    warn_unused_updates(&weights, hooks);
     let mut all = Vec::new();
     for (role, text) in texts {
         let tokens = tokenizer.encode(text)?;
@@ -120,6 +122,7 @@ fn read_t5(
     let encoder = T5Encoder::new(&config, &weights)?;
     let unexpected = T5Encoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "second text encoder", hooks);
+    warn_unused_updates(&weights, hooks);
     let mut all = Vec::new();
     for (role, text) in texts {
         let tokens = tokenizer.encode(text)?;

@@ -166,6 +166,7 @@ impl Linear {
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         if let [only] = &self.parts[..]
             && xs.is_contiguous()
+            && only.is_one_piece(as_rows(xs).size()[0], self.kind)
         {
             let out = xs.linear(&only.weight.expand(self.kind), only.bias.as_ref());
             if let Some(adapter) = &self.adapter {
@@ -185,18 +186,38 @@ impl Linear {
     pub fn forward_into(&self, xs: &Tensor, out: &Tensor) {
         let (xs, out) = (as_rows(xs), as_rows(out));
         let mut start = 0;
-        for Part { weight, bias } in &self.parts {
-            let features = weight.rows();
-            let part = out.narrow(1, start, features);
-            let weight = weight.expand(self.kind);
-            drop(match bias {
-                Some(bias) => bias.addmm_out(&part, &xs, &weight.tr()),
-                None => xs.mm_out(&part, &weight.tr()),
-            });
+        for part in &self.parts {
+            let features = part.weight.rows();
+            part.multiply(&xs, &out.narrow(1, start, features), self.kind);
             start += features;
         }
         if let Some(adapter) = &self.adapter {
             adapter.add_to(&xs, &out);
+        }
+    }
+}
+
+impl Part {
+    fn is_one_piece(&self, others: i64, kind: Kind) -> bool {
+        self.weight.rows_per_piece(others, kind) >= self.weight.rows()
+    }
+
+    /// `xs`: `(N, in_features)`, `out`: `(N, rows)`, both `kind`
+    fn multiply(&self, xs: &Tensor, out: &Tensor, kind: Kind) {
+        let rows = self.weight.rows();
+        let step = self.weight.rows_per_piece(xs.size()[0], kind);
+        let mut first = 0;
+        while first < rows {
+            let count = step.min(rows - first);
+            let out = out.narrow(1, first, count);
+            let weight = self.weight.expand_rows(first, count, kind);
+            drop(match &self.bias {
+                Some(bias) => bias
+                    .narrow(0, first, count)
+                    .addmm_out(&out, xs, &weight.tr()),
+                None => xs.mm_out(&out, &weight.tr()),
+            });
+            first += count;
         }
     }
 }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::lora::{
-    Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, text_encoder_prefix,
+    Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, strengths,
+    text_encoder_prefix,
 };
 use safelight_core::job::Lora;
 use tch::{Device, Kind, Tensor};
@@ -72,8 +73,7 @@ impl Loras {
     /// Opens what acts on the network of `table`.
     fn open(loras: &[Lora], expert: LoraExpert, table: &Table) -> Result<Self, WeightsError> {
         let mut all = Self::default();
-        for lora in loras {
-            let strength = lora.strength_on(expert);
+        for (lora, strength) in loras.iter().zip(strengths(loras, expert)) {
             if strength == 0.0 {
                 continue;
             }

@@ -5,6 +5,8 @@
 //! [`Weights::random`], for measuring networks that have no files.
 //! Does not translate the key dialects of a family (the catalogue knows them; see [`Weights::translated`]).
 
+#[cfg(test)]
+pub(crate) mod as_fp8;
 mod error;
 mod file;
 mod folder;
@@ -13,6 +15,8 @@ mod gguf;
 mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
+#[cfg(test)]
+pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;

@@ -299,16 +299,12 @@ fn read_tensor(cursor: &mut Cursor<'_>) -> Result<(String, TensorInfo), HeaderEr
     Ok((name, info))
 }
 
-/// Numbers in a shape, where they can be counted.
+/// Numbers in a shape, where whoever multiplies its sizes in any order can count them.
 fn product(shape: &[u64]) -> Option<u64> {
-    // A size of 0 makes nothing of the others, whatever they are.
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    let count = shape
-        .iter()
-        .try_fold(1_u64, |count, &n| count.checked_mul(n));
-    count.filter(|&count| i64::try_from(count).is_ok())
+    let mut sizes = shape.iter().map(|&n| n.max(1));
+    let count = sizes.try_fold(1_u64, u64::checked_mul);
+    let count = count.filter(|&count| i64::try_from(count).is_ok())?;
+    Some(if shape.contains(&0) { 0 } else { count })
 }
 
 /// Turns offsets into places in the file, all of them within it and apart from each other.

@@ -23,9 +23,21 @@ pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};
 pub use table::{Layer, Network, Rows, Table};
 
+use self::keys::Leaf;
 use super::names::{self as file_names, Side};
 use super::{CatalogError, Family, ModelFiles, TransformerKeys, WeightSet};
 use crate::job::Lora;
+
+/// Whether only LoRAs have such a key.
+pub(super) fn is_of_lora(key: &str) -> bool {
+    let tells = |leaf| {
+        !matches!(
+            leaf,
+            Leaf::Alpha | Leaf::Diff | Leaf::DiffBias | Leaf::Unsupported
+        )
+    };
+    keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
+}
 
 /// Which of a model's transformers is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,24 +48,52 @@ pub enum LoraExpert {
     LowNoise,
 }
 
-impl Lora {
-    /// How strongly it acts on an expert. A file whose name is that of one expert leaves the other alone.
-    pub fn strength_on(&self, expert: LoraExpert) -> f64 {
-        let low = self.strength_2.unwrap_or(self.strength);
-        match (expert, side_of_name(&self.path)) {
+/// How strongly each LoRA acts on an expert. A file whose name is that of one expert leaves the other alone.
+pub fn strengths(loras: &[Lora], expert: LoraExpert) -> Vec<f64> {
+    let strength = |(index, lora): (usize, &Lora)| {
+        let low = lora.strength_2.unwrap_or(lora.strength);
+        match (expert, side(loras, index)) {
             (LoraExpert::HighNoise, Some(Side::Low)) | (LoraExpert::LowNoise, Some(Side::High)) => {
                 0.0
             }
             (LoraExpert::LowNoise, _) => low,
-            (LoraExpert::Only | LoraExpert::HighNoise, _) => self.strength,
+            (LoraExpert::Only | LoraExpert::HighNoise, _) => lora.strength,
         }
+    };
+    loras.iter().enumerate().map(strength).collect()
+}
+
+/// The expert that one of several LoRAs is for: what its name states, or what another states whose name is the same
+/// but for such words. Two strengths say themselves what is meant.
+fn side(loras: &[Lora], index: usize) -> Option<Side> {
+    let own = &loras[index];
+    let stated = side_of_name(&own.path);
+    if stated.is_some() || own.strength_2.is_some() {
+        return stated;
     }
+    let name = stem(&own.path);
+    let others = loras
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != index);
+    others.map(|(_, lora)| stem(&lora.path)).find_map(|other| {
+        let is_plain_twin = file_names::without_side(&other).eq_ignore_ascii_case(&name);
+        let twin = file_names::stated_side(&other).filter(|_| is_plain_twin);
+        twin.map(Side::other)
+            .or_else(|| file_names::side_beside(&name, &other))
+    })
 }
 
 /// The expert that a file's name states; `high` and `low` alone may mean something else.
 fn side_of_name(path: &Path) -> Option<Side> {
+    file_names::stated_side(&stem(path))
+}
+
+fn stem(path: &Path) -> String {
     path.file_stem()
-        .and_then(|stem| file_names::stated_side(&stem.to_string_lossy()))
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// What is known of a LoRA before a job with it begins.
@@ -89,6 +129,12 @@ pub fn check(
     loras
         .iter()
         .map(|lora| {
+            if !lora.strength.is_finite() || lora.strength_2.is_some_and(|low| !low.is_finite()) {
+                return Err(CatalogError::Lora {
+                    reason: "expected a number for the strength of a LoRA".to_owned(),
+                    path: lora.path.clone(),
+                });
+            }
             let file = LoraFile::read(&lora.path)?;
             let coverage = fitting_plan(&file, family, &tables)?.coverage;
             Ok(CheckedLora {

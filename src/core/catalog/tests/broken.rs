@@ -247,7 +247,7 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
         ("WanVACEPipeline", "VACE"),
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
-        ("FluxPipeline", "a Flux model"),
+        ("Flux2Pipeline", "a Flux 2 model"),
         ("HunyuanVideoFramepackPipeline", "FramePack"),
         ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),

@@ -4,6 +4,8 @@
 //! Whoever reads a transformer asks with the authors' names, and whoever reads a text encoder with those
 //! of `transformers`; these say what the file calls the same tensor. Knows no shapes.
 
+use crate::catalog::networks::{t5::llama_cpp_from_t5, with_start_replaced};
+
 /// What single files put before a transformer's names.
 const TRANSFORMER_PREFIXES: [&str; 5] = [
     "",
@@ -207,44 +209,6 @@ fn original_from_umt5(key: &str) -> String {
             Some(format!("blocks.{number}.{rest}"))
         })
         .unwrap_or_else(|| key.to_owned())
-}
-
-/// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`: the names that GGUF files of
-/// T5 and UMT5 have.
-pub fn llama_cpp_from_t5(key: &str) -> String {
-    let whole = [
-        ("shared.", "token_embd."),
-        ("encoder.embed_tokens.", "token_embd."),
-        ("encoder.final_layer_norm.", "enc.output_norm."),
-    ];
-    if let Some(renamed) = with_start_replaced(key, &whole) {
-        return renamed;
-    }
-    let parts = [
-        ("layer.0.layer_norm.", "attn_norm."),
-        ("layer.1.layer_norm.", "ffn_norm."),
-        (
-            "layer.0.SelfAttention.relative_attention_bias.",
-            "attn_rel_b.",
-        ),
-        ("layer.0.SelfAttention.", "attn_"),
-        ("layer.1.DenseReluDense.wi_0.", "ffn_gate."),
-        ("layer.1.DenseReluDense.wi_1.", "ffn_up."),
-        ("layer.1.DenseReluDense.wo.", "ffn_down."),
-    ];
-    key.strip_prefix("encoder.block.")
-        .and_then(|rest| rest.split_once('.'))
-        .and_then(|(number, rest)| {
-            let rest = with_start_replaced(rest, &parts)?;
-            Some(format!("enc.blk.{number}.{rest}"))
-        })
-        .unwrap_or_else(|| key.to_owned())
-}
-
-fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {
-    starts
-        .iter()
-        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", key.strip_prefix(ours)?)))
 }
 
 /// `blocks.12.norm3.bias` -> `blocks.12`, `norm3.bias`

@@ -113,7 +113,7 @@ const SCALES: [(&str, &str); 6] = [
 ];
 
 /// Names and joins as the authors of Flux have them.
-fn originals(diffusers: &Tensors) -> Tensors {
+pub(super) fn originals(diffusers: &Tensors) -> Tensors {
     let mut left: Tensors = diffusers
         .iter()
         .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))

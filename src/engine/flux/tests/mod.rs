@@ -20,6 +20,8 @@ use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 mod dialects;
+mod fp8;
+mod gguf;
 mod lora;
 mod parity;
 mod promises;

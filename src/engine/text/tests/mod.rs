@@ -2,6 +2,7 @@
 //! what broken ones say.
 
 mod flux;
+mod gguf;
 pub(crate) mod published;
 
 use std::fs;

@@ -89,7 +89,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn write_spiece(path: &Path, pieces: &[Value]) {
+pub(super) fn write_spiece(path: &Path, pieces: &[Value]) {
     let mut model = Vec::new();
     for piece in pieces {
         let mut message = field(1, piece[0].as_str().unwrap().as_bytes());

@@ -19,6 +19,8 @@ use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
 
+mod fp8;
+mod gguf;
 mod lora;
 mod parity;
 mod promises;

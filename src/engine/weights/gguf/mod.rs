@@ -59,6 +59,15 @@ impl BlockMatrix {
         expand(&self.bytes, self.block, kind).view([self.rows, self.columns])
     }
 
+    /// `(count, columns)` of `kind`
+    pub(super) fn expand_rows(&self, first: i64, count: i64, kind: Kind) -> Tensor {
+        if !self.has_whole_rows() {
+            return self.expand(kind).narrow(0, first, count);
+        }
+        let bytes = self.bytes.narrow(0, first, count);
+        expand(&bytes, self.block, kind).view([count, self.columns])
+    }
+
     /// `ids`: `(N)` -> `(N, columns)` of `kind`, of which only those rows are expanded
     pub(super) fn look_up(&self, ids: &Tensor, kind: Kind) -> Tensor {
         if !self.has_whole_rows() {
@@ -86,7 +95,8 @@ impl BlockMatrix {
         })
     }
 
-    fn has_whole_rows(&self) -> bool {
+    /// Whether every row begins with a block.
+    pub(super) fn has_whole_rows(&self) -> bool {
         self.columns % self.block.block_len() as i64 == 0
     }
 }
