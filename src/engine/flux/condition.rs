@@ -61,7 +61,7 @@ pub fn encode_image(
 
     let autoencoder = Autoencoder::open(request, place, hooks)?;
     let shape = LatentShape::new(autoencoder.config.latent_channels, width, height)?;
-    let Some(posterior) = autoencoder.encode(&pixels, 0, capture)? else {
+    let Some(posterior) = autoencoder.encode(&pixels, 0, capture) else {
         return Ok(None);
     };
     if role == Role::Reference {
@@ -79,7 +79,7 @@ pub fn encode_image(
     let masked = match (&mask, role) {
         (Some(mask), Role::Canvas) => {
             let left = &pixels * (1.0 - mask);
-            let Some(posterior) = autoencoder.encode(&left, 1, capture)? else {
+            let Some(posterior) = autoencoder.encode(&left, 1, capture) else {
                 return Ok(None);
             };
             Some(autoencoder.sample(&posterior, draws.masked.as_ref(), 2, capture))
@@ -135,12 +135,7 @@ impl<'a> Autoencoder<'a> {
     }
 
     /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32; `None` when cancelled
-    fn encode(
-        &self,
-        pixels: &Tensor,
-        number: usize,
-        capture: &mut Capture,
-    ) -> Result<Option<Posterior>, EngineError> {
+    fn encode(&self, pixels: &Tensor, number: usize, capture: &mut Capture) -> Option<Posterior> {
         let name = |part: &str| format!("vae.encode.{number}.{part}");
         capture.put(name("input"), pixels);
         let cancelled = || self.hooks.cancelled();
@@ -152,16 +147,14 @@ impl<'a> Autoencoder<'a> {
             (None, Some(bands)) => self.encoder.encode_in_bands(pixels, bands, &cancelled),
             (None, None) => self.encoder.encode(pixels, &cancelled),
         };
-        let Some(found) = found else {
-            return Ok(None);
-        };
+        let found = found?;
         let posterior = Posterior {
             mean: found.mean.to_kind(Kind::Float),
             logvar: found.logvar.to_kind(Kind::Float),
         };
         capture.put(name("mean"), &posterior.mean);
         capture.put(name("logvar"), &posterior.logvar);
-        Ok(Some(posterior))
+        Some(posterior)
     }
 
     /// Latents around the posterior's mean, one for each draw, which is the `number`-th of its seed.

@@ -20,6 +20,7 @@ mod decode;
 mod denoise;
 mod keys;
 mod prepare;
+mod sample;
 mod state;
 mod text;
 mod transformer;
@@ -27,12 +28,13 @@ mod transformer;
 pub use condition::encode_image;
 pub use config::{SchedulerConfig, TransformerConfig};
 pub use decode::decode;
-pub use denoise::{Conditions, Guidance, Kept, Reference, denoise, sample};
+pub use denoise::denoise;
 pub use keys::TransformerKeys;
 pub use prepare::{
     Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
     reference_size, seeds, text_ids,
 };
+pub use sample::{Conditions, Guidance, Kept, Reference, sample};
 pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, Modulations};

@@ -231,6 +231,39 @@ mod tests {
     }
 
     #[test]
+    fn a_mask_is_read_at_the_corner_of_a_latent_or_with_all_its_pixels() {
+        let shape = LatentShape::new(2, 32, 16).unwrap();
+        let mask = Tensor::arange(16 * 32, (Kind::Float, Device::Cpu)).view([1, 1, 16, 32]);
+        let pixel = |row: i64, column: i64| mask.double_value(&[0, 0, row, column]);
+        let corners = latent_mask(&mask, shape);
+        assert_eq!(corners.size(), [1, 2, 8]);
+        // Second token, second channel, lower right latent.
+        assert_eq!(corners.double_value(&[0, 1, 7]), pixel(8, 24));
+        let folded = folded_mask(&mask, shape);
+        assert_eq!(folded.size(), [1, 2, 256]);
+        // Second token, pixel (3, 5) of its lower left latent.
+        let place = (3 * 8 + 5) * 4 + 2;
+        assert_eq!(folded.double_value(&[0, 1, place]), pixel(8 + 3, 16 + 5));
+    }
+
+    #[test]
+    fn a_picture_is_seen_at_the_size_of_the_nearest_aspect() {
+        for ((width, height), expected) in [
+            ((1000, 1000), (1024, 1024)),
+            ((1920, 1080), (1392, 752)),
+            ((1080, 1920), (752, 1392)),
+            ((300, 200), (1248, 832)),
+            ((4000, 10), (1568, 672)),
+            ((10, 4000), (672, 1568)),
+            ((1, 1), (1024, 1024)),
+            // Cut to 96 by 80 first.
+            ((111, 95), (1104, 944)),
+        ] {
+            assert_eq!(reference_size(width, height), expected, "{width} {height}");
+        }
+    }
+
+    #[test]
     fn sizes_are_multiples_of_sixteen() {
         for (width, height) in [(0, 16), (24, 32), (32, 40), (1023, 1024)] {
             let err = LatentShape::new(16, width, height).unwrap_err();

@@ -53,7 +53,15 @@ fn denoise(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
     let resume = context.checkpoint();
     let latents = context.part(|capture, hooks| {
-        flux::denoise(request, embeds, image, resume, place, capture, hooks)
+        flux::denoise(
+            request,
+            embeds,
+            image.as_ref(),
+            resume,
+            place,
+            capture,
+            hooks,
+        )
     })?;
     latents
         .map(|latents| store::write_one(&context.own_result(), "latents", &latents))

@@ -233,6 +233,45 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
 }
 
 #[test]
+fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
+    let run = Run::open("dev");
+    let seen = |seed: &str| Reference {
+        tokens: made_up(seed, &[1, 6, 64]),
+        shape: LatentShape::new(16, 48, 32).unwrap(),
+    };
+    let make = |noise: &Tensor, reference: Option<Reference>| {
+        let conditions = Conditions {
+            reference,
+            ..run.conditions()
+        };
+        let (mut solver, state) = run.start();
+        let state = DenoiseState {
+            latents: noise.shallow_clone(),
+            ..state
+        };
+        let found = sample(
+            &run.transformer,
+            run.shape,
+            &conditions,
+            run.guidance(),
+            &mut solver,
+            &state,
+            &mut Capture::off(),
+            &NoHooks,
+        );
+        found.unwrap().unwrap().latents
+    };
+    let noise = ["one", "two"].map(|seed| made_up(seed, &[1, run.shape.tokens(), 64]) * 8.0);
+    let batch = make(&Tensor::cat(&noise, 0), Some(seen("picture")));
+    for (index, noise) in (0..).zip(&noise) {
+        let alone = make(noise, Some(seen("picture")));
+        assert_close("batch", &batch.narrow(0, index, 1), &alone, 1e-6);
+        assert!(distance(&make(noise, Some(seen("other"))), &alone) > 1e-3);
+        assert!(distance(&make(noise, None), &alone) > 1e-3);
+    }
+}
+
+#[test]
 fn what_is_not_of_this_model_is_refused() {
     let mut run = Run::open("dev");
     let (solver, mut state) = run.start();

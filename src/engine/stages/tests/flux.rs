@@ -179,53 +179,8 @@ impl Job {
         }
     }
 
-    /// Runs a stage while `watch` sees each message, with the token that cancels it.
-    fn try_stage(
-        &self,
-        order: &StageOrder,
-        watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
-    ) -> (Result<Option<()>, EngineError>, Told) {
-        // A message is out only when it has been seen.
-        let (messages, received) = crossbeam_channel::bounded(0);
-        let cancel = CancelToken::default();
-        let context = StageContext {
-            order,
-            device: Device::Cpu,
-            // Other tests' tensors are counted too.
-            baseline: u64::MAX,
-            cancel: cancel.clone(),
-            ticks: Arc::default(),
-            messages,
-        };
-        std::thread::scope(|scope| {
-            let told = scope.spawn(move || {
-                let mut told = Told::default();
-                for (message, payload) in received {
-                    watch(&message, &cancel);
-                    match message {
-                        EngineMessage::Frame(header) => {
-                            told.frames.push((header.index, header.count, payload));
-                        }
-                        EngineMessage::Preview(header) => {
-                            told.previews.push((header.index, header.count));
-                        }
-                        EngineMessage::Step { step, num_steps } => {
-                            told.steps.push((step, num_steps));
-                        }
-                        EngineMessage::Warning { text } => told.warnings.push(text),
-                        _ => {}
-                    }
-                }
-                told
-            });
-            let done = run(&context);
-            drop(context);
-            (done, told.join().unwrap())
-        })
-    }
-
     fn stage(&self, stage: Stage, capture: bool) -> Told {
-        let (done, told) = self.try_stage(&self.order(stage, capture), &|_, _| {});
+        let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
         assert_eq!(done.unwrap(), Some(()), "{stage:?}");
         assert_eq!(told.warnings, Vec::<String>::new(), "{stage:?}");
         told
@@ -246,6 +201,50 @@ impl Job {
         let result = JobFolder::at(self.folder.path()).result(Stage::Denoise);
         store::read_one(&result.unwrap(), "latents").unwrap()
     }
+}
+
+/// Runs a stage while `watch` sees each message, with the token that cancels it.
+fn try_stage(
+    order: &StageOrder,
+    watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
+) -> (Result<Option<()>, EngineError>, Told) {
+    // A message is out only when it has been seen.
+    let (messages, received) = crossbeam_channel::bounded(0);
+    let cancel = CancelToken::default();
+    let context = StageContext {
+        order,
+        device: Device::Cpu,
+        // Other tests' tensors are counted too.
+        baseline: u64::MAX,
+        cancel: cancel.clone(),
+        ticks: Arc::default(),
+        messages,
+    };
+    std::thread::scope(|scope| {
+        let told = scope.spawn(move || {
+            let mut told = Told::default();
+            for (message, payload) in received {
+                watch(&message, &cancel);
+                match message {
+                    EngineMessage::Frame(header) => {
+                        told.frames.push((header.index, header.count, payload));
+                    }
+                    EngineMessage::Preview(header) => {
+                        told.previews.push((header.index, header.count));
+                    }
+                    EngineMessage::Step { step, num_steps } => {
+                        told.steps.push((step, num_steps));
+                    }
+                    EngineMessage::Warning { text } => told.warnings.push(text),
+                    _ => {}
+                }
+            }
+            told
+        });
+        let done = run(&context);
+        drop(context);
+        (done, told.join().unwrap())
+    })
 }
 
 fn picture(pixels: &Tensor) -> Picture {

@@ -67,7 +67,7 @@ fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint(
             }
         };
         let order = job.order(Stage::Denoise, false);
-        let (done, told) = job.try_stage(&order, &stop);
+        let (done, told) = try_stage(&order, &stop);
         assert_eq!(done.unwrap(), None);
         assert_eq!(told.steps.len(), 6);
         assert!(!folder.result(Stage::Denoise).unwrap().exists());
@@ -89,7 +89,7 @@ fn every_stage_stops_when_it_is_asked_to() {
         if matches!(stage, Stage::Unload | Stage::Save) {
             continue;
         }
-        let (messages, _received) = crossbeam_channel::unbounded();
+        let (messages, _received) = crossbeam_channel::bounded(64);
         let cancel = CancelToken::default();
         cancel.cancel();
         let context = StageContext {
@@ -131,12 +131,12 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
     let refused = |variant, facts: Value, image, mask: Option<&Tensor>, stage| {
         let job = Job::new(variant, &facts, image, mask);
         for before in Recipe::of(&job.request).stages {
-            if before == stage {
+            if before == stage || before == Stage::Save {
                 break;
             }
             job.stage(before, false);
         }
-        let (done, _) = job.try_stage(&job.order(stage, false), &|_, _| {});
+        let (done, _) = try_stage(&job.order(stage, false), &|_, _| {});
         done.unwrap_err().to_string()
     };
     let (image, mask) = (Some(&image), Some(&mask));
