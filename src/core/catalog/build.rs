@@ -172,7 +172,11 @@ fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), Catalo
         last_image: (spec.end_image == InputUse::Required).then(picture),
         width: Some(width),
         height: Some(height),
-        out: PathBuf::from("clip.mp4"),
+        out: PathBuf::from(if spec.family.makes_pictures() {
+            "picture.png"
+        } else {
+            "clip.mp4"
+        }),
         ..GenerateForm::default()
     };
     let limits = &spec.limits;
