@@ -6,7 +6,7 @@ use safelight_core::catalog::ModelSpec;
 use super::advanced::{advanced_ui, said_ui};
 use super::presets::presets_ui;
 use super::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text, wide_slider};
-use super::{View, icons};
+use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::form::{FormState, SizeChoice, takes_batches};
 
@@ -62,6 +62,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         };
         let response = ComboBox::from_id_salt("size")
             .selected_text(selected)
+            .height(theme::PICKER_HEIGHT)
             .width(ui.available_width())
             .show_ui(ui, |ui| {
                 ui.selectable_value(&mut form.size, SizeChoice::Auto, auto);

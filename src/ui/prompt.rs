@@ -77,7 +77,7 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>) {
     let label = group_label(ui, "Negative prompt", &explanation);
     let spec = view.session.model(&view.state.form);
     let hint = if spec.is_some_and(|spec| spec.guidance != Guidance::Cfg) {
-        "Until something stands here, the real guidance is off"
+        "Needed: what to steer away from"
     } else {
         "Nothing in particular"
     };

@@ -33,6 +33,14 @@ fn drop_as(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
     path
 }
 
+/// Holds the pointer over a place, so that the next file is dropped there.
+fn drop_onto(bench: &mut Bench, place: &str) {
+    let place = bench.harness.get_by_role_and_label(Role::Button, place);
+    let rect = place.rect();
+    bench.harness.hover_at(rect.center());
+    bench.settle();
+}
+
 /// What the window sends; the job ends at once, so that the next one can be sent.
 fn request_of(bench: &mut Bench) -> GenerateRequest {
     bench.press("Generate");
@@ -112,12 +120,7 @@ fn a_mask_waits_for_its_picture_and_is_dropped_onto_its_place() {
     drop_as(&mut bench, "boat.png", "Start picture");
     // A second picture dropped anywhere is another start picture.
     let image = drop_as(&mut bench, "other.png", "Start picture");
-    let place = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Choose a mask");
-    let rect = place.rect();
-    bench.harness.hover_at(rect.center());
-    bench.settle();
+    drop_onto(&mut bench, "Choose a mask");
     let mask = drop_as(&mut bench, "mask.png", "Mask");
     let request = request_of(&mut bench);
     assert_eq!((request.image, request.mask), (Some(image), Some(mask)));
@@ -339,6 +342,59 @@ fn several_clips_are_several_jobs_with_seeds_that_count_on() {
     bench.assert_no_job();
     files.dedup();
     assert_eq!(files.len(), 3);
+}
+
+/// A lake at some hour: something to look at.
+fn lake(width: u32, height: u32, hour: u32) -> media::Picture {
+    let picture = media::Picture::from_fn(width, height, |x, y| {
+        let is_sky = y < height * 3 / 5;
+        let depth = if is_sky { y } else { height - y } * 120 / height;
+        let ripple = if is_sky { 0 } else { (x / 9 + y / 3) % 5 * 4 };
+        let red = 90 + depth + hour * 20 - ripple;
+        [
+            red as u8,
+            (60 + depth / 2) as u8,
+            (120 + hour * 25 - depth) as u8,
+        ]
+    });
+    picture.expect("it has pixels")
+}
+
+#[test]
+fn a_batch_looks_as_it_did() {
+    let mut bench = Bench::of(flux_spec());
+    let form = &mut bench.app().state.form;
+    form.prompt = "a lake between mountains, evening light".into();
+    (form.batch_size, form.seed) = (4, "1234".into());
+    let paths = ["lake.png", "mask.png"].map(|name| bench.home.path().join(name));
+    media::write_png(&paths[0], &lake(300, 200, 0)).expect("a picture is written");
+    let is_white = |x: u32, y: u32| x.abs_diff(150) < 70 && y.abs_diff(110) < 50;
+    let mask = |x, y| [if is_white(x, y) { 255 } else { 0 }; 3];
+    let mask = media::Picture::from_fn(300, 200, mask).expect("it has pixels");
+    media::write_png(&paths[1], &mask).expect("a mask is written");
+    bench.drop_file(&paths[0]);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture lake.png")
+    });
+    drop_onto(&mut bench, "Choose a mask");
+    bench.drop_file(&paths[1]);
+    bench.until("the mask is there", |bench| bench.has("Mask mask.png"));
+    let sent = bench.start_job();
+    let mut made = output(&sent, 1);
+    made.paths = (1..=4).map(|n| format!("lake_000{n}.png").into()).collect();
+    let frames = (0..4).map(|hour| std::sync::Arc::new(lake(624, 416, hour)));
+    made.clip = std::sync::Arc::new(safelight_core::job::Clip {
+        frames: frames.collect(),
+        fps: 1.0,
+    });
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.until("all thumbnails are there", |bench| {
+        bench.has("Picture 4 of 4")
+    });
+    bench.press("Picture 3 of 4");
+    bench.harness.hover_at(egui::pos2(2.0, 2.0));
+    bench.settle();
+    bench.harness.snapshot("batch");
 }
 
 #[test]

@@ -63,12 +63,12 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
         (InputUse::No, Some(_)) => {
             found.fail("mask", format!("{name} makes whole pictures, found a mask"));
         }
-        // A model that always starts from a picture has said so already.
         (InputUse::Required, None) => found.fail(
             "mask",
             format!("{name} fills what a mask shows white, and no mask is given"),
         ),
         (_, Some(mask)) => match &form.image {
+            // A model that always starts from a picture has said so already.
             None if spec.start_image != InputUse::Required => found.fail(
                 "image",
                 "expected a picture for the mask to lie on, and none is given".to_owned(),
