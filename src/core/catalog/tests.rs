@@ -4,6 +4,7 @@ mod broken;
 mod defaults;
 mod found;
 mod gguf;
+mod loras;
 mod made_up;
 mod pairs;
 mod parts;
