@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 /// With nobody's settings, on the engine and the libtorch of this build.
-fn bench(args: &[&str]) -> Output {
+fn bench(family: &str, args: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
     Command::new(env!("CARGO_BIN_EXE_safelight"))
         .env("HOME", home.path())
@@ -15,7 +15,7 @@ fn bench(args: &[&str]) -> Output {
         .env("XDG_DATA_HOME", home.path().join("data"))
         .env("OMP_NUM_THREADS", "1")
         .env_remove("SAFELIGHT_LIBTORCH")
-        .args(["bench", "wan"])
+        .args(["bench", family])
         .args(args)
         .output()
         .unwrap()
@@ -34,11 +34,15 @@ fn error(output: &Output) -> String {
 
 #[test]
 fn small_cases_print_one_sound_json_object_each() {
-    let cases = ["wan14b_320_17f", "vae_wan_480p_81f_tiled"];
-    let output = bench(&[
-        "--small", "--json", "--runs", "3", "--device", "cpu", "--case", cases[0], "--case",
-        cases[1],
-    ]);
+    are_sound("wan", ["wan14b_320_17f", "vae_wan_480p_81f_tiled"]);
+    are_sound("flux", ["flux_2048", "vae_flux_1024_tiled"]);
+    are_sound("flux", ["t5xxl", "clip_l"]);
+}
+
+fn are_sound(family: &str, cases: [&str; 2]) {
+    let options = ["--small", "--json", "--runs", "3", "--device", "cpu"];
+    let named = ["--case", cases[0], "--case", cases[1]];
+    let output = bench(family, &[&options[..], &named].concat());
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     let lines = lines(&output);
     assert_eq!(lines.len(), cases.len());
@@ -72,15 +76,11 @@ fn small_cases_print_one_sound_json_object_each() {
 
 #[test]
 fn people_get_a_table() {
-    let output = bench(&[
-        "--small",
-        "--runs",
-        "1",
-        "--device",
-        "cpu",
-        "--case",
-        "wan5b_704p_121f",
-    ]);
+    let options = ["--small", "--runs", "1", "--device", "cpu"];
+    let output = bench(
+        "wan",
+        &[&options[..], &["--case", "wan5b_704p_121f"]].concat(),
+    );
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}{}", error(&output));
@@ -96,10 +96,11 @@ fn what_cannot_be_measured_is_refused_in_one_sentence() {
     for (args, part) in [
         (&["--case", "wan99b"][..], "found \"wan99b\""),
         (&["--case", "umt5xxl"][..], "expected a GPU"),
+        (&["--small", "--case", "t5xxl"][..], "found \"t5xxl\""),
         (&["--small", "--runs", "none"][..], "found \"none\""),
         (&["--case=--small"][..], "found \"--small\""),
     ] {
-        let output = bench(&[args, &["--device", "cpu"]].concat());
+        let output = bench("wan", &[args, &["--device", "cpu"]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty());
         let text = error(&output);
@@ -123,7 +124,7 @@ fn a_program_that_reads_json_gets_the_refusal_as_an_object_too() {
         } else {
             &device[..]
         };
-        let output = bench(&[args, device].concat());
+        let output = bench("wan", &[args, device].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let [object] = &lines(&output)[..] else {
             panic!("{args:?}: {output:?}")

@@ -23,12 +23,14 @@ pub struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum Family {
-    Wan(WanArgs),
+    /// Wan: one call of each transformer, decoding, reading a prompt
+    Wan(FamilyArgs),
+    /// Flux: one step of the transformer, decoding, reading a prompt
+    Flux(FamilyArgs),
 }
 
-/// Wan: one call of each transformer, decoding, reading a prompt
 #[derive(Args, Debug)]
-struct WanArgs {
+struct FamilyArgs {
     /// What to measure; may be given several times, everything by default
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
@@ -48,19 +50,26 @@ struct WanArgs {
 
 /// Runs the command: 2 for what cannot be measured, 1 when a case failed.
 pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
-    let Family::Wan(args) = &args.family;
-    match measure(args, surroundings) {
+    let (family, args) = match &args.family {
+        Family::Wan(args) => ("wan", args),
+        Family::Flux(args) => ("flux", args),
+    };
+    match measure(family, args, surroundings) {
         Ok(code) => code,
         Err(err) => out::print_job_error(&err, args.json),
     }
 }
 
-fn measure(args: &WanArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+fn measure(
+    family: &str,
+    args: &FamilyArgs,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, JobError> {
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
     let mut command = surroundings.process_launcher().command()?;
-    command.args(["bench", "--device", &device.to_string()]);
+    command.args(["bench", family, "--device", &device.to_string()]);
     if args.small {
         command.arg("--small");
     }

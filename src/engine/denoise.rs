@@ -37,6 +37,8 @@ pub trait Denoiser {
 
 /// One call of the model.
 pub struct Call {
+    /// Counted from 0 in the whole schedule.
+    pub index: usize,
     /// As the reference counts them.
     number: usize,
     pub timestep: f32,
@@ -132,6 +134,7 @@ pub fn walk(
             return Ok(None);
         }
         let call = Call {
+            index,
             number: index - model.first_recorded(calls.start),
             timestep: solver.timestep(index),
             told: solver.timesteps().get(index as i64),

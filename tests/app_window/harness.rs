@@ -94,6 +94,27 @@ pub fn pair_spec() -> ModelSpec {
     spec
 }
 
+/// A model of pictures as Flux dev is.
+pub fn flux_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.id = "flux".into();
+    spec.name = "Flux".into();
+    spec.family = Family::Flux;
+    spec.variant = "dev".into();
+    spec.image_role = ImageRole::Base;
+    spec.mask = InputUse::Optional;
+    spec.guidance = Guidance::Distilled;
+    let defaults = &mut spec.defaults;
+    (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
+    (defaults.num_steps, defaults.guidance_scale) = (28, 3.5);
+    (defaults.strength, defaults.shift) = (Some(0.6), None);
+    defaults.sampler = Sampler::Euler;
+    let limits = &mut spec.limits;
+    (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
+    (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
+    spec
+}
+
 /// The window, the worker's end of its channels, and a folder that is this user's whole home.
 pub struct Bench {
     pub harness: Harness<'static, App>,

@@ -86,3 +86,41 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
         assert_eq!(events(&output).len(), 1);
     }
 }
+
+#[test]
+fn a_template_is_settled_by_the_seed_and_repeated_to_the_letter() {
+    let home = Home::new();
+    let template = "a {red|blue} __animal__ // of mine";
+    let make = |arguments: &[&str]| {
+        let mut command = home.safelight();
+        command
+            .args(["generate", "--json", "--device", "cpu"])
+            .args(arguments);
+        run(&mut command)
+    };
+    let first = |out: &str| {
+        let model = crate::common::tiny_model().display().to_string();
+        let size = ["--width", "64", "--height", "32", "--frames", "1"];
+        let wish = ["--steps", "1", "--seed", "7", "--prompt", template];
+        let place = ["--model", &model, "--out", out];
+        make(&[&size[..], &wish, &place].concat())
+    };
+    let (refused, code) = end(&first("none.png"));
+    assert_eq!(code, 2);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("animal.txt"), "{message}");
+    let wildcards = home.path().join("config/safelight/wildcards");
+    fs::create_dir_all(&wildcards).unwrap();
+    fs::write(wildcards.join("animal.txt"), "fox\n").unwrap();
+    assert_eq!(end(&first("first.png")).1, 0);
+    fs::write(wildcards.join("animal.txt"), "whale\n").unwrap();
+    let repeated = make(&["--from", "first.png", "--out", "again.png"]);
+    assert_eq!(end(&repeated).1, 0, "{}", end(&repeated).0);
+    let (first, again) = (settings(&home, "first.png"), settings(&home, "again.png"));
+    let prompt = first["request"]["prompt"].as_str().unwrap();
+    assert!(["a red fox", "a blue fox"].contains(&prompt), "{prompt}");
+    assert_eq!(first["request"]["prompt_template"], template);
+    for field in ["prompt", "prompt_template"] {
+        assert_eq!(first["request"][field], again["request"][field]);
+    }
+}

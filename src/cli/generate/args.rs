@@ -28,6 +28,12 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
+    /// What the carried prompt was made of: itself where it was written so. It is not made anew.
+    #[arg(skip)]
+    pub prompt_template: Option<String>,
+    /// As `prompt_template`.
+    #[arg(skip)]
+    pub negative_template: Option<String>,
     /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
@@ -168,13 +174,20 @@ impl GenerateArgs {
         warnings.extend(self.take_companions(&request, &inputs));
         warnings.extend(self.take_loras(&request, &inputs));
         self.model = self.model.or(Some(request.model));
-        self.prompt = self.prompt.or(Some(request.prompt));
+        if self.prompt.is_none() {
+            let template = request.prompt_template;
+            self.prompt_template = template.or_else(|| Some(request.prompt.clone()));
+            self.prompt = Some(request.prompt);
+        }
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
         let is_idle = request.negative_prompt.is_empty()
             && request.family.makes_pictures()
             && request.true_cfg_scale.is_none();
-        let negative = (!is_idle).then_some(request.negative_prompt);
-        self.negative = self.negative.or(negative);
+        if self.negative.is_none() && !is_idle {
+            let template = request.negative_prompt_template;
+            self.negative_template = template.or_else(|| Some(request.negative_prompt.clone()));
+            self.negative = Some(request.negative_prompt);
+        }
         self.strength = self.strength.or(request.strength);
         self.fit = self.fit.or(Some(request.fit));
         self.width = self.width.or(Some(request.width));
@@ -367,6 +380,7 @@ impl GenerateArgs {
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
             negative_prompt: self.negative.clone(),
+            negative_prompt_template: self.negative_template.clone(),
             image: self.image.as_deref().map(start_picture).transpose()?,
             last_image: self.last_image.as_deref().map(start_picture).transpose()?,
             extend: self.extend.as_deref().map(source_clip).transpose()?,

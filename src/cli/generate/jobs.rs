@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL, ModelSpec};
 use safelight_core::job::{
-    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Validated,
+    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Validated, prompt,
 };
 use safelight_core::media;
 use safelight_core::naming;
@@ -26,9 +26,17 @@ pub(super) fn of(
     let spec = catalog
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
-    let forms = forms(args, &spec, settings)?;
-    let jobs = forms.into_iter().map(|form| {
+    let mut forms = forms(args, &spec, settings)?;
+    let wildcards = settings.wildcard_folders(&surroundings.paths);
+    let mut notices = Vec::new();
+    for form in &mut forms {
+        let said = form.expand_prompts(&wildcards);
+        notices.push(said.map_err(|errors| invalid(&errors))?);
+    }
+    name_files(&mut forms, args, args.extension(&spec, settings));
+    let jobs = forms.into_iter().zip(notices).map(|(form, notices)| {
         let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
+        checked.notices.splice(0..0, notices);
         checked.request.companions = args.companions();
         settle_paths(&mut checked.request)?;
         Ok(checked)
@@ -36,15 +44,18 @@ pub(super) fn of(
     jobs.collect()
 }
 
-/// A form for each prompt and, where batches are several jobs, for each seed.
+/// A form for each prompt and, where batches are several jobs, for each seed; without the file to write.
 fn forms(
     args: &GenerateArgs,
     spec: &ModelSpec,
     settings: &Settings,
 ) -> Result<Vec<GenerateForm>, JobError> {
-    let prompts = match &args.prompts_file {
-        Some(file) => prompts_of(file)?,
-        None => vec![args.prompt.clone().unwrap_or_default()],
+    let (prompts, template) = match &args.prompts_file {
+        Some(file) => (prompts_of(file)?, None),
+        None => (
+            vec![args.prompt.clone().unwrap_or_default()],
+            args.prompt_template.clone(),
+        ),
     };
     let mut form = args.form(settings)?;
     let is_split = spec.limits.max_batch <= 1 && args.batch.is_some_and(|size| size > 1);
@@ -59,12 +70,12 @@ fn forms(
         for index in 0..repeats {
             forms.push(GenerateForm {
                 prompt: prompt.clone(),
+                prompt_template: template.clone(),
                 seed: first_seed.wrapping_add(u64::from(index)),
                 ..form.clone()
             });
         }
     }
-    name_files(&mut forms, args, args.extension(spec, settings));
     Ok(forms)
 }
 
@@ -85,7 +96,7 @@ fn name_files(forms: &mut [GenerateForm], args: &GenerateArgs, extension: &str) 
     }
 }
 
-/// The lines of a file of prompts that are not empty.
+/// The lines of a file of prompts that are neither empty nor comments.
 fn prompts_of(file: &Path) -> Result<Vec<String>, JobError> {
     let refused = |why: String| JobError::new(JobErrorKind::InvalidRequest, why);
     let text = std::fs::read_to_string(file).map_err(|err| {
@@ -94,11 +105,7 @@ fn prompts_of(file: &Path) -> Result<Vec<String>, JobError> {
             file.display()
         ))
     })?;
-    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    let prompts: Vec<String> = lines
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect();
+    let prompts = prompt::lines(text.trim_start_matches('\u{feff}'));
     if prompts.is_empty() {
         return Err(refused(format!(
             "expected at least one line with a prompt, found none: {}",

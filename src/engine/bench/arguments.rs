@@ -1,10 +1,10 @@
-//! The arguments of `safelight-engine bench`: cases by name, all when none is named.
+//! The arguments of `safelight-engine bench`: a family and its cases by name, all when none is named.
 //!
 //! `safelight bench` passes them on as they are, so every refusal is worded here.
 
 use safelight_core::job::DeviceChoice;
 
-use super::{BenchError, CASES, Case};
+use super::{BenchError, Case, FAMILIES, Family};
 
 #[derive(Clone, Debug)]
 pub struct BenchArguments {
@@ -17,7 +17,7 @@ pub struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// `[--device DEVICE] [--runs N] [--small] [--] [CASE…]`; behind `--` everything is a case.
+    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--] [CASE…]`; behind `--` everything is a case.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let mut parsed = Self {
             cases: Vec::new(),
@@ -26,6 +26,7 @@ impl BenchArguments {
             runs: None,
         };
         let mut arguments = arguments.into_iter();
+        let family = refused(family(arguments.next().as_deref()))?;
         let mut are_cases = false;
         while let Some(argument) = arguments.next() {
             let mut value = || {
@@ -33,16 +34,16 @@ impl BenchArguments {
                 value.ok_or_else(|| format!("expected a value after {argument}, found none"))
             };
             match argument.as_str() {
-                name if are_cases => parsed.cases.push(refused(case(name))?),
+                name if are_cases => parsed.cases.push(refused(case(family, name))?),
                 "--" => are_cases = true,
                 "--small" => parsed.small = true,
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
                 "--runs" => parsed.runs = Some(refused(value().and_then(|text| runs(&text)))?),
-                name => parsed.cases.push(refused(case(name))?),
+                name => parsed.cases.push(refused(case(family, name))?),
             }
         }
         if parsed.cases.is_empty() {
-            parsed.cases = CASES.iter().collect();
+            parsed.cases = family.cases.iter().collect();
         }
         Ok(parsed)
     }
@@ -59,11 +60,25 @@ fn runs(text: &str) -> Result<usize, String> {
     }
 }
 
-fn case(name: &str) -> Result<&'static Case, String> {
-    CASES.iter().find(|case| case.name == name).ok_or_else(|| {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-        format!("expected a case ({}), found {name:?}", names.join(", "))
+fn family(name: Option<&str>) -> Result<&'static Family, String> {
+    let found = FAMILIES.iter().find(|family| Some(family.name) == name);
+    found.ok_or_else(|| {
+        let names = FAMILIES.iter().map(|family| family.name);
+        expected("a family", names, name.unwrap_or_default())
     })
+}
+
+fn case(family: &Family, name: &str) -> Result<&'static Case, String> {
+    let cases = family.cases;
+    cases
+        .iter()
+        .find(|case| case.name == name)
+        .ok_or_else(|| expected("a case", cases.iter().map(|case| case.name), name))
+}
+
+fn expected<'a>(what: &str, names: impl Iterator<Item = &'a str>, found: &str) -> String {
+    let names: Vec<&str> = names.collect();
+    format!("expected {what} ({}), found {found:?}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -76,30 +91,43 @@ mod tests {
 
     #[test]
     fn without_names_all_cases_are_measured() {
-        let all = parse("--device cpu --small --runs 7").unwrap();
-        assert_eq!(all.cases.len(), CASES.len());
+        let all = parse("wan --device cpu --small --runs 7").unwrap();
+        assert_eq!(all.cases.len(), FAMILIES[0].cases.len());
         assert_eq!(
             (all.device, all.small, all.runs),
             (DeviceChoice::Cpu, true, Some(7))
         );
-        let some = parse("umt5xxl wan14b_320_17f").unwrap();
+        let some = parse("wan umt5xxl wan14b_320_17f").unwrap();
         let names: Vec<&str> = some.cases.iter().map(|case| case.name).collect();
         assert_eq!(names, ["umt5xxl", "wan14b_320_17f"]);
-        let behind = parse("--small -- umt5xxl").unwrap();
+        let behind = parse("wan --small -- umt5xxl").unwrap();
         assert!(behind.small && behind.cases.len() == 1);
+    }
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        let cases = FAMILIES.iter().flat_map(|family| family.cases);
+        let mut names: Vec<&str> = cases.map(|case| case.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 
     #[test]
     fn what_cannot_be_is_refused_in_one_sentence() {
         for (line, part) in [
-            ("wan99b", "expected a case (wan14b_480p_81f,"),
-            ("--runs 0", "expected 1 to 1000 runs, found \"0\""),
-            ("--runs many", "found \"many\""),
-            ("--device", "expected a value after --device"),
-            ("--device npu", "expected a device"),
-            ("--fast", "found \"--fast\""),
-            ("-- --small", "expected a case (wan14b_480p_81f,"),
-            ("-- umt5xxl --", "found \"--\""),
+            ("", "expected a family (wan, flux), found \"\""),
+            ("--small", "expected a family (wan, flux)"),
+            ("wan wan99b", "expected a case (wan14b_480p_81f,"),
+            ("flux umt5xxl", "expected a case (flux_1024,"),
+            ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),
+            ("wan --runs many", "found \"many\""),
+            ("wan --device", "expected a value after --device"),
+            ("wan --device npu", "expected a device"),
+            ("wan --fast", "found \"--fast\""),
+            ("wan -- --small", "expected a case (wan14b_480p_81f,"),
+            ("wan -- umt5xxl --", "found \"--\""),
         ] {
             let err = parse(line).unwrap_err();
             assert_eq!(err.exit_code(), 2);

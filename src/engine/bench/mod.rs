@@ -16,7 +16,7 @@ use serde::Serialize;
 use tch::{Device, Kind};
 
 pub use arguments::BenchArguments;
-pub use cases::{CASES, Case};
+pub use cases::{Case, FAMILIES, Family};
 pub use measure::Measured;
 
 use crate::error::EngineError;

@@ -2,6 +2,7 @@
 //!
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use safelight_core::job::GenerateRequest;
@@ -14,7 +15,7 @@ use super::prepare::{
     seeds, text_ids,
 };
 use super::state::{GivenImage, PromptEmbeds, TextEmbeds};
-use super::transformer::{Context, FluxTransformer};
+use super::transformer::{Context, FluxTransformer, Modulations};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, walk};
 use crate::error::EngineError;
@@ -27,6 +28,9 @@ use crate::weights::warn_unused_updates;
 /// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
 const CANVAS_STRENGTH: f64 = 1.0;
+
+/// Calls whose modulations are made at once: 2 MB each for a published model in halves.
+const CALLS_AT_ONCE: usize = 32;
 
 /// What the model is given beside the noise.
 pub struct Conditions {
@@ -270,8 +274,19 @@ struct Loop<'a> {
     kept: Option<Kept>,
     /// Of both texts, which are equally long.
     rope: Rope,
+    /// Of every call of the whole schedule.
+    timesteps: Vec<f32>,
+    told: RefCell<Told>,
     shape: LatentShape,
     hooks: &'a dyn Hooks,
+}
+
+/// What the model is told in the calls from `first` on, in the form of each text.
+#[derive(Default)]
+struct Told {
+    first: usize,
+    prompt: Vec<Modulations>,
+    negative: Vec<Modulations>,
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
@@ -309,7 +324,12 @@ pub fn sample(
             capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
         }
         let pictures = state.latents.size()[0];
-        let run = Loop::new(transformer, shape, conditions, guidance, pictures, hooks);
+        let timesteps =
+            (0..solver.timesteps().size()[0] as usize).map(|call| solver.timestep(call));
+        let run = Loop {
+            timesteps: timesteps.collect(),
+            ..Loop::new(transformer, shape, conditions, guidance, pictures, hooks)
+        };
         run.record(conditions, guidance, capture);
         let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
         Ok(behind.map(|behind| DenoiseState {
@@ -398,10 +418,36 @@ impl<'a> Loop<'a> {
                 mask: here(&kept.mask),
             }),
             rope: transformer.rope(&txt_ids, &img_ids, pictures),
+            timesteps: Vec::new(),
+            told: RefCell::default(),
             transformer,
             shape,
             hooks,
         }
+    }
+
+    /// Makes what the model is told in `call` and those behind it, where that is not at hand. Parts of the whole
+    /// schedule and not from where a run begins, so that one that goes on from a checkpoint gets the same numbers.
+    fn tell(&self, call: usize) {
+        let mut told = self.told.borrow_mut();
+        let first = call / CALLS_AT_ONCE * CALLS_AT_ONCE;
+        if told.first == first && !told.prompt.is_empty() {
+            return;
+        }
+        let last = self.timesteps.len().min(first + CALLS_AT_ONCE);
+        let of = |context| {
+            self.transformer
+                .modulations(&self.timesteps[first..last], context)
+        };
+        *told = Told {
+            first,
+            prompt: of(&self.prompt),
+            negative: self
+                .negative
+                .iter()
+                .flat_map(|(context, _)| of(context))
+                .collect(),
+        };
     }
 
     /// What the model is told in every call.
@@ -463,17 +509,20 @@ impl Denoiser for Loop<'_> {
             "in.timestep",
             &Tensor::from_slice(&[call.timestep / 1000.0]),
         );
-        let ask = |context| {
+        self.tell(call.index);
+        let told = self.told.borrow();
+        let at = call.index - told.first;
+        let ask = |context, modulations: &[Modulations]| {
             self.transformer
-                .forward(&input, call.timestep, context, &self.rope, self.hooks)
+                .forward(&input, &modulations[at], context, &self.rope, self.hooks)
         };
         let own = |answer: &Tensor| answer.narrow(1, 0, self.shape.tokens());
-        let cond = ask(&self.prompt)?;
+        let cond = ask(&self.prompt, &told.prompt)?;
         put("cond", &cond);
         let Some((negative, scale)) = &self.negative else {
             return Some(own(&cond));
         };
-        let uncond = ask(negative)?;
+        let uncond = ask(negative, &told.negative)?;
         put("uncond", &uncond);
         let (cond, uncond) = (own(&cond), own(&uncond));
         Some(&uncond + (cond - &uncond) * *scale)

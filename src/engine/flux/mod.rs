@@ -35,7 +35,7 @@ pub use prepare::{
 };
 pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
 pub use text::encode_text;
-pub use transformer::{Context, FluxTransformer};
+pub use transformer::{Context, FluxTransformer, Modulations};
 
 use safelight_core::catalog::lora::{LoraExpert, Network};
 use safelight_core::job::Lora;

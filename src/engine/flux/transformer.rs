@@ -53,6 +53,14 @@ pub struct Context {
     vec: Tensor,
 }
 
+/// Shifts, scales and gates of one timestep.
+pub struct Modulations {
+    /// Of each block in their order: the double blocks' `(2, 6, C)`, text first, and the single blocks' `(1, 3, C)`
+    blocks: Vec<Tensor>,
+    /// `(1, 2, C)`
+    final_layer: Tensor,
+}
+
 impl FluxTransformer {
     /// `w`: the file's own names, in any dialect of [`TransformerKeys`].
     pub fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
@@ -108,7 +116,7 @@ impl FluxTransformer {
         let here = |xs: &Tensor, kind| xs.to_device(self.device).to_kind(kind);
         let mut vec = self.vector_in.forward(&here(pooled, Kind::Float));
         if let Some(guidance_in) = &self.guidance_in {
-            let guidance = self.sinusoids(distilled_guidance as f32 * TIME_FACTOR);
+            let guidance = self.sinusoids(&[distilled_guidance as f32 * TIME_FACTOR]);
             vec = guidance_in.forward(&guidance) + vec;
         }
         Context {
@@ -132,12 +140,36 @@ impl FluxTransformer {
         Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), self.device)
     }
 
-    /// `img`: `(B, I, in_channels)`, `timestep`: as the scheduler has it, 1000 for noise alone, `rope`: what
+    /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
+    ///
+    /// A quarter of the model is the matrices that this takes. Many timesteps at once read them no more often than
+    /// one does.
+    pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
+        let vec = &self.embed_times(timesteps, context);
+        let double = self.double_blocks.iter().map(|block| block.modulation(vec));
+        let single = self.single_blocks.iter();
+        let single = single.map(|block| block.modulation.forward(vec));
+        let blocks: Vec<Tensor> = double.chain(single).collect();
+        let final_layer = self.final_layer.modulation.forward(vec);
+        let of = |all: &Tensor, i: usize| {
+            // u n (m c) -> u m c
+            let values = all.select(1, i as i64);
+            values.view([all.size()[0], -1, self.config.dim()])
+        };
+        (0..timesteps.len())
+            .map(|i| Modulations {
+                blocks: blocks.iter().map(|all| of(all, i)).collect(),
+                final_layer: of(&final_layer, i),
+            })
+            .collect()
+    }
+
+    /// `img`: `(B, I, in_channels)`, `modulations`: the timestep's, made with the same context, `rope`: what
     /// [`rope`](Self::rope) gave for as many -> velocity, `(B, I, out_channels)` in f32; `None` when cancelled
     pub fn forward(
         &self,
         img: &Tensor,
-        timestep: f32,
+        modulations: &Modulations,
         context: &Context,
         rope: &Rope,
         hooks: &dyn Hooks,
@@ -150,12 +182,10 @@ impl FluxTransformer {
             pictures,
         };
         let mut xs = self.embed(img, context, &tokens);
-        let vec = self.embed_time(timestep, context);
-        let modulations = self.modulations(&vec);
         let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
         let num_double = self.double_blocks.len();
         let rows = |i: usize| TokenRows {
-            values: &modulations[i],
+            values: &modulations.blocks[i],
             ranges: if i < num_double { &streams } else { &whole },
         };
         let mut normed = layer_norm(&xs, &modulated(rows(0), 0), EPS);
@@ -180,32 +210,23 @@ impl FluxTransformer {
         let ys = last
             .linear2
             .forward(&tokens.of_img(&last.attend(normed, &tokens, rope)));
-        let velocity = self.finish(tokens.of_img(&xs), &ys, modulations.last()?, &vec);
+        let velocity = self.finish(tokens.of_img(&xs), &ys, modulations);
         Some(velocity.view([pictures, -1, self.config.out_channels()]))
     }
 
-    /// The pictures' hidden states and what the last block adds to them, both `(1, B I, C)`, `values`: that block's
-    /// modulation -> `(1, B I, out_channels)` in f32
-    fn finish(&self, mut img: Tensor, ys: &Tensor, values: &Tensor, vec: &Tensor) -> Tensor {
+    /// The pictures' hidden states and what the last block adds to them, both `(1, B I, C)`
+    /// -> `(1, B I, out_channels)` in f32
+    fn finish(&self, mut img: Tensor, ys: &Tensor, modulations: &Modulations) -> Tensor {
         let ranges = [(0, img.size()[1])];
         let rows = |values| TokenRows {
             values,
             ranges: &ranges,
         };
-        let last = self.final_layer.modulation.forward(vec, 2);
-        let norm = self.final_layer.norm(rows(&last));
-        let normed = add_norm(&mut img, ys, rows(values), 2, &norm);
+        let norm = self.final_layer.norm(rows(&modulations.final_layer));
+        let last = rows(&modulations.blocks[modulations.blocks.len() - 1]);
+        let normed = add_norm(&mut img, ys, last, 2, &norm);
         let velocity = self.final_layer.linear.forward(&normed);
         velocity.to_kind(Kind::Float)
-    }
-
-    /// Shifts, scales and gates of every block, in their order.
-    fn modulations(&self, vec: &Tensor) -> Vec<Tensor> {
-        let double = self.double_blocks.iter().map(|block| block.modulation(vec));
-        let single = self.single_blocks.iter();
-        double
-            .chain(single.map(|block| block.modulation.forward(vec, 3)))
-            .collect()
     }
 
     /// Texts and pictures one behind the other: `(1, L, C)`
@@ -222,18 +243,21 @@ impl FluxTransformer {
         xs
     }
 
-    /// What the modulations are made of: `(1, C)`
-    fn embed_time(&self, timestep: f32, context: &Context) -> Tensor {
+    /// What the modulations are made of: `(timesteps, C)`
+    fn embed_times(&self, timesteps: &[f32], context: &Context) -> Tensor {
         // Divided and multiplied again, as the pipeline and the model do.
-        let time = timestep / TIME_FACTOR * TIME_FACTOR;
-        let vec = self.time_in.forward(&self.sinusoids(time)) + &context.vec;
+        let times = timesteps.iter();
+        let times: Vec<f32> = times.map(|t| t / TIME_FACTOR * TIME_FACTOR).collect();
+        let vec = self.time_in.forward(&self.sinusoids(&times)) + &context.vec;
         vec.silu().to_kind(self.kind)
     }
 
-    /// `(1, 256)` in f32
-    fn sinusoids(&self, value: f32) -> Tensor {
-        let value = Tensor::from_slice(&[value]).to_device(self.device);
-        timestep_embedding(&value, SINUSOIDS)
+    /// `(values, 256)` in f32
+    fn sinusoids(&self, values: &[f32]) -> Tensor {
+        timestep_embedding(
+            &Tensor::from_slice(values).to_device(self.device),
+            SINUSOIDS,
+        )
     }
 }
 
@@ -347,9 +371,9 @@ impl Modulation {
         })
     }
 
-    /// `vec`: `(1, C)` -> `(1, count, C)`
-    fn forward(&self, vec: &Tensor, count: i64) -> Tensor {
-        self.lin.forward(vec).view([1, count, -1])
+    /// `vec`: `(N, C)` -> `(1, N, count * C)`
+    fn forward(&self, vec: &Tensor) -> Tensor {
+        self.lin.forward(vec).unsqueeze(0)
     }
 }
 
@@ -397,16 +421,14 @@ impl DoubleBlock {
         })
     }
 
-    /// `vec`: `(1, C)` -> the text's vectors, then the picture's: `(2, 6, C)`
+    /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
     fn modulation(&self, vec: &Tensor) -> Tensor {
-        let both = Tokens {
-            txt: (0, 1),
-            img: (1, 1),
-            pictures: 1,
-        };
-        let vec = vec.unsqueeze(0).expand([1, 2, -1], false);
-        let values = both.forward(&self.txt_mod.lin, &self.img_mod.lin, &vec);
-        values.view([2, 6, -1])
+        let (txt, img) = (&self.txt_mod.lin, &self.img_mod.lin);
+        let size = [2, vec.size()[0], img.out_features()];
+        let values = Tensor::empty(size, (vec.kind(), vec.device()));
+        txt.forward_into(vec, &values.get(0));
+        img.forward_into(vec, &values.get(1));
+        values
     }
 
     /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and

@@ -26,6 +26,9 @@ const HEAD_DIM: i64 = 32;
 /// Heads that are normed on their own.
 const HEAD_DIMS: [i64; 4] = [16, 64, 96, 128];
 
+/// Pictures of few channels to many, also of those that fill no block of threads.
+const PIXEL_CHANNELS: [i64; 4] = [8, 96, 128, 512];
+
 /// Compares all kernels of one kind with their definitions.
 pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
     let longest = longest_row(kernels.kind());
@@ -39,7 +42,11 @@ pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError
     for head_dim in HEAD_DIMS {
         check_heads(kernels, device, head_dim)?;
     }
-    check_activations(kernels, device)
+    check_activations(kernels, device)?;
+    for channels in PIXEL_CHANNELS {
+        check_pictures(kernels, device, channels)?;
+    }
+    check_softmax(kernels, device)
 }
 
 /// Longer rows are left to libtorch.
@@ -226,6 +233,56 @@ fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelErro
         let expected = wide(&product);
         twin(&mut expected.narrow(-1, 96, 96));
         compare(name, &found, &expected)?;
+    }
+    Ok(())
+}
+
+/// Statistics and sums over a picture of odd size whose numbers are far from zero.
+fn check_pictures(kernels: &Kernels, device: Device, channels: i64) -> Result<(), KernelError> {
+    let size = [1, 67, 61, channels];
+    let xs = (wave(&size, 0.37, device) * 2.0 + 7.0).to_kind(kernels.kind());
+    let ys = wave(&size, 0.71, device).to_kind(kernels.kind());
+    let found = fits("channel_moments", kernels.channel_moments(&xs))?;
+    let expected = twins::channel_moments(&wide(&xs).to_kind(Kind::Double));
+    for (found, expected) in [(found.0, expected.0), (found.1, expected.1)] {
+        compare("channel_moments", &found, &expected.to_kind(Kind::Float))?;
+    }
+    let scale = wave(&[channels], 0.53, device) + 1.5;
+    let shift = wave(&[channels], 0.29, device) - &scale * 7.0;
+    for with_silu in [false, true] {
+        let found = kernels.scaled_channels(&xs, &scale, &shift, with_silu);
+        let found = fits("scaled_channels", found)?;
+        let expected = twins::scaled_channels(&wide(&xs), &scale, &shift, with_silu);
+        compare("scaled_channels", &found, &expected)?;
+    }
+    for (ys, bias) in [
+        (Some(&ys), Some(&scale)),
+        (Some(&ys), None),
+        (None, Some(&scale)),
+    ] {
+        let found = xs.copy();
+        fits("add_to_pixels", kernels.add_to_pixels(&found, ys, bias))?;
+        let mut expected = wide(&xs);
+        twins::add_to_pixels(&mut expected, ys.map(wide).as_ref(), bias);
+        compare("add_to_pixels", &found, &expected)?;
+    }
+    if channels % (4 * kernels.piece_len() as i64) != 0 {
+        return Ok(());
+    }
+    for bias in [None, Some(scale.narrow(0, 0, channels / 4))] {
+        let found = kernels.placed_corners(&xs, bias.as_ref());
+        let expected = twins::placed_corners(&wide(&xs), bias.as_ref());
+        compare("placed_corners", &fits("placed_corners", found)?, &expected)?;
+    }
+    Ok(())
+}
+
+fn check_softmax(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    for columns in [16, 1000, 9_720] {
+        let scores = wave(&[7, columns], 0.37, device) * 40.0;
+        let found = fits("softmax", kernels.softmax_to(&scores, 0.3))?;
+        let expected = twins::softmax_to(&scores, 0.3, Kind::Float);
+        compare("softmax", &found, &expected)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::store::Stored;
 use super::{KernelError, check};
 use crate::error::EngineError;
 
-const SOURCE: &str = include_str!("rows.cu");
+const SOURCE: &str = concat!(include_str!("rows.cu"), include_str!("pixels.cu"));
 
 /// Checks that ended the engine this many times are not begun again.
 const MAX_TRIES: u32 = 2;
@@ -46,12 +46,34 @@ impl RowKernel {
     ];
 }
 
+/// A kernel that exists once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SingleKernel {
+    Activate,
+    ChannelMoments,
+    JoinMoments,
+    Affine,
+    PlaceCorners,
+    Softmax,
+}
+
+impl SingleKernel {
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Activate, "activate"),
+        (Self::ChannelMoments, "channel_moments"),
+        (Self::JoinMoments, "join_moments"),
+        (Self::Affine, "affine"),
+        (Self::PlaceCorners, "place_corners"),
+        (Self::Softmax, "softmax"),
+    ];
+}
+
 /// Kernels that passed their check.
 pub(super) struct Kernels {
     driver: &'static Driver,
     module: Module,
     rows: [[Handle; HELD.len()]; RowKernel::ALL.len()],
-    activate: Handle,
+    single: [Handle; SingleKernel::ALL.len()],
     kind: Kind,
     /// For the doctor.
     line: String,
@@ -65,10 +87,15 @@ static SLOTS: [[Slot; 3]; MAX_DEVICES] = [const { [const { OnceLock::new() }; 3]
 
 /// The kernels for numbers like those of `xs`; compiles and checks them on first use.
 pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static Kernels> {
-    let Device::Cuda(index) = xs.device() else {
+    kernels_of(xs.device(), xs.kind())
+}
+
+/// The same by device and kind.
+pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static Kernels> {
+    let Device::Cuda(index) = device else {
         return None;
     };
-    let kernels = opened(index, xs.kind())?.as_ref().ok()?;
+    let kernels = opened(index, kind)?.as_ref().ok()?;
     (!kernels.is_broken.load(Ordering::Relaxed)).then_some(kernels)
 }
 
@@ -201,8 +228,12 @@ impl Kernels {
             })?;
             driver.function(&module, &name)
         };
-        let mut rows = [[find("activate".to_owned())?; HELD.len()]; RowKernel::ALL.len()];
-        let activate = rows[0][0];
+        let first = find(SingleKernel::ALL[0].1.to_owned())?;
+        let mut single = [first; SingleKernel::ALL.len()];
+        for (kernel, name) in SingleKernel::ALL {
+            single[kernel as usize] = find(name.to_owned())?;
+        }
+        let mut rows = [[first; HELD.len()]; RowKernel::ALL.len()];
         for (kernel, name) in RowKernel::ALL {
             for (slot, held) in rows[kernel as usize].iter_mut().zip(HELD) {
                 *slot = find(format!("{name}_{held}"))?;
@@ -212,7 +243,7 @@ impl Kernels {
             driver,
             module,
             rows,
-            activate,
+            single,
             kind,
             line,
             is_broken: AtomicBool::new(false),
@@ -247,8 +278,8 @@ impl Kernels {
         Some(self.rows[kernel as usize][number])
     }
 
-    pub(super) fn activate_kernel(&self) -> Handle {
-        self.activate
+    pub(super) fn single_kernel(&self, kernel: SingleKernel) -> Handle {
+        self.single[kernel as usize]
     }
 
     /// Queues a kernel; `None`, and the kernels are done with, where the driver refuses.
@@ -316,6 +347,8 @@ mod tests {
         for held in HELD {
             assert!(SOURCE.contains(&format!("ROW_KERNELS({held})\n")), "{held}");
         }
-        assert!(SOURCE.contains("KERNEL activate("));
+        for (_, name) in SingleKernel::ALL {
+            assert!(SOURCE.contains(&format!("KERNEL {name}(")), "{name}");
+        }
     }
 }

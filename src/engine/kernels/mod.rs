@@ -1,6 +1,6 @@
 //! Our own kernels for GPUs: the element-wise passes between matrix products, each in one pass over memory.
 //!
-//! `rows.cu` is compiled on the user's machine by what libtorch brings along, NVRTC or HIPRTC, on first use, and kept
+//! `rows.cu` and `pixels.cu` are compiled on the user's machine by what libtorch brings along, NVRTC or HIPRTC, on first use, and kept
 //! in the cache folder. Every kernel has a twin in libtorch's operations, which is its definition; the two are
 //! compared once in each process before a kernel is used. Where no kernel can be used, on the CPU, for other kinds
 //! and shapes, or where anything at all fails, the twin does the work, so no job depends on a kernel.
@@ -14,6 +14,7 @@ mod driver;
 mod error;
 mod loaded;
 mod ops;
+mod pixels;
 mod rms;
 mod store;
 mod terms;
@@ -25,8 +26,8 @@ pub use error::KernelError;
 pub use loaded::status;
 pub use terms::{Gate, Norm, TokenRows};
 
-use loaded::kernels_for;
-use tch::Tensor;
+use loaded::{kernels_for, kernels_of};
+use tch::{Kind, Tensor};
 
 #[cfg(test)]
 mod tests;
@@ -115,4 +116,44 @@ pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
 /// The same, with SiLU, into `out` of the same size, whose rows may lie apart; `None` where there is no kernel for it.
 pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Option<()> {
     kernels_for(xs)?.pixel_norm_into(xs, factor, true, out)
+}
+
+/// Mean and variance of each channel over all pixels, both `(C)` in f32: `xs`: `(.., C)`, without gaps.
+pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.channel_moments(xs))
+        .unwrap_or_else(|| twins::channel_moments(xs))
+}
+
+/// `xs * scale + shift`, then SiLU where it is asked for.
+///
+/// `xs`: `(.., C)`, without gaps, `scale`, `shift`: `(C)` in f32 -> the same as `xs`
+pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.scaled_channels(xs, scale, shift, with_silu))
+        .unwrap_or_else(|| twins::scaled_channels(xs, scale, shift, with_silu))
+}
+
+/// `xs += ys + bias` in place, or one of the two: `xs`, `ys`: `(.., C)`, `bias`: `(C)` in f32.
+pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>) {
+    let done = kernels_for(xs).and_then(|kernels| kernels.add_to_pixels(xs, ys, bias));
+    if done.is_none() {
+        twins::add_to_pixels(xs, ys, bias);
+    }
+}
+
+/// Puts the four pixels that one becomes where they belong, with `bias`, `(C)` in f32, added to all.
+///
+/// `corners`: `(T, H + 1, W + 1, 4 * C)`: one corner of each of four neighbours -> `(T, 2 * H, 2 * W, C)`
+pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    kernels_for(corners)
+        .and_then(|kernels| kernels.placed_corners(corners, bias))
+        .unwrap_or_else(|| twins::placed_corners(corners, bias))
+}
+
+/// The softmax of `scores * scale` over the last dimension, in `kind`: `scores`: `(R, S)` in f32 -> `(R, S)`
+pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
+    kernels_of(scores.device(), kind)
+        .and_then(|kernels| kernels.softmax_to(scores, scale))
+        .unwrap_or_else(|| twins::softmax_to(scores, scale, kind))
 }

@@ -9,7 +9,7 @@ use std::ptr;
 use tch::{Device, Kind, Tensor};
 
 use super::driver::Grid;
-use super::loaded::{HELD, Kernels, RowKernel};
+use super::loaded::{HELD, Kernels, RowKernel, SingleKernel};
 use super::terms::{Gate, Norm, TokenRows};
 
 /// What threads read and write at once.
@@ -186,7 +186,7 @@ impl Kernels {
         // SAFETY: `ActivationArgs` is what the kernel takes, and the tensor has `count` numbers of its kind, one
         // behind the other or in rows of whole pieces at one distance.
         unsafe {
-            self.launch(self.activate_kernel(), grid, &mut args)
+            self.launch(self.single_kernel(SingleKernel::Activate), grid, &mut args)
         }
     }
 

@@ -286,3 +286,80 @@ fn a_pixel_is_divided_by_its_length_and_a_dark_one_stays_dark() {
         }
     });
 }
+
+#[test]
+fn moments_are_those_of_each_channel() {
+    in_both_kinds(|kind| {
+        let xs = (tensor(&[1, 3, 7, CHANNELS], 0.37) + 7.0).to_kind(kind);
+        let rows = numbers(&xs);
+        let channels = CHANNELS as usize;
+        let of = |formula: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
+            let channel = |c: usize| rows.iter().skip(c).step_by(channels).copied();
+            (0..channels)
+                .map(|c| formula(&channel(c).collect::<Vec<_>>()))
+                .collect()
+        };
+        let mean = |xs: &[f64]| xs.iter().sum::<f64>() / xs.len() as f64;
+        let (found_mean, found_variance) = channel_moments(&xs);
+        assert_close(&found_mean, &of(&mean));
+        let variance = |xs: &[f64]| {
+            let middle = mean(xs);
+            xs.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / xs.len() as f64
+        };
+        assert_close(&found_variance, &of(&variance));
+    });
+}
+
+#[test]
+fn channels_are_scaled_shifted_and_added_to() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[1, 2, 5, CHANNELS], 0.37).to_kind(kind);
+        let ys = tensor(&[1, 2, 5, CHANNELS], 0.71).to_kind(kind);
+        let scale = tensor(&[CHANNELS], 0.53);
+        let shift = tensor(&[CHANNELS], 0.29);
+        let (scales, shifts, others) = (numbers(&scale), numbers(&shift), numbers(&ys));
+        for with_silu in [false, true] {
+            let expected = by_row(&xs, |_, row| {
+                let scaled = row.iter().zip(scales.iter().zip(&shifts));
+                let scaled = scaled.map(|(x, (scale, shift))| x * scale + shift);
+                let silu = |x: f64| x / (1.0 + (-x).exp());
+                scaled
+                    .map(|x| if with_silu { silu(x) } else { x })
+                    .collect()
+            });
+            assert_within(
+                &scaled_channels(&xs, &scale, &shift, with_silu),
+                &expected,
+                2.0,
+            );
+        }
+        for (with_ys, with_bias) in [(true, true), (true, false), (false, true)] {
+            let expected = by_row(&xs, |i, row| {
+                let others = &others[i * CHANNELS as usize..];
+                let sums = row.iter().zip(others.iter().zip(&shifts));
+                let sums = sums
+                    .map(|(x, (y, bias))| x + f64::from(with_ys) * y + f64::from(with_bias) * bias);
+                sums.collect()
+            });
+            let mut found = xs.copy();
+            let ys = with_ys.then_some(&ys);
+            add_to_pixels(&mut found, ys, with_bias.then_some(&shift));
+            assert_within(&found, &expected, 8.0);
+        }
+    });
+}
+
+#[test]
+fn scores_become_shares_of_one() {
+    in_both_kinds(|kind| {
+        let scores = tensor(&[3, CHANNELS], 0.37) * 20.0;
+        let expected = by_row(&scores, |_, row| {
+            let powers: Vec<f64> = row.iter().map(|x| (x * 0.3).exp()).collect();
+            let sum: f64 = powers.iter().sum();
+            powers.iter().map(|x| x / sum).collect()
+        });
+        let found = softmax_to(&scores, 0.3, kind);
+        assert_eq!(found.kind(), kind);
+        assert_within(&found, &expected, 2.0);
+    });
+}

@@ -4,7 +4,7 @@
 //! In half precision sums and products are in f32 and rounded once, as in diffusers; passes over memory are few,
 //! but not one.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::terms::{Gate, Norm, TokenRows};
 
@@ -126,3 +126,84 @@ pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
 
 /// Pixels that are shorter are not made longer than their share of this.
 pub(super) const SHORTEST_PIXEL: f64 = 1e-12;
+
+/// Only keeps the root from being divided by zero, and is taken off again.
+const TINY: f64 = 1e-12;
+
+/// Mean and variance of each channel over all pixels, both `(C)` in f32: `xs`: `(.., C)`, without gaps
+pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
+    if let Device::Cuda(_) = xs.device() {
+        // One pass, in f32 whatever comes in; there is none on the CPU.
+        let (mean, inverse) = channels_second(xs).batch_norm_stats(TINY);
+        let variance = (inverse.square().reciprocal() - TINY).clamp_min(0.0);
+        return (mean, variance);
+    }
+    let rows = xs.flatten(0, -2).to_kind(Kind::Float);
+    let (variance, mean) = rows.var_mean_correction([0_i64].as_slice(), 0, false);
+    (mean, variance)
+}
+
+/// `(.., C)` -> a view, `(1, C, pixels, 1)`
+fn channels_second(xs: &Tensor) -> Tensor {
+    let channels = xs.size().last().copied().unwrap_or(1);
+    // 1 p 1 c -> 1 c p 1: strides only
+    xs.view([1, -1, 1, channels]).permute([0, 3, 1, 2])
+}
+
+/// `xs * scale + shift`, then SiLU where it is asked for.
+///
+/// `xs`: `(.., C)`, without gaps, `scale`, `shift`: `(C)` in f32 -> the same as `xs`
+pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
+    // A batch norm that no longer learns: one pass, in f32 and rounded once whatever the kind of `xs` is.
+    let (mean, variance) = (shift.zeros_like(), scale.ones_like());
+    let (weight, bias) = (Some(scale), Some(shift));
+    let ys = channels_second(xs).batch_norm(
+        weight,
+        bias,
+        Some(&mean),
+        Some(&variance),
+        false,
+        0.0,
+        0.0,
+        false,
+    );
+    let mut ys = ys.permute([0, 2, 3, 1]).contiguous().view_as(xs);
+    if with_silu {
+        silu(&mut ys);
+    }
+    ys
+}
+
+/// `xs += ys + bias` in place, or one of the two: `xs`, `ys`: `(.., C)`, `bias`: `(C)` in f32
+pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>) {
+    if let Some(ys) = ys {
+        drop(xs.g_add_(ys));
+    }
+    if let Some(bias) = bias {
+        drop(xs.g_add_(&bias.to_kind(xs.kind())));
+    }
+}
+
+/// Puts the four pixels that one becomes where they belong, with `bias`, `(C)` in f32, added to all.
+///
+/// `corners`: `(T, H + 1, W + 1, 4 * C)` -> `(T, 2 * H, 2 * W, C)`
+pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    let size = corners.size();
+    let (height, width, outputs) = (size[1] - 1, size[2] - 1, size[3] / 4);
+    let [frame, row, column] = [0, 1, 2].map(|dim| corners.stride()[dim]);
+    // A corner below is in the next row, two corners further in its channels; one to the right is one further.
+    let placed = corners.as_strided(
+        [size[0], height, 2, width, 2, outputs].as_slice(),
+        [frame, row, row + 2 * outputs, column, column + outputs, 1].as_slice(),
+        None::<i64>,
+    );
+    let placed = placed.contiguous();
+    let mut placed = placed.view([size[0], 2 * height, 2 * width, outputs]);
+    add_to_pixels(&mut placed, None, bias);
+    placed
+}
+
+/// The softmax of `scores * scale` over the last dimension, in `kind`: `scores`: `(R, S)` in f32 -> `(R, S)`
+pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
+    (scores * scale).softmax(-1, Kind::Float).to_kind(kind)
+}

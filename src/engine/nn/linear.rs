@@ -166,7 +166,7 @@ impl Linear {
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         if let [only] = &self.parts[..]
             && xs.is_contiguous()
-            && only.weight.rows_per_piece(self.kind) >= only.weight.rows()
+            && only.is_one_piece(as_rows(xs).size()[0], self.kind)
         {
             let out = xs.linear(&only.weight.expand(self.kind), only.bias.as_ref());
             if let Some(adapter) = &self.adapter {
@@ -198,9 +198,14 @@ impl Linear {
 }
 
 impl Part {
+    fn is_one_piece(&self, others: i64, kind: Kind) -> bool {
+        self.weight.rows_per_piece(others, kind) >= self.weight.rows()
+    }
+
     /// `xs`: `(N, in_features)`, `out`: `(N, rows)`, both `kind`
     fn multiply(&self, xs: &Tensor, out: &Tensor, kind: Kind) {
-        let (rows, step) = (self.weight.rows(), self.weight.rows_per_piece(kind));
+        let rows = self.weight.rows();
+        let step = self.weight.rows_per_piece(xs.size()[0], kind);
         let mut first = 0;
         while first < rows {
             let count = step.min(rows - first);

@@ -13,6 +13,8 @@ use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::kernels;
+
 use super::slices::{SharedMut, VectorWork, floats, vectorized};
 use crate::runtime::for_each_range;
 
@@ -27,6 +29,9 @@ pub(super) struct DoublingConv {
     /// `(4 · O, C, 2, 2)`, the corners in the order of reading
     weight: Tensor,
     bias: Tensor,
+    /// On a GPU, where libtorch adds the bias in a slow pass of its own: that of one corner in f32, added when the
+    /// corners are placed.
+    apart: Option<Tensor>,
 }
 
 /// Where the shortcut comes from: frames before the level, whose channels are spread over the pixels of a cube.
@@ -65,6 +70,7 @@ impl DoublingConv {
                 .contiguous()
                 .permute([0, 3, 1, 2]),
             bias: bias.repeat([CORNERS]),
+            apart: (bias.device() != Device::Cpu).then(|| bias.to_kind(Kind::Float)),
         }
     }
 
@@ -73,23 +79,13 @@ impl DoublingConv {
         Self {
             weight: self.weight.shallow_clone(),
             bias: self.bias.shallow_clone(),
+            apart: self.apart.as_ref().map(Tensor::shallow_clone),
         }
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        let corners = self.corners(xs);
-        let size = xs.size();
-        let [frame, row, column] = [0, 1, 2].map(|dim| corners.stride()[dim]);
-        let outputs = self.outputs();
-        // A corner below is in the next row, two corners further in its channels; one to the right is one further.
-        let placed = corners.as_strided(
-            [size[0], size[1], 2, size[2], 2, outputs].as_slice(),
-            [frame, row, row + 2 * outputs, column, column + outputs, 1].as_slice(),
-            None::<i64>,
-        );
-        let placed = placed.contiguous();
-        placed.view([size[0], 2 * size[1], 2 * size[2], outputs])
+        kernels::placed_corners(&self.corners(xs), self.apart.as_ref())
     }
 
     fn outputs(&self) -> i64 {
@@ -98,7 +94,8 @@ impl DoublingConv {
 
     /// One position more than pixels in each direction: `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
     fn corners(&self, xs: &Tensor) -> Tensor {
-        super::causal::convolve_pictures(xs, &self.weight, Some(&self.bias), [1, 1])
+        let bias = self.apart.is_none().then_some(&self.bias);
+        super::causal::convolve_pictures(xs, &self.weight, bias, [1, 1])
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.

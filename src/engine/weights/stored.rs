@@ -10,6 +10,8 @@ use super::gguf::BlockMatrix;
 /// Numbers that are expanded at a time on the CPU: they stay in its caches until they have been used, in memory that
 /// the allocator keeps.
 const NUMBERS_PER_PIECE: i64 = 2 << 20;
+/// With more rows on the other side the product itself is nearly all of the work, and fastest in one piece.
+const MAX_ROWS_FOR_PIECES: i64 = 256;
 
 /// `(rows, columns)` numbers in their storage.
 #[derive(Debug)]
@@ -87,15 +89,15 @@ impl StoredMatrix {
         }
     }
 
-    /// How many rows should be expanded at a time for a product in `kind`; all of them on a GPU.
-    pub fn rows_per_piece(&self, kind: Kind) -> i64 {
+    /// How many rows should be expanded at a time for a product with `others` rows in `kind`; all of them on a GPU.
+    pub fn rows_per_piece(&self, others: i64, kind: Kind) -> i64 {
         let is_ready = match &self.0 {
             Storage::Plain(numbers) => numbers.kind() == kind,
             Storage::Fp8 { .. } => false,
             Storage::Blocks(matrix) => !matrix.has_whole_rows(),
         };
         let rows = self.rows().max(1);
-        if is_ready || self.device() != Device::Cpu {
+        if is_ready || others > MAX_ROWS_FOR_PIECES || self.device() != Device::Cpu {
             return rows;
         }
         (NUMBERS_PER_PIECE / self.columns().max(1)).clamp(1, rows)

@@ -209,7 +209,7 @@ fn hostile_headers_are_refused_in_one_sentence() {
             "at most 65536 tensors",
         ),
         (Writer::new(3, 0, 1 << 60).data(64), "entries of metadata"),
-        (Writer::new(3, 1000, 0).data(64), "tensor"),
+        (Writer::new(3, 1000, 0).data(64), "cut off"),
         (entry(8).u64(u64::MAX).data(64), "cut off"),
         (entry(9).u32(8).u64(u64::MAX).data(64), "cut off"),
         (entry(9).u32(11).u64(u64::MAX / 4).data(64), "cut off"),

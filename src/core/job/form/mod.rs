@@ -26,7 +26,7 @@ pub(crate) use snap::nearest_multiple;
 pub struct GenerateForm {
     /// What was written, until [`GenerateForm::expand_prompts`] has made of it what is read.
     pub prompt: String,
-    /// What was written, once `prompt` is made of it.
+    /// What was written, once `prompt` is made of it; the same where nothing is to be made of that.
     pub prompt_template: Option<String>,
     /// As `prompt`.
     pub negative_prompt: Option<String>,
@@ -147,9 +147,12 @@ impl GenerateForm {
             latent_rgb: spec.latent_rgb.clone(),
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            prompt_template: self.prompt_template.clone(),
+            prompt_template: template(&self.prompt_template, &self.prompt),
             negative_prompt: guidance.negative_prompt,
-            negative_prompt_template: self.negative_prompt_template.clone(),
+            negative_prompt_template: template(
+                &self.negative_prompt_template,
+                self.negative_prompt.as_deref().unwrap_or_default(),
+            ),
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
@@ -257,6 +260,11 @@ impl GenerateForm {
             (None, None) => spec.defaults.fps,
         }
     }
+}
+
+/// What a request keeps of a prompt's template: nothing where that is the prompt itself.
+fn template(template: &Option<String>, prompt: &str) -> Option<String> {
+    template.clone().filter(|written| written != prompt)
 }
 
 /// A seed that nobody chose; short enough to be read out and typed again.

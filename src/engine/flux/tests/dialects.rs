@@ -204,7 +204,8 @@ fn every_dialect_gives_the_same_answer_and_leaves_nothing_unread() {
         let context = transformer.context(text, pooled, 3.5);
         let rope = transformer.rope(given("txt_ids"), given("img_ids"), 1);
         let noise = run.get("latents.initial");
-        let answer = transformer.forward(noise, 1000.0, &context, &rope, &NoHooks);
+        let told = &transformer.modulations(&[1000.0], &context)[0];
+        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
         answers.push(answer.unwrap());
     }
     assert_eq!(answers[0], answers[1]);

@@ -26,9 +26,10 @@ fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {
             given("pooled_projections"),
             given("guidance").double_value(&[0]),
         );
+        let timestep = get("step.00.timestep").double_value(&[]) as f32;
         let found = transformer.forward(
             get("step.00.transformer.in.hidden_states"),
-            get("step.00.timestep").double_value(&[]) as f32,
+            &transformer.modulations(&[timestep], &context)[0],
             &context,
             &transformer.rope(given("txt_ids"), given("img_ids"), 1),
             &NoHooks,

@@ -21,7 +21,8 @@ fn a_transformer_in_blocks_gives_what_its_numbers_give() {
         let context = transformer.context(text, pooled, 3.5);
         let rope = transformer.rope(given("txt_ids"), given("img_ids"), 1);
         let noise = run.get("latents.initial");
-        let answer = transformer.forward(noise, 1000.0, &context, &rope, &NoHooks);
+        let told = &transformer.modulations(&[1000.0], &context)[0];
+        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
         answer.unwrap()
     });
     assert_eq!(found, expected);

@@ -44,8 +44,9 @@ fn answer(config: &TransformerConfig, w: &Weights) -> Tensor {
     let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
     let rope = transformer.rope(&text, &Tensor::from_slice(&ids).view([12, 3]), 1);
     let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
+    let told = &transformer.modulations(&[750.0], &context)[0];
     transformer
-        .forward(&img, 750.0, &context, &rope, &NoHooks)
+        .forward(&img, told, &context, &rope, &NoHooks)
         .unwrap()
 }
 

@@ -53,7 +53,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
         let timestep = run.get("step.00.timestep").double_value(&[]) as f32;
         let found = run.transformer.forward(
             run.get("step.00.transformer.in.hidden_states"),
-            timestep,
+            &run.transformer.modulations(&[timestep], &context)[0],
             &context,
             &rope,
             &NoHooks,

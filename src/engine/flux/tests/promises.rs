@@ -65,7 +65,8 @@ impl Run {
         let context = transformer.context(&text.prompt, &text.pooled, distilled);
         let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
         let noise = self.get("latents.initial");
-        let answer = transformer.forward(noise, 1000.0, &context, &rope, &NoHooks);
+        let told = &transformer.modulations(&[1000.0], &context)[0];
+        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
         answer.unwrap()
     }
 }
@@ -101,6 +102,25 @@ fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
     let (solver, _) = run.start();
     let again = run.denoise((solver, state), &NoHooks).unwrap().unwrap();
     assert_eq!(again.latents, whole.latents);
+}
+
+#[test]
+fn every_step_of_a_long_run_is_told_its_own_timestep() {
+    let mut run = Run::open("dev");
+    let (mut solver, state) = run.start_with_steps(35);
+    let text = run.conditions().prompt;
+    let distilled = run.guidance().distilled;
+    let transformer = &run.transformer;
+    let context = transformer.context(&text.prompt, &text.pooled, distilled);
+    let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"), 1);
+    let mut latents = state.latents;
+    for call in solver.all_calls() {
+        let told = &transformer.modulations(&[solver.timestep(call)], &context)[0];
+        let velocity = transformer.forward(&latents, told, &context, &rope, &NoHooks);
+        latents = solver.step(call, &velocity.unwrap(), &latents).latents;
+    }
+    let found = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    assert_close("latents", &found.latents, &latents, 1e-5);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use super::canvas::{Band, Canvas, Pass, Reach};
 use super::config::KlVaeConfig;
-use super::norm::GroupNorm;
-use crate::nn::attention;
+use super::norm::{GroupNorm, Moments};
+use crate::kernels;
+use crate::nn::{attention, wide_attention};
 use crate::vae::causal::convolve_pictures;
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -27,6 +28,9 @@ pub(super) struct Conv {
     /// `(O, C, k, k)`, channels innermost in memory
     weight: Tensor,
     bias: Tensor,
+    /// On a GPU, where libtorch adds the bias in a slow pass of its own: the same in f32, for one that has to be made
+    /// anyway.
+    apart: Option<Tensor>,
     kernel: i64,
 }
 
@@ -38,9 +42,12 @@ impl Conv {
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
         let rows = weight.permute([0, 2, 3, 1]).contiguous();
+        let bias = w.tensor("bias", &[outputs])?;
+        let is_on_gpu = w.device() != Device::Cpu;
         Ok(Self {
             weight: rows.permute([0, 3, 1, 2]),
-            bias: w.tensor("bias", &[outputs])?,
+            apart: is_on_gpu.then(|| bias.to_kind(Kind::Float)),
+            bias,
             kernel,
         })
     }
@@ -59,12 +66,36 @@ impl Conv {
 
     /// `xs`: `(1, h, W, C)` → `(1, h, W, O)`
     fn convolve(&self, xs: &Tensor) -> Tensor {
+        let mut ys = self.convolve_bare(xs);
+        self.complete(&mut ys, None);
+        ys
+    }
+
+    /// The same without what is [lacking](Self::lacking).
+    fn convolve_bare(&self, xs: &Tensor) -> Tensor {
         let padding = [self.kernel / 2; 2];
-        convolve_pictures(xs, &self.weight, Some(&self.bias), padding)
+        convolve_pictures(xs, &self.weight, self.fused_bias(), padding)
+    }
+
+    /// The bias where the convolution adds it.
+    fn fused_bias(&self) -> Option<&Tensor> {
+        self.apart.is_none().then_some(&self.bias)
+    }
+
+    /// What has to be added to each channel of what [`convolve_bare`](Self::convolve_bare) gives: `(O)` in f32.
+    fn lacking(&self) -> Option<&Tensor> {
+        self.apart.as_ref()
+    }
+
+    /// Adds to `ys`, in place, what is lacking, and `others` of the same size.
+    fn complete(&self, ys: &mut Tensor, others: Option<&Tensor>) {
+        if others.is_some() || self.lacking().is_some() {
+            kernels::add_to_pixels(ys, others, self.lacking());
+        }
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        pass.over(canvas, self.reach(), self.outputs(), None, &|xs, band| {
+        pass.over(canvas, self.reach(), self.outputs(), &|xs, band| {
             band.trim(&self.convolve(xs))
         })
     }
@@ -91,23 +122,25 @@ impl NormedConv {
     }
 
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        self.forward_then(canvas, None, pass, &|ys, _| ys)
-    }
-
-    /// The same, and then `after` on each band; see [`Pass::over`] for `into`.
-    fn forward_then(
-        &self,
-        canvas: &Canvas,
-        into: Option<Tensor>,
-        pass: &Pass<'_>,
-        after: &dyn Fn(Tensor, &Band) -> Tensor,
-    ) -> Option<Canvas> {
         let moments = canvas.moments(pass);
         let layer = |xs: &Tensor, band: &Band| {
-            let xs = self.norm.activate(xs, moments.as_ref());
-            after(band.trim(&self.conv.convolve(&xs)), band)
+            let mut ys = self.bare(xs, moments.as_ref(), None, band);
+            self.conv.complete(&mut ys, None);
+            ys
         };
-        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), into, &layer)
+        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), &layer)
+    }
+
+    /// A band of what lacks the convolution's bias. `lacking`: of `xs`; see [`Conv::lacking`] for both.
+    fn bare(
+        &self,
+        xs: &Tensor,
+        moments: Option<&Moments>,
+        lacking: Option<&Tensor>,
+        band: &Band,
+    ) -> Tensor {
+        let xs = self.norm.activate(xs, moments, lacking);
+        band.trim(&self.conv.convolve_bare(&xs))
     }
 }
 
@@ -139,23 +172,23 @@ impl ResidualBlock {
     }
 
     /// `(H, W, C)` → `(H, W, O)`
-    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let inside = self.first.forward(&canvas, pass)?;
-        let before = match &self.nin_shortcut {
-            Some(shortcut) => {
-                let before = shortcut.forward(&canvas, pass)?;
-                drop(canvas);
-                before
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+        let (first, second) = (&self.first, &self.second);
+        let moments = canvas.moments(pass);
+        let layer = |xs: &Tensor, band: &Band| first.bare(xs, moments.as_ref(), None, band);
+        let inside = pass.over(canvas, Reach::Neighbours, first.conv.outputs(), &layer)?;
+        let moments = inside.moments(pass);
+        let layer = |xs: &Tensor, band: &Band| {
+            let mut ys = second.bare(xs, moments.as_ref(), first.conv.lacking(), band);
+            let mut before = canvas.rows(band.out.clone(), pass);
+            if let Some(shortcut) = &self.nin_shortcut {
+                before = shortcut.convolve(&before);
             }
-            None => canvas,
+            // Not in place of what goes in: without bands that may be somebody else's.
+            second.conv.complete(&mut ys, Some(&before));
+            ys
         };
-        // Once its rows are added nobody needs them.
-        let into = before.memory();
-        self.second
-            .forward_then(&inside, into, pass, &|mut ys, band| {
-                // Not in place of what goes in: without bands that may be somebody else's.
-                ys.g_add_(&before.rows(band.out.clone(), pass))
-            })
+        pass.over_in_place(&inside, &layer)
     }
 }
 
@@ -205,16 +238,20 @@ impl AttentionBlock {
         drop(ys);
         // 1 h w (3 c) -> 3 × 1 1 (h w) c
         let qkv = qkv.view([1, 1, tokens, 3 * self.width]).chunk(3, -1);
-        let scores = if self.width % FUSED_WIDTH == 0 {
-            MAX_FUSED_SCORES
+        let rows = |scores: i64| (scores / tokens.max(1)).max(1);
+        let fused_rows = if self.width % FUSED_WIDTH == 0 {
+            rows(MAX_FUSED_SCORES)
         } else {
-            MAX_SCORES
+            rows(MAX_SCORES)
         };
-        let parts = qkv[0].split((scores / tokens.max(1)).max(1), 2);
+        let attend = |queries: &Tensor| {
+            wide_attention(queries, &qkv[1], &qkv[2], rows(MAX_SCORES))
+                .unwrap_or_else(|| attention(queries, &qkv[1], &qkv[2], None, None))
+        };
+        let parts = qkv[0].split(fused_rows, 2);
         let ys = parts.iter().map(|queries| {
             pass.go_on()?;
-            let ys = attention(queries, &qkv[1], &qkv[2], None, None);
-            Some(ys.linear(&self.proj_out.0, Some(&self.proj_out.1)))
+            Some(attend(queries).linear(&self.proj_out.0, Some(&self.proj_out.1)))
         });
         let ys = ys.collect::<Option<Vec<_>>>()?;
         let mut ys = match ys.as_slice() {
@@ -248,12 +285,12 @@ impl Middle {
         })
     }
 
-    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut canvas = self.block_1.forward(canvas, pass)?;
         if let Some(attention) = &self.attn_1 {
             canvas = attention.forward(&canvas, pass)?;
         }
-        self.block_2.forward(canvas, pass)
+        self.block_2.forward(&canvas, pass)
     }
 }
 
@@ -274,12 +311,14 @@ impl Downsample {
             let rows = band.input.end - band.input.start;
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
             let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);
-            let (weight, bias) = (&conv.weight, Some(&conv.bias));
+            let (weight, bias) = (&conv.weight, conv.fused_bias());
             let ys = xs.permute([0, 3, 1, 2]);
             let ys = ys.conv2d(weight, bias, [2, 2], [0, 0], [1, 1], 1);
-            ys.permute([0, 2, 3, 1]).contiguous()
+            let mut ys = ys.permute([0, 2, 3, 1]).contiguous();
+            conv.complete(&mut ys, None);
+            ys
         };
-        pass.over(canvas, Reach::Halving, conv.outputs(), None, &layer)
+        pass.over(canvas, Reach::Halving, conv.outputs(), &layer)
     }
 }
 
@@ -311,6 +350,60 @@ impl Upsample {
             // times is a tenth more work and much less memory.
             return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
         }
-        pass.over(&canvas, Reach::Doubling, self.width, None, &layer)
+        pass.over(&canvas, Reach::Doubling, self.width, &layer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canvas::Bands;
+    use super::*;
+
+    #[test]
+    fn a_bias_apart_gives_what_a_fused_one_gives() {
+        let cfg = KlVaeConfig {
+            block_out_channels: vec![8],
+            layers_per_block: 1,
+            latent_channels: 4,
+            norm_num_groups: 2,
+            scaling_factor: 1.0,
+            shift_factor: 0.0,
+            use_quant_conv: false,
+            use_post_quant_conv: false,
+            mid_block_add_attention: false,
+        };
+        let w = Weights::random(Kind::Float, Device::Cpu);
+        let mut block = ResidualBlock::new(&w, [6, 8], &cfg).unwrap();
+        let numbers = Tensor::arange(13 * 9 * 6, (Kind::Float, Device::Cpu));
+        let xs = (numbers * 0.37).sin().view([1, 13, 9, 6]);
+        let forward = |block: &ResidualBlock| {
+            let whole = Pass::new(Device::Cpu, Kind::Float, &|| false);
+            let bands = Bands {
+                size: 6,
+                off_device: false,
+            };
+            let banded = Pass::new(Device::Cpu, Kind::Float, &|| false).in_bands(bands, 8);
+            [whole, banded].map(|pass| {
+                let canvas = block.forward(&Canvas::new(xs.copy()), &pass).unwrap();
+                canvas.into_tensor(&pass)
+            })
+        };
+        let fused = forward(&block);
+        let shortcut = block.nin_shortcut.as_mut().unwrap();
+        for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
+            assert!(conv.apart.is_none());
+            // Far from the small ones that such weights have.
+            conv.bias = &conv.bias + 1.0;
+        }
+        let fused_far = forward(&block);
+        let shortcut = block.nin_shortcut.as_mut().unwrap();
+        for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
+            conv.apart = Some(conv.bias.shallow_clone());
+        }
+        for (apart, expected) in forward(&block).iter().zip(&fused_far) {
+            let off = (apart - expected).abs().max().double_value(&[]);
+            assert!(off < 2e-5, "{off}");
+        }
+        assert!(!fused[0].allclose(&fused_far[0], 1e-2, 1e-2, false));
     }
 }

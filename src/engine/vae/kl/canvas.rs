@@ -11,6 +11,7 @@ use std::rc::Rc;
 use tch::{Device, Kind, Tensor};
 
 use super::norm::Moments;
+use crate::runtime::memory_counts;
 use crate::vae::tiles::Tiling;
 
 /// A picture in bands: how large they are, and where the rest of it waits.
@@ -20,8 +21,8 @@ pub struct Bands {
     /// pixels, fewer.
     pub size: i64,
     /// Whether what waits between two layers leaves the device: then the device needs no more for a larger picture, but
-    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 512: 0.23 s and 3.2 GB
-    /// on the device, 8 s and 0.7 GB off it in bands of 256; without bands 0.18 s and 5.6 GB.
+    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 256: 0.16 s and 2.9 GB
+    /// on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.5 GB.
     pub off_device: bool,
 }
 
@@ -34,13 +35,24 @@ impl Default for Bands {
     }
 }
 
-impl From<Tiling> for Bands {
-    fn from(tiling: Tiling) -> Self {
+impl Bands {
+    /// Bands of as many pixels as a tile has. The rest waits on the device where it has room for that, as it is now.
+    ///
+    /// `pixels`: of the whole picture, `width`: its channels there.
+    pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &Pass<'_>) -> Self {
+        // What a layer reads, what it makes, and what it is added to or the level below.
+        let waiting = 3 * pixels * width * pass.kind.elt_size_in_bytes() as i64;
         Self {
             size: tiling.size,
-            off_device: true,
+            off_device: !has_room(pass.device, waiting as u64),
         }
     }
+}
+
+fn has_room(device: Device, bytes: u64) -> bool {
+    let counts = memory_counts(device);
+    let unused = counts.reserved.saturating_sub(counts.allocated);
+    counts.total.saturating_sub(counts.used) + unused > bytes
 }
 
 /// One picture's way through a network.
@@ -86,41 +98,63 @@ impl<'a> Pass<'a> {
     }
 
     /// `layer` over all of `canvas`. It gets `(1, h, W, C)`, the rows that a band needs, and gives `(1, h', W', channels)`,
-    /// the rows of the band alone. What it gives may take the place of `into`, which nobody else needs then.
+    /// the rows of the band alone.
     pub(super) fn over(
         &self,
         canvas: &Canvas,
         reach: Reach,
         channels: i64,
-        into: Option<Tensor>,
         layer: &Layer<'_>,
     ) -> Option<Canvas> {
         self.go_on()?;
-        let [height, _, _] = canvas.size();
         let size = reach.size(canvas.size(), channels);
         let Some((most, waiting)) = self.split(canvas.size(), size) else {
-            let band = Band::new(reach, 0..size[0], height);
-            return Some(Canvas::new(layer(&canvas.whole(self), &band)));
+            return Some(self.at_once(canvas, reach, size, layer));
         };
-        let [out_height, out_width, _] = size;
-        let out = into.unwrap_or_else(|| {
-            let size = [1, out_height, out_width, channels];
-            Tensor::empty(size, (self.kind, waiting))
-        });
+        let out = Tensor::empty([1, size[0], size[1], channels], (self.kind, waiting));
+        let height = canvas.size()[0];
         let mut moments = Vec::new();
-        for rows in bands(out_height, most) {
+        for rows in bands(size[0], most) {
             self.go_on()?;
             let band = Band::new(reach, rows, height);
             let ys = layer(&canvas.rows(band.input.clone(), self), &band);
-            let place = &band.out;
-            out.narrow(1, place.start, place.end - place.start)
-                .copy_(&ys);
-            moments.push(Moments::of(&ys));
+            moments.push(band.put(&ys, &out));
         }
-        Some(Canvas {
-            content: Content::There(out),
-            moments: Some(Moments::joined(&moments)),
-        })
+        Some(Canvas::known(out, &moments))
+    }
+
+    /// The same for a layer that sees its neighbours and gives as many channels as it gets, into the memory of `canvas`
+    /// where that has some: nobody may need it any more.
+    pub(super) fn over_in_place(&self, canvas: &Canvas, layer: &Layer<'_>) -> Option<Canvas> {
+        let size = canvas.size();
+        let Some((most, _)) = self.split(size, size) else {
+            self.go_on()?;
+            return Some(self.at_once(canvas, Reach::Neighbours, size, layer));
+        };
+        let Content::There(out) = &canvas.content else {
+            return self.over(canvas, Reach::Neighbours, size[2], layer);
+        };
+        let mut moments = Vec::new();
+        // The last row of the band before, as it was.
+        let mut above: Option<Tensor> = None;
+        for rows in bands(size[0], most) {
+            self.go_on()?;
+            let band = Band::new(Reach::Neighbours, rows, size[0]);
+            let mut xs = canvas.rows(band.input.clone(), self);
+            if let Some(row) = above.take() {
+                xs = Tensor::cat(&[row, xs.narrow(1, 1, xs.size()[1] - 1)], 1);
+            }
+            let last = band.out.end - 1 - band.input.start;
+            above = Some(xs.narrow(1, last, 1).copy());
+            let ys = layer(&xs, &band);
+            moments.push(band.put(&ys, out));
+        }
+        Some(Canvas::known(out.shallow_clone(), &moments))
+    }
+
+    fn at_once(&self, canvas: &Canvas, reach: Reach, size: [i64; 3], layer: &Layer<'_>) -> Canvas {
+        let band = Band::new(reach, 0..size[0], canvas.size()[0]);
+        Canvas::new(layer(&canvas.whole(self), &band))
     }
 
     /// The same for what is too large to wait anywhere: in bands only the statistics are kept, and rows are made anew
@@ -134,7 +168,7 @@ impl<'a> Pass<'a> {
     ) -> Option<Canvas> {
         let size = reach.size(canvas.size(), channels);
         let Some((most, _)) = self.split(canvas.size(), size) else {
-            return self.over(&canvas, reach, channels, None, &*layer);
+            return self.over(&canvas, reach, channels, &*layer);
         };
         let content = Content::Made {
             source: Box::new(canvas),
@@ -204,6 +238,14 @@ impl Canvas {
         }
     }
 
+    /// With the statistics of its bands.
+    fn known(xs: Tensor, moments: &[Moments]) -> Self {
+        Self {
+            content: Content::There(xs),
+            moments: Some(Moments::joined(moments)),
+        }
+    }
+
     /// Height, width and channels.
     pub(super) fn size(&self) -> [i64; 3] {
         match &self.content {
@@ -252,14 +294,6 @@ impl Canvas {
         match self.content {
             Content::There(xs) => xs,
             Content::Made { .. } => self.whole(pass),
-        }
-    }
-
-    /// The memory that it takes, if it does.
-    pub(super) fn memory(&self) -> Option<Tensor> {
-        match &self.content {
-            Content::There(xs) => Some(xs.shallow_clone()),
-            Content::Made { .. } => None,
         }
     }
 }
@@ -317,6 +351,13 @@ impl Band {
             Reach::Halving => (2 * out.start..(2 * out.end + 1).min(height), 0),
         };
         Self { out, input, above }
+    }
+
+    /// Puts `ys`, the band's own rows, where they belong in the whole picture `out`, and says what is known of them.
+    fn put(&self, ys: &Tensor, out: &Tensor) -> Moments {
+        out.narrow(1, self.out.start, self.out.end - self.out.start)
+            .copy_(ys);
+        Moments::of(ys)
     }
 
     /// The band's own rows of what a layer made of all rows that it got.

@@ -85,7 +85,7 @@ impl KlVaeDecoder {
     }
 
     /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless) in bands of as many pixels as a tile has, whose
-    /// rest waits outside of the device: nothing is cut apart, so there are no seams. With
+    /// rest waits outside of the device where that has no room for it: nothing is cut apart, so there are no seams. With
     /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate) what diffusers' `tiled_decode` gives where its
     /// overlap of a quarter is the tiling's.
     pub fn decode_tiled(
@@ -95,7 +95,9 @@ impl KlVaeDecoder {
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
         if tiling.is_seamless() {
-            return self.decode_in_bands(latents, tiling.into(), cancelled);
+            let pixels = latents.size()[2..].iter().product::<i64>() * self.spatial_factor.pow(2);
+            let bands = Bands::of_tiles(tiling, pixels, self.width, &self.pass(cancelled));
+            return self.decode_in_bands(latents, bands, cancelled);
         }
         let size = latents.size();
         let Some(grid) = Grid::new(tiling, self.spatial_factor, [size[2], size[3]]) else {
@@ -139,7 +141,7 @@ impl KlVaeDecoder {
             xs = conv.forward(&xs, pass)?;
         }
         let xs = self.conv_in.forward(&xs, pass)?;
-        let mut xs = self.mid.forward(xs, pass)?;
+        let mut xs = self.mid.forward(&xs, pass)?;
         for level in &self.up {
             xs = level.forward(xs, pass)?;
         }
@@ -176,7 +178,7 @@ impl UpLevel {
     fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut xs = canvas;
         for block in &self.block {
-            xs = block.forward(xs, pass)?;
+            xs = block.forward(&xs, pass)?;
         }
         match &self.upsample {
             Some(upsample) => upsample.forward(xs, pass),

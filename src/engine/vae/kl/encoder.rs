@@ -84,7 +84,9 @@ impl KlVaeEncoder {
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Posterior> {
         if tiling.is_seamless() {
-            return self.encode_in_bands(pixels, tiling.into(), cancelled);
+            let count = pixels.size()[2..].iter().product::<i64>();
+            let bands = Bands::of_tiles(tiling, count, self.width, &self.pass(cancelled));
+            return self.encode_in_bands(pixels, bands, cancelled);
         }
         let factor = self.spatial_factor;
         let latents = [2, 3].map(|dim| pixels.size()[dim] / factor);
@@ -135,7 +137,7 @@ impl KlVaeEncoder {
         for level in &self.down {
             xs = level.forward(xs, pass)?;
         }
-        let xs = self.mid.forward(xs, pass)?;
+        let xs = self.mid.forward(&xs, pass)?;
         let mut xs = self.head.forward(&xs, pass)?;
         if let Some(conv) = &self.quant_conv {
             xs = conv.forward(&xs, pass)?;
@@ -171,7 +173,7 @@ impl DownLevel {
     fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut xs = canvas;
         for block in &self.block {
-            xs = block.forward(xs, pass)?;
+            xs = block.forward(&xs, pass)?;
         }
         match &self.downsample {
             Some(downsample) => downsample.forward(&xs, pass),

@@ -5,15 +5,13 @@
 use tch::{Device, Kind, Tensor};
 
 use super::pixels;
+use crate::kernels;
 use crate::weights::{Weights, WeightsError};
 
 const EPS: f64 = 1e-6;
 
 /// Pixels that halves on the CPU are made f32 of at a time.
 const MAX_WIDENED_PIXELS: i64 = 1 << 18;
-
-/// Only keeps the root from being divided by zero, and is taken off again.
-const TINY: f64 = 1e-12;
 
 /// Mean and variance of each channel over some pixels, both `(C)` in f32.
 #[derive(Debug)]
@@ -40,8 +38,7 @@ impl Moments {
         let size = xs.size();
         let (pixels, channels) = (size[1] * size[2], size[3]);
         if let Device::Cuda(_) = xs.device() {
-            let (mean, inverse) = xs.permute([0, 3, 1, 2]).batch_norm_stats(TINY);
-            let variance = (inverse.square().reciprocal() - TINY).clamp_min(0.0);
+            let (mean, variance) = kernels::channel_moments(&xs);
             return Self {
                 pixels,
                 mean,
@@ -75,7 +72,9 @@ impl Moments {
             .iter()
             .map(|&pixels| (pixels as f64 / total as f64) as f32)
             .collect();
-        let shares = Tensor::from_slice(&shares).to_device(means.device());
+        // Nothing waits for so few numbers on their way to a GPU.
+        let shares = Tensor::from_slice(&shares);
+        let shares = shares.to_device_(means.device(), Kind::Float, true, false);
         let shares = shares.unsqueeze(1);
         let weighted = |xs: &Tensor| (xs * &shares).sum_dim_intlist(0, false, Kind::Float);
         let mean = weighted(means);
@@ -128,44 +127,48 @@ impl GroupNorm {
     /// `xs`: `(1, h, W, C)`, all of a picture where there are no `moments`, else a part of the one that has these
     /// → the same, in memory of its own
     pub(super) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
-        self.normalized(xs, moments, false)
+        self.normalized(xs, moments, None, false)
     }
 
-    /// Norm and SiLU.
-    pub(super) fn activate(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
-        self.normalized(xs, moments, true)
+    /// Norm and SiLU. `lacking`: what has yet to be added to each channel, `(C)` in f32, which `moments` lack too.
+    pub(super) fn activate(
+        &self,
+        xs: &Tensor,
+        moments: Option<&Moments>,
+        lacking: Option<&Tensor>,
+    ) -> Tensor {
+        self.normalized(xs, moments, lacking, true)
     }
 
-    fn normalized(&self, xs: &Tensor, moments: Option<&Moments>, with_silu: bool) -> Tensor {
+    fn normalized(
+        &self,
+        xs: &Tensor,
+        moments: Option<&Moments>,
+        lacking: Option<&Tensor>,
+        with_silu: bool,
+    ) -> Tensor {
         let xs = xs.contiguous();
-        let moments = match moments {
-            Some(moments) => moments.of_groups(self.groups),
-            None => Moments::of(&xs).of_groups(self.groups),
+        let mut moments = match moments {
+            Some(moments) => moments.clone(),
+            None => Moments::of(&xs),
         };
-        if xs.device() == Device::Cpu && xs.kind() == Kind::Float {
-            let scale = &self.weight * (moments.variance + EPS).rsqrt();
-            let shift = &self.bias - moments.mean * &scale;
-            return pixels::scaled(&xs, &scale, &shift, with_silu);
+        if let Some(lacking) = lacking {
+            // The picture's own stay as they are.
+            moments.mean = &moments.mean + lacking;
         }
-        let mut ys = self.as_batch_norm(&xs, &moments);
-        if with_silu { ys.silu_() } else { ys }
-    }
-
-    /// With statistics known for each channel, a group norm is a batch norm that no longer learns: one pass, computed
-    /// in f32 and rounded once whatever the kind of `xs` is.
-    fn as_batch_norm(&self, xs: &Tensor, moments: &Moments) -> Tensor {
-        // h w c -> c h w and back: strides only
-        let ys = xs.permute([0, 3, 1, 2]).batch_norm(
-            Some(&self.weight),
-            Some(&self.bias),
-            Some(&moments.mean),
-            Some(&moments.variance),
-            false,
-            0.0,
-            EPS,
-            false,
-        );
-        ys.permute([0, 2, 3, 1]).contiguous()
+        let moments = moments.of_groups(self.groups);
+        // With statistics known for each channel, a group norm is one factor and one summand for each.
+        let scale = &self.weight * (moments.variance + EPS).rsqrt();
+        let mean = match lacking {
+            Some(lacking) => moments.mean - lacking,
+            None => moments.mean,
+        };
+        let shift = &self.bias - mean * &scale;
+        if xs.device() == Device::Cpu && xs.kind() == Kind::Float {
+            pixels::scaled(&xs, &scale, &shift, with_silu)
+        } else {
+            kernels::scaled_channels(&xs, &scale, &shift, with_silu)
+        }
     }
 }
 
@@ -212,9 +215,23 @@ mod tests {
         let found = norm.forward(&xs.to_kind(Kind::Float), None);
         let off = distance(&found, &expected(&xs, &norm));
         assert!(off < 2e-6, "{off}");
-        let found = norm.activate(&xs.to_kind(Kind::Float), None);
+        let found = norm.activate(&xs.to_kind(Kind::Float), None, None);
         let off = distance(&found, &expected(&xs, &norm).silu());
         assert!(off < 2e-6, "{off}");
+    }
+
+    #[test]
+    fn what_is_lacking_counts_as_if_it_were_there() {
+        let norm = norm(6);
+        let xs = picture(13, 9, 6);
+        let lacking = Tensor::linspace(-3.0, 2.0, 6, (Kind::Float, Device::Cpu));
+        let bare = (&xs - &lacking).to_kind(Kind::Float);
+        let expected = expected(&xs, &norm).silu();
+        for moments in [None, Some(Moments::of(&bare))] {
+            let found = norm.activate(&bare, moments.as_ref(), Some(&lacking));
+            let off = distance(&found, &expected);
+            assert!(off < 1e-5, "{off}");
+        }
     }
 
     #[test]

@@ -43,3 +43,20 @@ fn both_prompts_that_cannot_be_settled_are_told_at_once() {
     assert_eq!(fields, ["prompt", "negative"]);
     assert_eq!(wish.prompt, "a {red|blue");
 }
+
+#[test]
+fn a_carried_prompt_that_looks_like_a_template_is_none() {
+    let mut wish = form();
+    wish.prompt = "a {red|blue} boat".to_owned();
+    wish.prompt_template = Some(wish.prompt.clone());
+    assert!(
+        wish.expand_prompts(&WildcardFolders::default())
+            .unwrap()
+            .is_empty()
+    );
+    let request = wish.validate(&test_spec()).unwrap().request;
+    assert_eq!(
+        (&*request.prompt, request.prompt_template),
+        ("a {red|blue} boat", None)
+    );
+}

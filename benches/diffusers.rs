@@ -1,8 +1,9 @@
-//! Wan against diffusers: `cargo bench --bench wan`, with a built `safelight-engine` beside `safelight`.
+//! The networks against diffusers': `cargo bench --bench diffusers -- FAMILY`, with a built `safelight-engine` beside
+//! `safelight`.
 //!
-//! Runs `safelight bench wan` and, where `SAFELIGHT_PEER_PYTHON` names a Python with diffusers and
+//! Runs `safelight bench FAMILY` and, where `SAFELIGHT_PEER_PYTHON` names a Python with diffusers and
 //! `SAFELIGHT_PEER_SCRIPT` a program that prints the same cases, that one right behind it on the same machine. Prints
-//! one JSON object a case with both and their ratios. Arguments behind `--` are those of `safelight bench wan`.
+//! one JSON object a case with both and their ratios. Arguments behind `--` are those of `safelight bench`.
 //! Measures nothing itself.
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
 
 fn compare(arguments: &[OsString]) -> Result<(), Box<dyn Error>> {
     let mut ours = Command::new(env!("CARGO_BIN_EXE_safelight"));
-    ours.args(["bench", "wan", "--json"]).args(arguments);
+    ours.arg("bench").args(arguments).arg("--json");
     let (order, ours) = results(&mut ours)?;
     let variables = ["SAFELIGHT_PEER_PYTHON", "SAFELIGHT_PEER_SCRIPT"].map(std::env::var_os);
     let peer = match variables {

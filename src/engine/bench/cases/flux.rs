@@ -1,0 +1,169 @@
+//! FLUX.1 dev at full size: a step of its transformer, its autoencoder and its text encoders.
+
+use serde_json::json;
+use tch::Kind;
+
+use super::{Bench, Case, Family, from_json};
+use crate::bench::Measured;
+use crate::error::EngineError;
+use crate::flux::{FluxTransformer, LatentShape, TransformerConfig, image_ids, text_ids};
+use crate::hooks::NoHooks;
+use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
+use crate::vae::{KlVaeConfig, KlVaeDecoder, Tiling};
+
+/// Tokens of a prompt.
+const TEXT_LENGTH: i64 = 512;
+const CLIP_LENGTH: i64 = 77;
+/// Of a job.
+const STEPS: usize = 28;
+/// Edge of a small picture, and of its tiles.
+const SMALL_SIDE: u32 = 128;
+const SMALL_TILE: i64 = 64;
+
+pub(super) const FAMILY: Family = Family {
+    name: "flux",
+    cases: &[
+        Case {
+            name: "flux_1024",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| transformer(bench, 1024),
+        },
+        Case {
+            name: "flux_2048",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| transformer(bench, 2048),
+        },
+        Case {
+            name: "vae_flux_1024",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| vae_decode(bench, 1024, false),
+        },
+        Case {
+            name: "vae_flux_1024_tiled",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| vae_decode(bench, 1024, true),
+        },
+        Case {
+            name: "vae_flux_2048",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| vae_decode(bench, 2048, false),
+        },
+        Case {
+            name: "vae_flux_2048_tiled",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| vae_decode(bench, 2048, true),
+        },
+        Case {
+            name: "t5xxl",
+            runs: 5,
+            warm_ups: 2,
+            call: t5,
+        },
+        Case {
+            name: "clip_l",
+            runs: 5,
+            warm_ups: 2,
+            call: clip,
+        },
+    ],
+};
+
+/// One step for a picture of `side` × `side` pixels. What a job makes once, the projected text, the turns of the
+/// tokens and all steps' modulations, is made once here too.
+fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
+    let (config, side) = if bench.small {
+        let small = json!({
+            "num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
+            "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256, "pooled_projection_dim": 64,
+            "guidance_embeds": true,
+        });
+        (from_json(small)?, SMALL_SIDE)
+    } else {
+        (from_json(json!({"guidance_embeds": true}))?, side)
+    };
+    let config: TransformerConfig = config;
+    let shape = LatentShape::new(config.latent_channels(), side, side)?;
+    let transformer = FluxTransformer::new(&config, &bench.weights)?;
+    let text = bench.random(
+        &[1, TEXT_LENGTH, config.joint_attention_dim],
+        bench.weights.kind(),
+    );
+    let pooled = bench.random(&[1, config.pooled_projection_dim], bench.weights.kind());
+    let context = transformer.context(&text, &pooled, 3.5);
+    drop((text, pooled));
+    let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), 1);
+    let latents = bench.random(&[1, shape.tokens(), config.in_channels], Kind::Float);
+    let modulations = transformer.modulations(&[500.0; STEPS], &context);
+    bench.timed(&mut || {
+        let velocity = transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks);
+        velocity.map(drop)
+    })
+}
+
+/// Latents to the pixels of a picture of `side` × `side`.
+fn vae_decode(bench: &Bench, side: i64, is_tiled: bool) -> Result<Measured, EngineError> {
+    let width = if bench.small { 32 } else { 128 };
+    let config = KlVaeConfig {
+        block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),
+        layers_per_block: 2,
+        latent_channels: 16,
+        norm_num_groups: 32,
+        scaling_factor: 0.3611,
+        shift_factor: 0.1159,
+        use_quant_conv: false,
+        use_post_quant_conv: false,
+        mid_block_add_attention: true,
+    };
+    let (side, tiling) = if bench.small {
+        (i64::from(SMALL_SIDE), Tiling::of_size(SMALL_TILE))
+    } else {
+        (side, Tiling::default())
+    };
+    let decoder = KlVaeDecoder::new(&config, &bench.weights)?;
+    let latents = side / config.spatial_factor();
+    let latents = bench.random(
+        &[1, config.latent_channels, latents, latents],
+        bench.weights.kind(),
+    );
+    bench.timed(&mut || {
+        let pixels = if is_tiled {
+            decoder.decode_tiled(&latents, tiling, &|| false)
+        } else {
+            decoder.decode(&latents, &|| false)
+        };
+        pixels.map(drop)
+    })
+}
+
+/// T5-XXL.
+fn t5(bench: &Bench) -> Result<Measured, EngineError> {
+    let config: T5Config = from_json(if bench.small {
+        json!({"vocab_size": 1000, "d_model": 256, "d_ff": 512, "num_layers": 4, "num_heads": 4, "d_kv": 64,
+            "feed_forward_proj": "gated-gelu"})
+    } else {
+        json!({"vocab_size": 32_128, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "d_kv": 64,
+            "feed_forward_proj": "gated-gelu"})
+    })?;
+    let encoder = T5Encoder::new(&config, &bench.weights)?;
+    let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
+    bench.timed(&mut || encoder.forward(&ids, None, &NoHooks).map(drop))
+}
+
+/// CLIP-L's text half.
+fn clip(bench: &Bench) -> Result<Measured, EngineError> {
+    let config: ClipTextConfig = from_json(if bench.small {
+        json!({"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4,
+            "num_attention_heads": 4})
+    } else {
+        json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12})
+    })?;
+    let encoder = ClipTextEncoder::new(&config, &bench.weights)?;
+    let ids = bench.random_ids(config.vocab_size, CLIP_LENGTH);
+    bench.timed(&mut || encoder.forward(&ids, &NoHooks).map(drop))
+}

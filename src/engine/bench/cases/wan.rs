@@ -1,0 +1,210 @@
+//! Wan's transformers at full size, its autoencoder and its text encoder.
+
+use serde_json::{Value, json};
+use tch::{Kind, Tensor};
+
+use super::{Bench, Case, Family, from_json};
+use crate::bench::Measured;
+use crate::error::EngineError;
+use crate::hooks::NoHooks;
+use crate::text::{Umt5Config, Umt5Encoder};
+use crate::vae::{Tiling, WanVaeConfig, WanVaeDecoder};
+use crate::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
+
+/// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
+const TILE: i64 = 256;
+const SMALL_TILE: i64 = 32;
+/// Tokens of a prompt.
+const TEXT_LENGTH: i64 = 512;
+
+const CLIP_480P: Clip = clip(832, 480, 81);
+const CLIP_320: Clip = clip(320, 320, 17);
+
+pub(super) const FAMILY: Family = Family {
+    name: "wan",
+    cases: &[
+        Case {
+            name: "wan14b_480p_81f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| transformer(bench, Variant::Large14, CLIP_480P),
+        },
+        Case {
+            name: "wan14b_320_17f",
+            runs: 5,
+            warm_ups: 1,
+            call: |bench| transformer(bench, Variant::Large14, CLIP_320),
+        },
+        Case {
+            name: "wan5b_704p_121f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| transformer(bench, Variant::Dense5, clip(1280, 704, 121)),
+        },
+        Case {
+            name: "wan13b_480p_81f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| transformer(bench, Variant::Small13, CLIP_480P),
+        },
+        Case {
+            name: "vae_wan_480p_81f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| vae_decode(bench, CLIP_480P, false),
+        },
+        Case {
+            name: "vae_wan_480p_81f_tiled",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| vae_decode(bench, CLIP_480P, true),
+        },
+        Case {
+            name: "vae_wan_320_17f",
+            runs: 5,
+            warm_ups: 1,
+            call: |bench| vae_decode(bench, CLIP_320, false),
+        },
+        Case {
+            name: "umt5xxl",
+            runs: 3,
+            warm_ups: 2,
+            call: umt5,
+        },
+    ],
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Variant {
+    /// Wan 2.1 1.3B.
+    Small13,
+    /// Wan 2.1 and 2.2 14B with the channels of a given picture.
+    Large14,
+    /// Wan 2.2 TI2V 5B.
+    Dense5,
+}
+
+/// Pixels and frames.
+#[derive(Clone, Copy, Debug)]
+struct Clip {
+    width: i64,
+    height: i64,
+    frames: i64,
+}
+
+const fn clip(width: i64, height: i64, frames: i64) -> Clip {
+    Clip {
+        width,
+        height,
+        frames,
+    }
+}
+
+/// One call of the model. What the loop makes once, the text's keys and values and the turns of the tokens, is
+/// made once here too.
+fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, EngineError> {
+    let config: TransformerConfig = from_json(variant.config(bench.small))?;
+    let factor = variant.spatial_factor();
+    let size = clip.latents(config.in_channels, factor, bench.small);
+    let transformer = WanTransformer::new(&config, &bench.weights)?;
+    let text = bench.random(&[1, TEXT_LENGTH, config.text_dim], bench.weights.kind());
+    let context = transformer.context(&text, None);
+    drop(text);
+    let latents = bench.random(&size, Kind::Float);
+    let [pt, ph, pw] = config.patch_size;
+    let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
+    let timesteps = TokenTimesteps::uniform(500.0, tokens);
+    let rope = transformer.rope(size);
+    bench.timed(&mut || {
+        let velocity = transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks);
+        velocity.map(drop)
+    })
+}
+
+/// Latents to frames, each chunk dropped when it is there.
+fn vae_decode(bench: &Bench, clip: Clip, is_tiled: bool) -> Result<Measured, EngineError> {
+    let config = vae_config(bench.small)?;
+    let size = clip.latents(config.z_dim, config.spatial_factor(), bench.small);
+    let decoder = WanVaeDecoder::new(&config, &bench.weights)?;
+    let latents = bench.random(&size, bench.weights.kind());
+    let tiling = Tiling::of_size(if bench.small { SMALL_TILE } else { TILE });
+    bench.timed(&mut || {
+        if is_tiled {
+            decoder.decode_tiled(&latents, tiling, &|| false, &mut drop)
+        } else {
+            decoder.decode(&latents, &|| false, &mut drop)
+        }
+    })
+}
+
+fn umt5(bench: &Bench) -> Result<Measured, EngineError> {
+    let config: Umt5Config = from_json(if bench.small {
+        json!({"vocab_size": 1000, "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 4, "d_kv": 16})
+    } else {
+        json!({"vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
+            "d_kv": 64})
+    })?;
+    let encoder = Umt5Encoder::new(&config, &bench.weights)?;
+    let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
+    let mask = Tensor::ones_like(&ids);
+    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+}
+
+impl Variant {
+    /// What `transformer/config.json` of diffusers' layout would say.
+    fn config(self, small: bool) -> Value {
+        let (heads, ffn_dim, num_layers, channels) = match self {
+            Self::Small13 => (12, 8960, 30, 16),
+            Self::Large14 => (40, 13824, 40, 36),
+            Self::Dense5 => (24, 14336, 30, 48),
+        };
+        let out_channels = if channels == 36 { 16 } else { channels };
+        let mut config = json!({
+            "num_attention_heads": heads, "ffn_dim": ffn_dim, "num_layers": num_layers, "in_channels": channels,
+            "out_channels": out_channels,
+        });
+        if small {
+            for (name, value) in [
+                ("num_attention_heads", 2),
+                ("attention_head_dim", 64),
+                ("ffn_dim", 256),
+                ("num_layers", 2),
+                ("text_dim", 128),
+            ] {
+                config[name] = json!(value);
+            }
+        }
+        config
+    }
+
+    /// Pixels of a latent's edge.
+    fn spatial_factor(self) -> i64 {
+        match self {
+            Self::Dense5 => 16,
+            Self::Small13 | Self::Large14 => 8,
+        }
+    }
+}
+
+impl Clip {
+    /// The size of its latents, `(1, C, f, h, w)`; a few of them for a small network.
+    fn latents(self, channels: i64, spatial_factor: i64, small: bool) -> [i64; 5] {
+        if small {
+            return [1, channels, 2, 4, 6];
+        }
+        [
+            1,
+            channels,
+            (self.frames - 1) / 4 + 1,
+            self.height / spatial_factor,
+            self.width / spatial_factor,
+        ]
+    }
+}
+
+/// Wan 2.1's autoencoder, which Wan 2.2's large models use too.
+fn vae_config(small: bool) -> Result<WanVaeConfig, EngineError> {
+    let config =
+        json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false});
+    WanVaeConfig::from_json(config).map_err(|reason| EngineError::Internal { reason })
+}
