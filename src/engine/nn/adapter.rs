@@ -15,7 +15,7 @@ pub(super) struct Adapter {
     down: Option<Tensor>,
     ups: Vec<Up>,
     others: Vec<Other>,
-    /// What the layer's own product is multiplied with, `(out)`: DoRA gives rows new norms.
+    /// What the layer's own product is multiplied with, `(out)` in f32: DoRA gives rows new norms.
     row_scale: Option<Tensor>,
     /// `(out)`
     bias: Option<Tensor>,
@@ -44,6 +44,68 @@ pub(super) struct Parts {
     pub(super) adapter: Option<Adapter>,
 }
 
+/// What the updates of one layer come to, while they are gathered.
+struct Gathered<'a> {
+    out_features: i64,
+    /// The layer's own rows, first and number, in f32.
+    base: &'a dyn Fn(i64, i64) -> Tensor,
+    /// Rows, up and down.
+    low_ranks: Vec<((i64, i64), Tensor, Tensor)>,
+    others: Vec<((i64, i64), LayerDelta)>,
+    row_scale: Option<Tensor>,
+    bias: Option<Tensor>,
+}
+
+impl Gathered<'_> {
+    fn add(&mut self, update: LayerUpdate, in_features: i64) {
+        let update = unswapped(update);
+        let (rows, strength) = (update.rows, update.strength);
+        if let Some(more) = update.bias {
+            self.bias = Some(summed(
+                self.bias.take(),
+                self.out_features,
+                0.0,
+                rows,
+                &more,
+            ));
+        }
+        let Some(delta) = update.delta else {
+            return;
+        };
+        let delta = match update.dora_scale {
+            None => scaled(delta, strength),
+            Some(norms) => {
+                let own = (self.base)(rows.0, rows.1);
+                let (delta, scale) = decomposed(delta, &norms, &own, strength);
+                if let Some(more) = scale {
+                    let scale = self.row_scale.take();
+                    self.row_scale = Some(summed(scale, self.out_features, 1.0, rows, &more));
+                }
+                delta
+            }
+        };
+        match low_rank(delta, [rows.1, in_features]) {
+            Ok((up, down)) => self.low_ranks.push((rows, up, down)),
+            Err(delta) => self.others.push((rows, delta)),
+        }
+    }
+}
+
+/// `more` in its rows of `sum`, which begins with one number everywhere: `(out_features)` in f32
+fn summed(
+    sum: Option<Tensor>,
+    out_features: i64,
+    first: f64,
+    rows: (i64, i64),
+    more: &Tensor,
+) -> Tensor {
+    let begin = || Tensor::full([out_features], first, (Kind::Float, more.device()));
+    let sum = sum.unwrap_or_else(begin);
+    let mut part = sum.narrow(0, rows.0, rows.1);
+    part += more;
+    sum
+}
+
 impl Adapter {
     /// `base`: the layer's own rows, first and number, in f32; `kind`: what is computed with.
     pub(super) fn new(
@@ -52,56 +114,37 @@ impl Adapter {
         kind: Kind,
         base: &dyn Fn(i64, i64) -> Tensor,
     ) -> Parts {
-        let mut low_ranks: Vec<((i64, i64), Tensor, Tensor)> = Vec::new();
-        let mut others = Vec::new();
-        let mut row_scale: Option<Tensor> = None;
-        let mut bias: Option<Tensor> = None;
+        let mut gathered = Gathered {
+            out_features,
+            base,
+            low_ranks: Vec::new(),
+            others: Vec::new(),
+            row_scale: None,
+            bias: None,
+        };
         for update in updates {
-            let update = unswapped(update);
-            let (first, count) = update.rows;
-            if let Some(more) = update.bias {
-                let zeros = || Tensor::zeros([out_features], (Kind::Float, more.device()));
-                let sum = bias.get_or_insert_with(zeros);
-                let mut rows = sum.narrow(0, first, count);
-                rows += &more;
-            }
-            let Some(delta) = update.delta else {
-                continue;
-            };
-            let delta = match update.dora_scale {
-                None => scaled(delta, update.strength),
-                Some(norms) => {
-                    let rows = base(first, count);
-                    let (delta, scale) = decomposed(delta, &norms, &rows, update.strength);
-                    if let Some(scale) = scale {
-                        let ones = || Tensor::ones([out_features], (Kind::Float, scale.device()));
-                        let all = row_scale.get_or_insert_with(ones);
-                        let mut rows = all.narrow(0, first, count);
-                        rows += scale;
-                    }
-                    delta
-                }
-            };
-            match low_rank(delta, [count, in_features]) {
-                Ok((up, down)) => low_ranks.push((update.rows, up, down)),
-                Err(delta) => others.push(Other {
-                    rows: update.rows,
-                    delta: as_kind(delta, kind),
-                }),
-            }
+            gathered.add(update, in_features);
         }
-        let (down, ups) = joined(low_ranks, kind);
-        let is_empty = down.is_none() && others.is_empty() && row_scale.is_none();
+        let (down, ups) = joined(gathered.low_ranks, kind);
+        let others = gathered.others.into_iter().map(|(rows, delta)| Other {
+            rows,
+            delta: as_kind(delta, kind),
+        });
+        let adapter = Self {
+            down,
+            ups,
+            others: others.collect(),
+            row_scale: gathered.row_scale,
+            bias: None,
+        };
         Parts {
-            adapter: (!is_empty).then(|| Self {
-                down,
-                ups,
-                others,
-                row_scale: row_scale.map(|scale| scale.to_kind(kind)),
-                bias: None,
-            }),
-            bias,
+            bias: gathered.bias,
+            adapter: adapter.changes_products().then_some(adapter),
         }
+    }
+
+    fn changes_products(&self) -> bool {
+        self.down.is_some() || !self.others.is_empty() || self.row_scale.is_some()
     }
 
     /// Whether the layer's own product has to come here before its bias is added.

@@ -138,7 +138,8 @@ impl Loras {
         let mut sum = tensor.to_kind(Kind::Float);
         for (file, strength, key) in changes {
             let diff = self.files[*file].tensor(key)?.view(&sum.size()[..]);
-            sum += diff.to_device(sum.device()) * *strength;
+            // Never in place: what is stored may be a file.
+            sum = &sum + diff.to_device(sum.device()) * *strength;
         }
         Ok(sum.to_kind(tensor.kind()))
     }

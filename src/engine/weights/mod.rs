@@ -180,6 +180,14 @@ impl Weights {
     ///
     /// Numbers of fp8 and of GGUF's blocks come expanded. On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
     pub fn tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
+        let tensor = self.stored_tensor(name, shape)?;
+        match &self.loras {
+            Some(loras) => loras.changed(&self.full_name(&name), tensor),
+            None => Ok(tensor),
+        }
+    }
+
+    fn stored_tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
         let key = self.file_key(name);
         if let Some(random) = &self.source.random {
             let made = random.tensor(&key, shape, self.kind, self.device);
@@ -208,10 +216,7 @@ impl Weights {
             }
         };
         self.asked().insert(key);
-        match &self.loras {
-            Some(loras) => loras.changed(&self.full_name(&name), tensor),
-            None => Ok(tensor),
-        }
+        Ok(tensor)
     }
 
     /// The matrix `name` under this position, which must have exactly these rows and columns. It stays in a narrow

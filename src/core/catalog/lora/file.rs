@@ -97,6 +97,12 @@ impl LoraFile {
             .map_or(&[], |entry| &entry.shape)
     }
 
+    /// How many numbers it has.
+    pub fn numel(&self, key: &str) -> u64 {
+        let sizes = self.shape(key).iter();
+        sizes.fold(1, |all: u64, &size| all.saturating_mul(size))
+    }
+
     pub fn num_keys(&self) -> usize {
         self.weights.tensors.len()
     }

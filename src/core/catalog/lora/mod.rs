@@ -11,8 +11,6 @@ mod names;
 mod origin;
 mod plan;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use std::path::Path;
 
@@ -25,7 +23,7 @@ pub use table::{Layer, Network, Rows, Table};
 
 use self::keys::Leaf;
 use super::names::{self as file_names, Side};
-use super::{CatalogError, Family, ModelFiles, TransformerKeys, WeightSet};
+use super::{CatalogError, Family, FluxTransformerKeys, ModelFiles, TransformerKeys, WeightSet};
 use crate::job::Lora;
 
 /// Whether only LoRAs have such a key.
@@ -169,6 +167,12 @@ pub fn fitting_plan(
     }
     let plan = Plan::new(file, tables);
     let coverage = &plan.coverage;
+    if family == Family::Flux && coverage.misfits.iter().any(is_of_control) {
+        return Err(wrong(
+            "expected a LoRA, found one that makes another model of Flux, which reads a second picture (a control LoRA)"
+                .to_owned(),
+        ));
+    }
     if let Some(first) = coverage.misfits.first()
         && coverage.num_misfits() > coverage.applied
     {
@@ -187,6 +191,13 @@ pub fn fitting_plan(
         )));
     }
     Ok(plan)
+}
+
+/// Whether a layer takes in more than pictures to be made.
+fn is_of_control(misfit: &Misfit) -> bool {
+    let name = keys::normal(&misfit.layer);
+    let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
+    is_input && misfit.found.1 > misfit.expected.1
 }
 
 /// A sentence that names both models.
@@ -225,15 +236,11 @@ fn tables(family: Family, files: &ModelFiles) -> Result<Vec<Table>, CatalogError
             None => shape(&weights, name),
         })]);
     }
-    let prefix = prefix_of(&weights, &["img_in.weight", "x_embedder.weight"]);
-    let is_diffusers = weights.has(&format!("{prefix}x_embedder.weight"));
+    let keys = FluxTransformerKeys::detect(|key| weights.has(key))
+        .unwrap_or(FluxTransformerKeys::ORIGINAL);
+    let is_diffusers = keys.is_diffusers;
     let mut tables = vec![Table::new(Network::Flux { is_diffusers }, "", &|name| {
-        let key = if is_diffusers {
-            names::flux_diffusers_key(name)
-        } else {
-            name.to_owned()
-        };
-        shape(&weights, &format!("{prefix}{key}"))
+        shape(&weights, &keys.file_key(name))
     })];
     let encoders = [
         (Network::Clip, Some(&files.text_encoder)),
@@ -260,19 +267,11 @@ pub fn text_encoder_prefix<'a>(network: Network, keys: impl Iterator<Item = &'a 
         Network::T5 => "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         _ => "embeddings.token_embedding.weight",
     };
-    prefix_before(keys, &[end])
-}
-
-fn prefix_of<'a>(weights: &'a WeightSet, ends: &[&str]) -> &'a str {
-    prefix_before(weights.tensors.keys().map(String::as_str), ends)
-}
-
-/// What stands before the shortest key that ends in one of `ends`; nothing where there is none.
-fn prefix_before<'a>(keys: impl Iterator<Item = &'a str>, ends: &[&str]) -> &'a str {
     let before = |key: &'a str| {
-        let before = ends.iter().find_map(|end| key.strip_suffix(end))?;
+        let before = key.strip_suffix(end)?;
         (before.is_empty() || before.ends_with('.')).then_some(before)
     };
+    // The shortest: other encoders may stand in the same file, behind more.
     keys.filter_map(before)
         .min_by_key(|before| before.len())
         .unwrap_or_default()

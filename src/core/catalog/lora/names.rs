@@ -3,7 +3,7 @@
 //! Has no shapes and no numbers of blocks; `table` asks the model's file for those.
 
 use super::table::{Network, Rows};
-use crate::catalog::TransformerKeys;
+use crate::catalog::{FluxTransformerKeys, TransformerKeys};
 
 /// One layer's names within a block.
 #[derive(Clone, Debug)]
@@ -207,51 +207,31 @@ fn wan(own: &'static str, mark: &'static str, names: &[Plain]) -> Names {
     }
 }
 
-/// Flux's own name, diffusers' names with the rows they mean, XLabs' name.
+/// Flux's own name of a layer, and what only some LoRA tools call it.
 type FluxName = (&'static str, &'static [(&'static str, Share)]);
 
-const FLUX: [FluxName; 9] = [
-    ("img_in", &[("x_embedder", Share::All)]),
-    ("txt_in", &[("context_embedder", Share::All)]),
-    (
-        "time_in.in_layer",
-        &[("time_text_embed.timestep_embedder.linear_1", Share::All)],
-    ),
-    (
-        "time_in.out_layer",
-        &[("time_text_embed.timestep_embedder.linear_2", Share::All)],
-    ),
-    (
-        "vector_in.in_layer",
-        &[("time_text_embed.text_embedder.linear_1", Share::All)],
-    ),
-    (
-        "vector_in.out_layer",
-        &[("time_text_embed.text_embedder.linear_2", Share::All)],
-    ),
-    (
-        "guidance_in.in_layer",
-        &[("time_text_embed.guidance_embedder.linear_1", Share::All)],
-    ),
-    (
-        "guidance_in.out_layer",
-        &[("time_text_embed.guidance_embedder.linear_2", Share::All)],
-    ),
-    ("final_layer.linear", &[("proj_out", Share::All)]),
+const FLUX: [FluxName; 10] = [
+    ("img_in", &[]),
+    ("txt_in", &[]),
+    ("time_in.in_layer", &[]),
+    ("time_in.out_layer", &[]),
+    ("vector_in.in_layer", &[]),
+    ("vector_in.out_layer", &[]),
+    ("guidance_in.in_layer", &[]),
+    ("guidance_in.out_layer", &[]),
+    ("final_layer.linear", &[]),
+    (FLUX_SWAPPED, &[]),
 ];
 
 /// Whose halves, shift and scale, diffusers has the other way round.
-const FLUX_SWAPPED: (&str, &str) = ("final_layer.adaLN_modulation.1", "norm_out.linear");
+const FLUX_SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
 const FLUX_DOUBLE: [FluxName; 14] = [
-    ("img_mod.lin", &[("norm1.linear", Share::All)]),
-    ("txt_mod.lin", &[("norm1_context.linear", Share::All)]),
+    ("img_mod.lin", &[]),
+    ("txt_mod.lin", &[]),
     (
         "img_attn.qkv",
         &[
-            ("attn.to_q", Share::Third(0)),
-            ("attn.to_k", Share::Third(1)),
-            ("attn.to_v", Share::Third(2)),
             ("attn.to_qkv", Share::All),
             ("processor.qkv_lora1", Share::All),
         ],
@@ -259,184 +239,144 @@ const FLUX_DOUBLE: [FluxName; 14] = [
     (
         "txt_attn.qkv",
         &[
-            ("attn.add_q_proj", Share::Third(0)),
-            ("attn.add_k_proj", Share::Third(1)),
-            ("attn.add_v_proj", Share::Third(2)),
             ("attn.to_added_qkv", Share::All),
             ("processor.qkv_lora2", Share::All),
         ],
     ),
     (
         "img_attn.norm.query_norm.scale",
-        &[
-            ("img_attn.norm.query_norm", Share::All),
-            ("attn.norm_q", Share::All),
-        ],
+        &[("img_attn.norm.query_norm", Share::All)],
     ),
     (
         "img_attn.norm.key_norm.scale",
-        &[
-            ("img_attn.norm.key_norm", Share::All),
-            ("attn.norm_k", Share::All),
-        ],
+        &[("img_attn.norm.key_norm", Share::All)],
     ),
     (
         "txt_attn.norm.query_norm.scale",
-        &[
-            ("txt_attn.norm.query_norm", Share::All),
-            ("attn.norm_added_q", Share::All),
-        ],
+        &[("txt_attn.norm.query_norm", Share::All)],
     ),
     (
         "txt_attn.norm.key_norm.scale",
-        &[
-            ("txt_attn.norm.key_norm", Share::All),
-            ("attn.norm_added_k", Share::All),
-        ],
+        &[("txt_attn.norm.key_norm", Share::All)],
     ),
     (
         "img_attn.proj",
         &[
-            ("attn.to_out.0", Share::All),
             ("attn.to_out", Share::All),
             ("processor.proj_lora1", Share::All),
         ],
     ),
-    (
-        "txt_attn.proj",
-        &[
-            ("attn.to_add_out", Share::All),
-            ("processor.proj_lora2", Share::All),
-        ],
-    ),
-    ("img_mlp.0", &[("ff.net.0.proj", Share::All)]),
-    ("img_mlp.2", &[("ff.net.2", Share::All)]),
-    ("txt_mlp.0", &[("ff_context.net.0.proj", Share::All)]),
-    ("txt_mlp.2", &[("ff_context.net.2", Share::All)]),
+    ("txt_attn.proj", &[("processor.proj_lora2", Share::All)]),
+    ("img_mlp.0", &[]),
+    ("img_mlp.2", &[]),
+    ("txt_mlp.0", &[]),
+    ("txt_mlp.2", &[]),
 ];
 
 const FLUX_SINGLE: [FluxName; 5] = [
-    ("modulation.lin", &[("norm.linear", Share::All)]),
-    (
-        "linear1",
-        &[
-            ("attn.to_q", Share::Seventh(0)),
-            ("attn.to_k", Share::Seventh(1)),
-            ("attn.to_v", Share::Seventh(2)),
-            ("processor.qkv_lora", Share::QkvOfSeven),
-            ("proj_mlp", Share::MlpOfSeven),
-        ],
-    ),
-    (
-        "linear2",
-        &[
-            ("proj_out", Share::All),
-            ("processor.proj_lora", Share::All),
-        ],
-    ),
-    (
-        "norm.query_norm.scale",
-        &[("norm.query_norm", Share::All), ("attn.norm_q", Share::All)],
-    ),
-    (
-        "norm.key_norm.scale",
-        &[("norm.key_norm", Share::All), ("attn.norm_k", Share::All)],
-    ),
+    ("modulation.lin", &[]),
+    ("linear1", &[("processor.qkv_lora", Share::QkvOfSeven)]),
+    ("linear2", &[("processor.proj_lora", Share::All)]),
+    ("norm.query_norm.scale", &[("norm.query_norm", Share::All)]),
+    ("norm.key_norm.scale", &[("norm.key_norm", Share::All)]),
 ];
 
+/// The parts of a fused layer, and which rows each of them is.
+type FluxPart = (&'static str, Share);
+
+fn flux_parts(own: &str) -> (&'static [&'static str], &'static [FluxPart]) {
+    match own {
+        "img_attn.qkv" | "txt_attn.qkv" => (
+            &["q", "k", "v"],
+            &[
+                ("q", Share::Third(0)),
+                ("k", Share::Third(1)),
+                ("v", Share::Third(2)),
+            ],
+        ),
+        "linear1" => (
+            &["q", "k", "v", "mlp"],
+            &[
+                ("q", Share::Seventh(0)),
+                ("k", Share::Seventh(1)),
+                ("v", Share::Seventh(2)),
+                ("mlp", Share::MlpOfSeven),
+            ],
+        ),
+        _ => (&[], &[]),
+    }
+}
+
+/// Flux's names are the authors' and diffusers', which has some matrices in parts.
 fn flux(is_diffusers: bool) -> Vec<Names> {
-    let name = |&(own, others): &FluxName| Name {
-        own,
-        parts: match own {
-            "img_attn.qkv" | "txt_attn.qkv" => &["q", "k", "v"],
-            "linear1" => &["q", "k", "v", "mlp"],
-            _ => &[],
-        },
-        is_matrix: !own.ends_with(".scale"),
-        others: others
-            .iter()
-            .map(|&(other, share)| (other.to_owned(), share))
-            .collect(),
-    };
-    let (own, other) = FLUX_SWAPPED;
-    let (own_share, other_share) = if is_diffusers {
-        (Share::Swapped, Share::All)
-    } else {
-        (Share::All, Share::Swapped)
-    };
-    let mut outer: Vec<Name> = FLUX.iter().map(name).collect();
-    outer.push(Name {
-        own,
-        parts: &[],
-        is_matrix: true,
-        // The later entry of a name counts.
-        others: vec![(own.to_owned(), own_share), (other.to_owned(), other_share)],
-    });
-    vec![
-        Names {
-            own: "",
-            others: &[],
-            mark: "img_in.weight",
-            layers: outer,
-        },
-        Names {
-            own: "double_blocks.{}.",
-            others: &["transformer_blocks.{}."],
-            mark: "img_attn.proj.weight",
-            layers: FLUX_DOUBLE.iter().map(name).collect(),
-        },
-        Names {
-            own: "single_blocks.{}.",
-            others: &["single_transformer_blocks.{}."],
-            mark: "linear2.weight",
-            layers: FLUX_SINGLE.iter().map(name).collect(),
-        },
-    ]
-}
-
-/// What diffusers calls the tensor of a Flux transformer that the engine asks for as `own`.
-pub(super) fn flux_diffusers_key(own: &str) -> String {
     let kinds = [
-        ("double_blocks.", "transformer_blocks.", &FLUX_DOUBLE[..]),
-        ("single_blocks.", "single_transformer_blocks.", &FLUX_SINGLE),
+        ("", "img_in.weight", &FLUX[..]),
+        (
+            "double_blocks.{}.",
+            "img_attn.proj.weight",
+            &FLUX_DOUBLE[..],
+        ),
+        ("single_blocks.{}.", "linear2.weight", &FLUX_SINGLE[..]),
     ];
-    for (start, other, names) in kinds {
-        let block = own
-            .strip_prefix(start)
-            .and_then(|rest| rest.split_once('.'));
-        if let Some((number, name)) = block {
-            return format!("{other}{number}.{}", renamed(name, names));
-        }
-    }
-    match own.strip_prefix(FLUX_SWAPPED.0) {
-        Some(rest) => format!("{}{rest}", FLUX_SWAPPED.1),
-        None => renamed(own, &FLUX),
-    }
+    kinds
+        .into_iter()
+        .map(|(own, mark, layers)| Names {
+            own,
+            others: match own {
+                "" => &[],
+                "double_blocks.{}." => &["transformer_blocks.{}."],
+                _ => &["single_transformer_blocks.{}."],
+            },
+            mark,
+            layers: layers
+                .iter()
+                .map(|layer| flux_name(own, layer, is_diffusers))
+                .collect(),
+        })
+        .collect()
 }
 
-fn renamed(name: &str, names: &[FluxName]) -> String {
-    let found = names.iter().find_map(|(own, others)| {
-        let rest = name.strip_prefix(own)?;
-        if own.ends_with(".scale") {
-            return others
-                .get(1)
-                .map(|(other, _)| format!("{other}.weight{rest}"));
-        }
-        let is_part = |share: &Share| !matches!(share, Share::All | Share::QkvOfSeven);
-        let number = ["q", "k", "v", "mlp"].iter().position(|part| {
-            rest.strip_prefix('.')
-                .is_some_and(|rest| rest.split('.').next() == Some(part))
-        });
-        let mut parts = others.iter().filter(|(_, share)| is_part(share));
-        match number.and_then(|number| parts.nth(number)) {
-            Some((other, _)) => {
-                let end = rest[1..].find('.').map_or("", |at| &rest[1 + at..]);
-                Some(format!("{other}{end}"))
-            }
-            // diffusers has no such matrix as a whole.
-            None if others.iter().any(|(_, share)| is_part(share)) => None,
-            None => others.first().map(|(other, _)| format!("{other}{rest}")),
-        }
-    });
-    found.unwrap_or_else(|| name.to_owned())
+fn flux_name(block: &str, (own, extra): &FluxName, is_diffusers: bool) -> Name {
+    let diffusers = FluxTransformerKeys {
+        prefix: "",
+        is_diffusers: true,
+    };
+    let is_matrix = !own.ends_with(".scale");
+    let (parts, shares) = flux_parts(own);
+    // What diffusers calls it behind the number of its block.
+    let other = |name: &str| {
+        let end = if is_matrix { ".weight" } else { "" };
+        let key = diffusers.file_key(&format!("{}{name}{end}", block.replace("{}", "0")));
+        let (_, name) = key
+            .split_once(".0.")
+            .filter(|_| !block.is_empty())
+            .unwrap_or(("", &key));
+        name.strip_suffix(".weight").unwrap_or(name).to_owned()
+    };
+    let mut others: Vec<(String, Share)> = if shares.is_empty() {
+        vec![(other(own), Share::All)]
+    } else {
+        let part = |(part, share): &FluxPart| (other(&format!("{own}.{part}")), *share);
+        shares.iter().map(part).collect()
+    };
+    if *own == FLUX_SWAPPED {
+        // The later entry of a name counts.
+        let swapped = if is_diffusers {
+            (*own).to_owned()
+        } else {
+            other(own)
+        };
+        others.push((swapped, Share::Swapped));
+    }
+    others.extend(
+        extra
+            .iter()
+            .map(|(name, share)| ((*name).to_owned(), *share)),
+    );
+    Name {
+        own,
+        parts,
+        is_matrix,
+        others,
+    }
 }

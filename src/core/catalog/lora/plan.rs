@@ -175,62 +175,64 @@ fn update(
         up_bias: None,
         bias: None,
     };
-    let key = |leaf: Leaf| parts.get(&leaf).cloned();
-    let numel = |key: &str| {
-        file.shape(key)
-            .iter()
-            .fold(1_u64, |all, &n| all.saturating_mul(n))
-    };
-    if let Some(bias) = key(Leaf::DiffBias)
+    if let Some(bias) = parts.get(&Leaf::DiffBias)
         && (layer.bias.is_some() || layer.is_matrix)
     {
-        if numel(&bias) != outputs {
-            return Err(misfit((numel(&bias), columns)));
+        let found = file.numel(bias);
+        if found != outputs {
+            return Err(misfit((found, columns)));
         }
-        update.bias = Some(bias);
+        update.bias = Some(bias.clone());
         used.insert(Leaf::DiffBias);
     }
-    if !layer.is_matrix {
-        if let Some(diff) = key(Leaf::Diff) {
-            if numel(&diff) != outputs * columns {
-                return Err(misfit((numel(&diff) / columns.max(1), columns)));
+    if layer.is_matrix {
+        if let Some(read) = ReadDelta::of(file, parts) {
+            if read.sides != (outputs, columns) {
+                return Err(misfit(read.sides));
             }
-            update.delta = Some(Delta::Whole { diff });
-            used.insert(Leaf::Diff);
+            update.take_delta(file, name, parts, read, used);
         }
-        return Ok((!used.is_empty()).then_some(update));
-    }
-    if let Some(read) = ReadDelta::of(file, parts) {
-        if read.sides != (outputs, columns) {
-            return Err(misfit(read.sides));
+    } else if let Some(diff) = parts.get(&Leaf::Diff) {
+        let found = file.numel(diff);
+        if found != outputs.saturating_mul(columns) {
+            return Err(misfit((found / columns.max(1), columns)));
         }
-        used.extend(read.leaves);
-        update.rank = read.rank;
-        update.delta = Some(read.delta);
-        let is_scaled = !matches!(update.delta, Some(Delta::Whole { .. }));
-        if let Some(alpha) = key(Leaf::Alpha)
-            && numel(&alpha) == 1
-        {
-            update.alpha = update.rank.map(|_| alpha);
-            used.insert(Leaf::Alpha);
-        }
-        if update.alpha.is_none() && is_scaled {
-            update.factor = file.factor(name);
-        }
-        if let Some(scale) = key(Leaf::DoraScale)
-            && [outputs, columns].contains(&numel(&scale))
-        {
-            update.dora_scale = Some(scale);
-            used.insert(Leaf::DoraScale);
-        }
-        if let Some(bias) = key(Leaf::UpBias)
-            && numel(&bias) == outputs
-        {
-            update.up_bias = Some(bias);
-            used.insert(Leaf::UpBias);
-        }
+        update.delta = Some(Delta::Whole { diff: diff.clone() });
+        used.insert(Leaf::Diff);
     }
     Ok((!used.is_empty()).then_some(update))
+}
+
+impl Update {
+    /// The change of a matrix, and what belongs to it: its scale, its norms, its bias.
+    fn take_delta(
+        &mut self,
+        file: &LoraFile,
+        name: &str,
+        parts: &BTreeMap<Leaf, String>,
+        read: ReadDelta,
+        used: &mut BTreeSet<Leaf>,
+    ) {
+        let (outputs, columns) = read.sides;
+        let mut take = |leaf: Leaf, sizes: &[u64]| {
+            let key = parts
+                .get(&leaf)
+                .filter(|key| sizes.contains(&file.numel(key)))?;
+            used.insert(leaf);
+            Some(key.clone())
+        };
+        let alpha = take(Leaf::Alpha, &[1]);
+        self.dora_scale = take(Leaf::DoraScale, &[outputs, columns]);
+        self.up_bias = take(Leaf::UpBias, &[outputs]);
+        used.extend(read.leaves);
+        self.rank = read.rank;
+        // Two whole factors have an alpha that means nothing.
+        self.alpha = alpha.filter(|_| read.rank.is_some());
+        if self.alpha.is_none() && !matches!(read.delta, Delta::Whole { .. }) {
+            self.factor = file.factor(name);
+        }
+        self.delta = Some(read.delta);
+    }
 }
 
 /// How a layer's change is written, if its tensors fit each other.

@@ -4,7 +4,8 @@ use safelight_core::job::Lora;
 
 use super::variants::VariantRun;
 use super::*;
-use crate::weights::made_up::{lora_fixtures, made_up, write_lora};
+use crate::weights::Weights;
+use crate::weights::made_up::{lora_fixtures, made_up, write, write_lora};
 
 const STRENGTH: f64 = 0.65;
 /// Another order of sums: adding the change to the weights first is 3e-6 off.
@@ -64,4 +65,142 @@ fn every_form_on_both_experts_is_that_of_the_reference() {
             );
         }
     }
+}
+
+/// A copy of the model's first transformer with `tensors` changed, and the answer of that.
+fn answer_of_changed(config: &WanConfig, change: impl Fn(&str, Tensor) -> Tensor) -> Tensor {
+    let file = Weights::read_all(&config.files.transformer).unwrap();
+    let changed: Vec<(String, Tensor)> = file
+        .into_iter()
+        .map(|(name, tensor)| {
+            let tensor = change(&name, tensor);
+            (name, tensor)
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    write_named(&path, &changed);
+    let files = safelight_core::catalog::ModelFiles {
+        transformer: path,
+        ..config.files.clone()
+    };
+    let config = WanConfig {
+        files,
+        ..config.clone()
+    };
+    answer(&config, &[], Expert::HighNoise)
+}
+
+fn write_named(path: &Path, tensors: &[(String, Tensor)]) {
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
+    write(path, &named, &[]);
+}
+
+#[test]
+fn differences_of_norms_modulations_and_whole_matrices_are_added_to_them() {
+    let model = VariantRun::open("t2v22");
+    let config = &model.run.config;
+    let folder = tempfile::tempdir().unwrap();
+    let dim = config.transformer.dim();
+    // The file's key, the tensor in diffusers' names, its shape.
+    let changes = [
+        (
+            "diffusion_model.blocks.0.norm3.diff",
+            "blocks.0.norm2.weight",
+            vec![dim],
+        ),
+        (
+            "diffusion_model.blocks.0.norm3.diff_b",
+            "blocks.0.norm2.bias",
+            vec![dim],
+        ),
+        (
+            "diffusion_model.blocks.1.diff_m",
+            "blocks.1.scale_shift_table",
+            vec![1, 6, dim],
+        ),
+        (
+            "diffusion_model.blocks.1.self_attn.norm_q.diff",
+            "blocks.1.attn1.norm_q.weight",
+            vec![dim],
+        ),
+        (
+            "diffusion_model.blocks.0.self_attn.v.diff",
+            "blocks.0.attn1.to_v.weight",
+            vec![dim, dim],
+        ),
+        (
+            "diffusion_model.blocks.0.self_attn.v.diff_b",
+            "blocks.0.attn1.to_v.bias",
+            vec![dim],
+        ),
+        (
+            "diffusion_model.head.diff_m",
+            "scale_shift_table",
+            vec![1, 2, dim],
+        ),
+        (
+            "diffusion_model.patch_embedding.diff",
+            "patch_embedding.weight",
+            vec![dim, 16, 1, 2, 2],
+        ),
+    ];
+    let difference = |key: &str, shape: &[i64]| made_up(&format!("{key}.difference"), shape);
+    let lora: Vec<(String, Tensor)> = changes
+        .iter()
+        .map(|(key, _, shape)| ((*key).to_owned(), difference(key, shape)))
+        .collect();
+    let path = folder.path().join("differences.safetensors");
+    write_named(&path, &lora);
+    let strength = 0.3;
+    let found = answer(
+        config,
+        &[Lora {
+            path,
+            strength,
+            strength_2: None,
+        }],
+        Expert::HighNoise,
+    );
+    let expected = answer_of_changed(config, |name, tensor| {
+        match changes.iter().find(|(_, changed, _)| *changed == name) {
+            Some((key, _, shape)) => tensor + difference(key, shape) * strength,
+            None => tensor,
+        }
+    });
+    assert_close("differences", &found, &expected, LIMIT);
+    assert!(distance(&found, &answer(config, &[], Expert::HighNoise)) > 1e-2);
+}
+
+#[test]
+fn a_broken_alpha_is_an_error_and_an_empty_strength_opens_nothing() {
+    let model = VariantRun::open("t2v22");
+    let config = &model.run.config;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    let dim = config.transformer.dim();
+    let layer = "blocks.0.self_attn.q";
+    write_named(
+        &path,
+        &[
+            (format!("{layer}.lora_down.weight"), made_up("a", &[2, dim])),
+            (format!("{layer}.lora_up.weight"), made_up("b", &[dim, 2])),
+            (format!("{layer}.alpha"), Tensor::from(f32::NAN)),
+        ],
+    );
+    let open = |strength| {
+        let lora = Lora {
+            path: path.clone(),
+            strength,
+            strength_2: None,
+        };
+        let w = open_transformer(&config.files.transformer, CPU, &[lora], Expert::Only).unwrap();
+        WanTransformer::new(&config.transformer, &w).map(drop)
+    };
+    let err = open(1.0).unwrap_err().to_string();
+    assert!(
+        err.contains("alpha") && err.contains("x.safetensors"),
+        "{err}"
+    );
+    assert!(open(0.0).is_ok());
 }

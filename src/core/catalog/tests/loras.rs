@@ -1,0 +1,644 @@
+//! LoRAs by their headers: which layers of which model they change, and what is said of those that do not fit.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::made_up::{
+    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write, write_as,
+};
+use crate::catalog::lora::{
+    Coverage, LoraCard, LoraExpert, LoraFile, Network, Plan, Rows, Table, check, fitting_plan,
+    strengths,
+};
+use crate::catalog::{Family, IdentityCard, ModelFiles};
+use crate::job::Lora;
+
+const RANK: u64 = 4;
+
+fn table_of(network: Network, shapes: &Shapes) -> Table {
+    Table::new(network, "", &|name| shapes.get(name).cloned())
+}
+
+/// The published Flux dev, in the authors' names.
+fn flux() -> Shapes {
+    let dim = 3072;
+    let mut shapes = Shapes::new();
+    let mut linear = |name: String, output: u64, input: u64| {
+        shapes.insert(format!("{name}.weight"), vec![output, input]);
+        shapes.insert(format!("{name}.bias"), vec![output]);
+    };
+    for (name, output, input) in [
+        ("img_in", dim, 64),
+        ("txt_in", dim, 4096),
+        ("time_in.in_layer", dim, 256),
+        ("time_in.out_layer", dim, dim),
+        ("vector_in.in_layer", dim, 768),
+        ("vector_in.out_layer", dim, dim),
+        ("guidance_in.in_layer", dim, 256),
+        ("guidance_in.out_layer", dim, dim),
+        ("final_layer.linear", 64, dim),
+        ("final_layer.adaLN_modulation.1", 2 * dim, dim),
+    ] {
+        linear(name.to_owned(), output, input);
+    }
+    for block in 0..19 {
+        for side in ["img", "txt"] {
+            let name = |part: &str| format!("double_blocks.{block}.{side}_{part}");
+            linear(name("mod.lin"), 6 * dim, dim);
+            linear(name("attn.qkv"), 3 * dim, dim);
+            linear(name("attn.proj"), dim, dim);
+            linear(name("mlp.0"), 4 * dim, dim);
+            linear(name("mlp.2"), dim, 4 * dim);
+        }
+    }
+    for block in 0..38 {
+        let name = |part: &str| format!("single_blocks.{block}.{part}");
+        linear(name("modulation.lin"), 3 * dim, dim);
+        linear(name("linear1"), 7 * dim, dim);
+        linear(name("linear2"), dim, 5 * dim);
+    }
+    shapes
+}
+
+/// A LoRA of every matrix in `base` whose name `wanted` takes, in the names that `rename` gives.
+fn lora_of(
+    base: &Shapes,
+    wanted: impl Fn(&str) -> bool,
+    rename: impl Fn(&str) -> String,
+    [down, up]: [&str; 2],
+) -> Shapes {
+    let mut lora = Shapes::new();
+    for (name, shape) in base {
+        let Some(layer) = name.strip_suffix(".weight").filter(|layer| wanted(layer)) else {
+            continue;
+        };
+        let &[output, input] = &shape[..] else {
+            continue;
+        };
+        let layer = rename(layer);
+        lora.insert(format!("{layer}.{down}"), vec![RANK, input]);
+        lora.insert(format!("{layer}.{up}"), vec![output, RANK]);
+    }
+    lora
+}
+
+const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
+const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
+
+fn comfy(dims: Dims) -> Shapes {
+    let rename = |layer: &str| format!("diffusion_model.{layer}");
+    lora_of(
+        &transformer(dims),
+        |layer| layer.contains("attn") || layer.contains("ffn"),
+        rename,
+        PEFT,
+    )
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, shapes: &Shapes) -> PathBuf {
+        write(&self.0.path().join(name), shapes, "BF16")
+    }
+
+    fn read(&self, shapes: &Shapes) -> LoraFile {
+        LoraFile::read(&self.write("x.safetensors", shapes)).unwrap()
+    }
+}
+
+fn lora(path: impl Into<PathBuf>) -> Lora {
+    Lora {
+        path: path.into(),
+        strength: 1.0,
+        strength_2: None,
+    }
+}
+
+#[test]
+fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
+    let files = Files::new();
+    let underscores = |layer: &str| layer.replace('.', "_");
+    for dims in [T2V_1_3B, T2V_14B, I2V_14B, I2V_EXPERT, TI2V_5B] {
+        let base = transformer(dims);
+        let table = table_of(Network::Wan, &base);
+        let renames: [&dyn Fn(&str) -> String; 4] = [
+            &|layer| format!("lora_unet_{}", underscores(layer)),
+            &|layer| format!("lora_unet__{}", underscores(layer)),
+            &|layer| format!("diffusion_model.{layer}"),
+            &|layer| layer.to_owned(),
+        ];
+        for rename in renames {
+            let file = files.read(&lora_of(&base, |_| true, rename, KOHYA));
+            let plan = Plan::new(&file, std::slice::from_ref(&table));
+            assert_eq!(
+                plan.coverage.applied, plan.coverage.total,
+                "{}",
+                plan.coverage
+            );
+            let layers: BTreeSet<&str> = plan
+                .updates
+                .iter()
+                .map(|update| &update.layer.name[..])
+                .collect();
+            assert_eq!(
+                2 * layers.len(),
+                plan.coverage.total,
+                "each layer is found once"
+            );
+        }
+    }
+    let base = flux();
+    let table = table_of(
+        Network::Flux {
+            is_diffusers: false,
+        },
+        &base,
+    );
+    for start in [
+        "lora_unet_",
+        "lycoris_",
+        "diffusion_model.",
+        "transformer.",
+        "",
+    ] {
+        let rename = |layer: &str| match start.ends_with('_') {
+            true => format!("{start}{}", underscores(layer)),
+            false => format!("{start}{layer}"),
+        };
+        let plan = Plan::new(
+            &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
+            std::slice::from_ref(&table),
+        );
+        assert_eq!(
+            plan.coverage.applied, plan.coverage.total,
+            "{start}: {}",
+            plan.coverage
+        );
+    }
+}
+
+#[test]
+fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
+    let files = Files::new();
+    let table = table_of(
+        Network::Flux {
+            is_diffusers: false,
+        },
+        &flux(),
+    );
+    let rows_of = |name: &str, output: u64, input: u64| {
+        let shapes = Shapes::from([
+            (format!("{name}.lora_A.weight"), vec![RANK, input]),
+            (format!("{name}.lora_B.weight"), vec![output, RANK]),
+        ]);
+        let plan = Plan::new(&files.read(&shapes), std::slice::from_ref(&table));
+        assert_eq!(plan.coverage.applied, 2, "{name}: {}", plan.coverage);
+        (plan.updates[0].layer.name.clone(), plan.updates[0].rows)
+    };
+    let dim = 3072;
+    for (name, output, layer, rows) in [
+        (
+            "transformer.transformer_blocks.3.attn.to_k",
+            dim,
+            "double_blocks.3.img_attn.qkv",
+            Rows::Range(dim, dim),
+        ),
+        (
+            "transformer.transformer_blocks.3.attn.add_v_proj",
+            dim,
+            "double_blocks.3.txt_attn.qkv",
+            Rows::Range(2 * dim, dim),
+        ),
+        (
+            "transformer.single_transformer_blocks.37.proj_mlp",
+            4 * dim,
+            "single_blocks.37.linear1",
+            Rows::Range(3 * dim, 4 * dim),
+        ),
+        (
+            "lora_transformer_single_transformer_blocks_0_attn_to_q",
+            dim,
+            "single_blocks.0.linear1",
+            Rows::Range(0, dim),
+        ),
+        (
+            "transformer.norm_out.linear",
+            2 * dim,
+            "final_layer.adaLN_modulation.1",
+            Rows::SwappedHalves,
+        ),
+        (
+            "diffusion_model.final_layer.adaLN_modulation.1",
+            2 * dim,
+            "final_layer.adaLN_modulation.1",
+            Rows::All,
+        ),
+    ] {
+        assert_eq!(
+            rows_of(name, output, dim),
+            (layer.to_owned(), rows),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
+    let files = Files::new();
+    let table = table_of(Network::Wan, &transformer(T2V_14B));
+    let refused = |shapes: &Shapes, family, table: &Table| {
+        let file = files.read(shapes);
+        fitting_plan(&file, family, std::slice::from_ref(table))
+            .unwrap_err()
+            .to_string()
+    };
+    let small = refused(&comfy(TI2V_5B), Family::Wan, &table);
+    assert!(
+        small.contains("Wan 14B") && small.contains("Wan 5B"),
+        "{small}"
+    );
+    assert!(small.contains("5120") && small.contains("3072"), "{small}");
+    let hunyuan = Shapes::from([
+        (
+            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_A.weight".to_owned(),
+            vec![RANK, 3072],
+        ),
+        (
+            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_B.weight".to_owned(),
+            vec![12288, RANK],
+        ),
+    ]);
+    let of_flux = table_of(
+        Network::Flux {
+            is_diffusers: false,
+        },
+        &flux(),
+    );
+    assert!(refused(&hunyuan, Family::Flux, &of_flux).contains("HunyuanVideo"));
+    // All names are Flux's, but Flux has 19 such blocks.
+    let deep = |block: u64| {
+        let layer = format!("transformer.transformer_blocks.{block}.attn.to_q");
+        Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 3072]),
+            (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
+        ])
+    };
+    assert!(refused(&deep(19), Family::Flux, &of_flux).contains("HunyuanVideo"));
+    assert!(
+        fitting_plan(
+            &files.read(&deep(18)),
+            Family::Flux,
+            std::slice::from_ref(&of_flux)
+        )
+        .is_ok()
+    );
+    assert!(refused(&comfy(T2V_14B), Family::Flux, &of_flux).contains("Wan 14B"));
+    let control = Shapes::from([
+        ("img_in.lora_A.weight".to_owned(), vec![RANK, 128]),
+        ("img_in.lora_B.weight".to_owned(), vec![3072, RANK]),
+        (
+            "double_blocks.0.img_attn.proj.lora_A.weight".to_owned(),
+            vec![RANK, 3072],
+        ),
+        (
+            "double_blocks.0.img_attn.proj.lora_B.weight".to_owned(),
+            vec![3072, RANK],
+        ),
+        (
+            "double_blocks.0.img_attn.proj.lora_B.bias".to_owned(),
+            vec![3072],
+        ),
+    ]);
+    assert!(refused(&control, Family::Flux, &of_flux).contains("control LoRA"));
+    let sd = Shapes::from([
+        (
+            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_down.weight".to_owned(),
+            vec![RANK, 320],
+        ),
+        (
+            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_up.weight".to_owned(),
+            vec![320, RANK],
+        ),
+    ]);
+    assert!(refused(&sd, Family::Wan, &table).contains("Stable Diffusion"));
+}
+
+#[test]
+fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
+    let files = Files::new();
+    let table = table_of(Network::Wan, &transformer(I2V_EXPERT));
+    let plan = fitting_plan(&files.read(&comfy(I2V_14B)), Family::Wan, &[table]).unwrap();
+    let Coverage {
+        applied,
+        pictures,
+        total,
+        ..
+    } = plan.coverage;
+    assert_eq!((applied + pictures, pictures), (total, 40 * 2 * 2));
+    assert!(!plan.coverage.is_poor());
+    assert!(
+        plan.coverage.to_string().contains("for pictures"),
+        "{}",
+        plan.coverage
+    );
+}
+
+#[test]
+fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
+    let files = Files::new();
+    let table = table_of(Network::Wan, &transformer(T2V_1_3B));
+    let mut shapes = comfy(T2V_1_3B);
+    let whole = shapes.len();
+    for block in 30..40 {
+        let name = format!("diffusion_model.blocks.{block}.ffn.0");
+        shapes.insert(format!("{name}.lora_A.weight"), vec![RANK, 1536]);
+        shapes.insert(format!("{name}.lora_B.weight"), vec![8960, RANK]);
+    }
+    shapes.insert("lora_te1_text_model_x.alpha".into(), vec![]);
+    let coverage = fitting_plan(
+        &files.read(&shapes),
+        Family::Wan,
+        std::slice::from_ref(&table),
+    )
+    .unwrap()
+    .coverage;
+    assert_eq!((coverage.applied, coverage.total), (whole, whole + 21));
+    assert!(!coverage.is_poor());
+    let text = coverage.to_string();
+    assert!(
+        text.starts_with(&format!(
+            "{whole} of {} keys applied; 1 for a text encoder",
+            whole + 21
+        )),
+        "{text}"
+    );
+    assert!(
+        text.contains("blocks.30.ffn.0") && text.ends_with("and 17 more"),
+        "{text}"
+    );
+    for block in 40..140 {
+        shapes.insert(format!("blocks.{block}.ffn.0.alpha"), vec![]);
+    }
+    let plan = fitting_plan(
+        &files.read(&shapes),
+        Family::Wan,
+        std::slice::from_ref(&table),
+    )
+    .unwrap();
+    assert!(plan.coverage.is_poor());
+    let none = Shapes::from([
+        ("foo.lora_A.weight".to_owned(), vec![RANK, 8]),
+        ("foo.lora_B.weight".to_owned(), vec![8, RANK]),
+    ]);
+    let err = fitting_plan(&files.read(&none), Family::Wan, &[table])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        err.contains("none of this LoRA's keys") && err.contains("foo"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
+    let files = Files::new();
+    let model = ModelFiles {
+        transformer: files.write("model.safetensors", &transformer(T2V_1_3B)),
+        ..ModelFiles::default()
+    };
+    let good = files.write("good.safetensors", &comfy(T2V_1_3B));
+    let checked = check(&[lora(&good)], Family::Wan, &model).unwrap();
+    assert_eq!(checked[0].coverage.changed_layers, 300);
+    assert!(
+        checked[0]
+            .line()
+            .starts_with("good.safetensors: 600 of 600 keys")
+    );
+    let err = check(&[lora(&model.transformer)], Family::Wan, &model)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        err.contains("expected a LoRA, found") && err.contains("Wan"),
+        "{err}"
+    );
+    let gone = check(
+        &[lora(files.0.path().join("gone.safetensors"))],
+        Family::Wan,
+        &model,
+    );
+    assert!(gone.unwrap_err().to_string().contains("gone.safetensors"));
+}
+
+#[test]
+fn a_file_of_one_expert_leaves_the_other_alone() {
+    let high = |loras: &[Lora]| strengths(loras, LoraExpert::HighNoise);
+    let low = |loras: &[Lora]| strengths(loras, LoraExpert::LowNoise);
+    let stated = [
+        lora("x_high_noise.safetensors"),
+        lora("x_LowNoise.safetensors"),
+    ];
+    assert_eq!(
+        (high(&stated), low(&stated)),
+        (vec![1.0, 0.0], vec![0.0, 1.0])
+    );
+    assert_eq!(strengths(&stated, LoraExpert::Only), [1.0, 1.0]);
+    // The other name tells what this one is.
+    let pair = [lora("a/x.safetensors"), lora("b/x_low_noise.safetensors")];
+    assert_eq!((high(&pair), low(&pair)), (vec![1.0, 0.0], vec![0.0, 1.0]));
+    let short = [lora("x-HIGH-v2.safetensors"), lora("x-LOW-v2.safetensors")];
+    assert_eq!(
+        (high(&short), low(&short)),
+        (vec![1.0, 0.0], vec![0.0, 1.0])
+    );
+    let both = [lora("style.safetensors"), lora("x_low_noise.safetensors")];
+    assert_eq!((high(&both), low(&both)), (vec![1.0, 0.0], vec![1.0, 1.0]));
+    let own = [Lora {
+        strength: 0.7,
+        strength_2: Some(0.2),
+        path: "x.safetensors".into(),
+    }];
+    assert_eq!((high(&own), low(&own)), (vec![0.7], vec![0.2]));
+    // A word that may mean anything means nothing alone.
+    let alone = [lora("high_quality.safetensors")];
+    assert_eq!((high(&alone), low(&alone)), (vec![1.0], vec![1.0]));
+}
+
+#[test]
+fn strengths_stand_behind_the_files_name() {
+    let parsed = |text: &str| {
+        text.parse::<Lora>()
+            .map(|lora| (lora.path, lora.strength, lora.strength_2))
+    };
+    let of = |path: &str, strength, low| Ok((PathBuf::from(path), strength, low));
+    assert_eq!(parsed("a.safetensors"), of("a.safetensors", 1.0, None));
+    assert_eq!(parsed("a.safetensors:0.5"), of("a.safetensors", 0.5, None));
+    assert_eq!(
+        parsed("a:b/c.safetensors:-1:.25"),
+        of("a:b/c.safetensors", -1.0, Some(0.25))
+    );
+    assert_eq!(
+        parsed("a.safetensors:strong"),
+        of("a.safetensors:strong", 1.0, None)
+    );
+    assert!(parsed(":1").is_err() && parsed("").is_err());
+}
+
+#[test]
+fn a_card_tells_whose_lora_it_is_and_what_it_was_trained_on() {
+    let files = Files::new();
+    let mut shapes = lora_of(
+        &flux(),
+        |layer| layer.contains("qkv"),
+        |layer| format!("lora_unet_{}", layer.replace('.', "_")),
+        KOHYA,
+    );
+    shapes.insert(
+        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight".into(),
+        vec![8, 768],
+    );
+    shapes.insert(
+        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_up.weight".into(),
+        vec![3072, 8],
+    );
+    let notes = json!({
+        "ss_tag_frequency": r#"{"10_fox": {"red fox": 12, "snow": 3}, "5_more": {"snow": 30}}"#,
+        "modelspec.title": "Foxes", "modelspec.trigger_phrase": "f0x style",
+    });
+    let path = files.0.path().join("fox.safetensors");
+    write_as(&path, &shapes, &|_| "BF16", 0, &notes);
+    let card = IdentityCard::read(&path).unwrap();
+    assert_eq!(
+        card.what,
+        "a LoRA for Flux, ranks 4 to 8, in the names of kohya"
+    );
+    assert!(card.problems.is_empty() && card.family == "flux");
+    let lora = card.lora.unwrap();
+    assert_eq!(lora.trained_words, ["f0x style", "snow", "red fox"]);
+    assert_eq!(
+        (lora.title.as_deref(), lora.changes_text_encoder),
+        (Some("Foxes"), true)
+    );
+
+    let path = files.write("wan_high_noise.safetensors", &comfy(T2V_14B));
+    let card = LoraCard::of(&LoraFile::read(&path).unwrap());
+    assert_eq!(
+        card.text(),
+        "a LoRA for Wan 14B, rank 4, in the names of ComfyUI, for the high-noise expert"
+    );
+}
+
+#[test]
+fn the_scaling_that_peft_notes_counts_where_a_layer_has_no_alpha() {
+    let files = Files::new();
+    let layer = "transformer.transformer_blocks.0.attn.to_q";
+    let shapes = Shapes::from([
+        (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
+        (format!("{layer}.lora_B.weight"), vec![8, RANK]),
+    ]);
+    let factor = |notes: serde_json::Value| {
+        let path = files.0.path().join("x.safetensors");
+        write_as(&path, &shapes, &|_| "F32", 0, &notes);
+        LoraFile::read(&path).unwrap().factor(layer)
+    };
+    assert!((factor(json!({})) - 1.0).abs() < 1e-12);
+    let note = |text: &str| json!({"lora_adapter_metadata": text});
+    assert!(
+        (factor(note(r#"{"transformer.r": 4, "transformer.lora_alpha": 2}"#)) - 0.5).abs() < 1e-12
+    );
+    let pattern = r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.alpha_pattern": {"attn.to_q": 8}}"#;
+    assert!((factor(note(pattern)) - 2.0).abs() < 1e-12);
+    let root =
+        r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.use_rslora": true}"#;
+    assert!((factor(note(root)) - 1.0).abs() < 1e-12);
+    for nonsense in [
+        "[]",
+        "{",
+        r#"{"transformer.r": 0, "transformer.lora_alpha": 2}"#,
+        r#"{"transformer": "r"}"#,
+    ] {
+        assert!((factor(note(nonsense)) - 1.0).abs() < 1e-12, "{nonsense}");
+    }
+}
+
+/// Pieces that names are made of, sound and unsound.
+fn piece() -> impl Strategy<Value = String> {
+    let words = [
+        "lora_unet_",
+        "lora_te1_",
+        "transformer",
+        "diffusion_model",
+        "base_model",
+        "model",
+        "double_blocks",
+        "0",
+        "99999999999999999999",
+        "img_attn",
+        "qkv",
+        "lora_A",
+        "lora_B",
+        "lora_down",
+        "lora_up",
+        "weight",
+        "alpha",
+        "diff",
+        "diff_b",
+        "diff_m",
+        "lokr_w1",
+        "lokr_w2_a",
+        "hada_w1_a",
+        "dora_scale",
+        "",
+        "é",
+        "_",
+        "default",
+    ];
+    prop_oneof![
+        prop::sample::select(words.to_vec()).prop_map(str::to_owned),
+        "[a-z_.0-9]{0,6}"
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_names_and_shapes_make_the_matching_panic(
+        keys in prop::collection::vec((prop::collection::vec(piece(), 1..7), prop::collection::vec(0u64..5, 0..4)), 1..24)
+    ) {
+        let files = Files::new();
+        let mut shapes: Shapes = keys.into_iter().map(|(pieces, shape)| (pieces.join("."), shape)).collect();
+        shapes.insert("double_blocks.0.img_attn.qkv.lora_A.weight".into(), vec![2, 3]);
+        let file = files.read(&shapes);
+        let base = Shapes::from([
+            ("img_in.weight".to_owned(), vec![3, 3]),
+            ("double_blocks.0.img_attn.proj.weight".to_owned(), vec![3, 3]),
+            ("double_blocks.0.img_attn.qkv.weight".to_owned(), vec![9, 3]),
+        ]);
+        let plan = Plan::new(&file, &[table_of(Network::Flux { is_diffusers: false }, &base)]);
+        let counted = plan.coverage.applied + plan.coverage.unknown.len() + plan.coverage.num_misfits()
+            + plan.coverage.pictures + plan.coverage.text_encoder;
+        prop_assert_eq!(counted, plan.coverage.total);
+        prop_assert!(!LoraCard::of(&file).text().is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_or_no_weights_is_told_as_any_other() {
+    let files = Files::new();
+    let path = files.write("x.safetensors", &comfy(T2V_1_3B));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(
+        LoraFile::read(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("cut off")
+    );
+    assert!(LoraFile::read(Path::new("/nowhere/x.safetensors")).is_err());
+}
