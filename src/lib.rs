@@ -10,6 +10,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod download;
 pub mod telemetry;
 pub mod ui;
 pub mod worker;

@@ -7,6 +7,8 @@ mod common;
 mod faults;
 #[path = "generate/inputs.rs"]
 mod inputs;
+#[path = "generate/several.rs"]
+mod several;
 
 use std::fs;
 use std::path::Path;
@@ -108,7 +110,9 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     )
     .unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
-    let cases: [(&[&str], &str); 24] = [
+    let cases: [(&[&str], &str); 26] = [
+        (&["--mask", "whole.png"], "makes whole pictures"),
+        (&["--schedule", "linear"], "exponential"),
         (&["--frames", "4294967295"], "4n+1"),
         (&["--width", "4096", "--height", "64"], "3840"),
         (&["--out", "seq.mp4", "--sidecar"], "seq.json"),

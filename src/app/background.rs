@@ -16,14 +16,16 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
 use safelight_core::catalog::{Catalog, ModelSpec};
-use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::Picture;
+use safelight_core::job::prompt::WildcardFolders;
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
 use super::inputs::{Placing, Slot};
-use super::opening::{OpenedInputs, continue_clip, keep_pasted, open_inputs, opened_one};
+use super::opening::{
+    Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
+};
 use crate::worker::engine_executable;
 
 /// Requests that may wait for the file thread.
@@ -111,25 +113,30 @@ pub enum Task {
     },
     /// Keep a picture from the clipboard as a file in this folder.
     KeepPasted(Arc<ColorImage>, PathBuf),
-    /// Go on from a finished clip; where its file cannot be read back, from its last frame, which is
-    /// kept in this folder.
-    ContinueClip {
-        path: PathBuf,
-        last_frame: Arc<Picture>,
-        folder: PathBuf,
-    },
+    /// Go on from a finished result.
+    Continue(Continued),
     SaveSettings(Box<Settings>, PathBuf),
     FindOutput(OutputWish),
 }
 
-/// What a job's result should be called.
+/// What a job's prompts are made of, and where its result goes.
 #[derive(Clone, Debug)]
 pub struct OutputWish {
     pub id: JobId,
     pub folder: PathBuf,
-    pub prompt: String,
-    pub seed: u64,
+    /// The prompts and the seed; nothing else of it counts.
+    pub form: Box<GenerateForm>,
+    pub wildcards: WildcardFolders,
     pub extension: String,
+}
+
+/// What came of them.
+#[derive(Clone, Debug)]
+pub struct FoundOutput {
+    pub path: PathBuf,
+    /// The prompts with their templates.
+    pub form: Box<GenerateForm>,
+    pub notices: Vec<Notice>,
 }
 
 /// What came of it.
@@ -138,7 +145,7 @@ pub enum Answer {
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
     Inputs(OpenedInputs),
-    Output(JobId, Result<PathBuf, JobError>),
+    Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
     Problem(JobError),
@@ -230,6 +237,9 @@ impl Background {
                     .add_filter("Pictures and clips", &[PICTURES, CLIPS].concat()),
                 Slot::End => rfd::FileDialog::new()
                     .set_title("Choose an end picture")
+                    .add_filter("Pictures", PICTURES),
+                Slot::Mask => rfd::FileDialog::new()
+                    .set_title("Choose a mask: white is made anew, black stays")
                     .add_filter("Pictures", PICTURES),
             };
             Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
@@ -330,12 +340,8 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             let opened = keep_pasted(&image, &folder);
             Some(Answer::Inputs(opened_one(opened, Placing::default())))
         }
-        Task::ContinueClip {
-            path,
-            last_frame,
-            folder,
-        } => {
-            let opened = continue_clip(&path, &last_frame, &folder);
+        Task::Continue(result) => {
+            let opened = continue_result(&result);
             let placing = Placing {
                 slot: Some(Slot::Start),
                 keeps_size: false,
@@ -347,7 +353,7 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
         }
         Task::FindOutput(wish) => {
             let id = wish.id;
-            Some(Answer::Output(id, find_output(&wish, taken)))
+            Some(Answer::Output(id, find_output(wish, taken)))
         }
     }
 }
@@ -360,20 +366,26 @@ fn save_settings(settings: &Settings, path: &Path) -> Result<(), JobError> {
     })
 }
 
-fn find_output(wish: &OutputWish, taken: &mut HashSet<PathBuf>) -> Result<PathBuf, JobError> {
-    fs::create_dir_all(&wish.folder).map_err(|err| folder_error(&wish.folder, &err))?;
-    let stem = format!(
-        "{}_{}_{}",
-        naming::timestamp(),
-        naming::slug(&wish.prompt),
-        wish.seed
-    );
-    Ok(naming::free_path(
-        &wish.folder,
-        &stem,
-        &wish.extension,
-        taken,
-    ))
+fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOutput, JobError> {
+    let OutputWish {
+        id: _,
+        folder,
+        mut form,
+        wildcards,
+        extension,
+    } = wish;
+    let notices = form.expand_prompts(&wildcards).map_err(|errors| {
+        let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+        JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
+    })?;
+    fs::create_dir_all(&folder).map_err(|err| folder_error(&folder, &err))?;
+    let slug = naming::slug(&form.prompt);
+    let stem = format!("{}_{slug}_{}", naming::timestamp(), form.seed);
+    Ok(FoundOutput {
+        path: naming::free_path(&folder, &stem, &extension, taken),
+        form,
+        notices,
+    })
 }
 
 fn folder_error(folder: &Path, err: &io::Error) -> JobError {

@@ -12,7 +12,8 @@ use super::App;
 use super::background::Task;
 use super::commands::AppCommand;
 use super::form::SizeChoice;
-use super::inputs::{Input, Placing, Slot, takes_both};
+use super::form::thing_of;
+use super::inputs::{Input, Placing, Slot, second_slot};
 use super::opening::OpenedInputs;
 use super::state::{Held, Severity, color_image};
 use super::wayland_drop::FileDrag;
@@ -64,9 +65,9 @@ impl App {
         }
     }
 
-    /// Has files opened: two when the model takes a start and an end, else one.
+    /// Has files opened: two when the model goes by two, else one.
     pub(super) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
-        let room = 1 + usize::from(self.takes_both() && paths.len() > 1);
+        let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.open(Task::OpenInputs {
             paths,
             placing,
@@ -80,12 +81,13 @@ impl App {
         }
     }
 
-    fn takes_both(&self) -> bool {
-        self.session.model(&self.state.form).is_some_and(takes_both)
+    fn second_slot(&self) -> Option<Slot> {
+        second_slot(self.session.model(&self.state.form)?)
     }
 
     /// Gives opened files their places.
     pub(super) fn take_inputs(&mut self, ctx: &Context, found: OpenedInputs) {
+        let second = self.second_slot();
         let inputs = &mut self.session.inputs;
         inputs.num_opening = inputs.num_opening.saturating_sub(1);
         let is_pair = found.opened.len() > 1;
@@ -101,11 +103,12 @@ impl App {
         if num_left > 0 && !names.is_empty() {
             self.say_left_out(found.num_files, &names);
         }
+        let mut is_shape_new = false;
         for (index, opened) in found.opened.into_iter().enumerate() {
-            let wish = if is_pair {
-                Slot::ALL.get(index).copied()
-            } else {
-                found.placing.slot
+            let wish = match (is_pair, index) {
+                (false, _) => found.placing.slot,
+                (true, 0) => Some(Slot::Start),
+                (true, _) => second,
             };
             let name = opened.source.file_name();
             let thumb = ctx.load_texture(&name, color_image(&opened.thumb), Default::default());
@@ -113,26 +116,33 @@ impl App {
                 source: opened.source,
                 thumb,
             };
-            let takes_end = self.takes_both();
-            let slot = self.session.inputs.place(input, wish, takes_end);
-            if wish == Some(Slot::End) && slot == Slot::Start {
+            let slot = self.session.inputs.place(input, wish, second);
+            is_shape_new |= slot != Slot::Mask;
+            if wish.is_some_and(|wish| wish != slot) {
                 let text = format!("{name} is a clip: it is gone on from at the start");
+                let what = if wish == Some(Slot::Mask) {
+                    "A mask"
+                } else {
+                    "An end picture"
+                };
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text)
-                    .advise("An end picture is a picture");
+                    .advise(format!("{what} is a picture"));
                 self.session.notify(Severity::Info, notice);
             }
         }
-        if !names.is_empty() && !found.placing.keeps_size {
+        if is_shape_new && !found.placing.keeps_size {
             // The picture says which shape the clip has.
             self.state.form.size = SizeChoice::Auto;
         }
     }
 
     fn say_left_out(&mut self, num_files: usize, taken: &[String]) {
-        let reason = if self.takes_both() {
-            "A clip has one start and one end picture"
-        } else {
-            "A clip starts from one picture"
+        let model = self.session.model(&self.state.form);
+        let thing = thing_of(model);
+        let reason = match self.second_slot() {
+            Some(Slot::Mask) => "There is one picture and one mask".to_owned(),
+            Some(_) => "A clip has one start and one end picture".to_owned(),
+            None => format!("A {thing} starts from one picture"),
         };
         let text = match taken {
             [one] => format!("only one of {num_files} files was taken: {one}"),

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::{ModelSpec, Preset};
+use safelight_core::catalog::{Guidance, ModelSpec, Preset};
 use safelight_core::job::{
-    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, Validated, random_seed,
+    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, SigmaSchedule, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub struct Sampling {
     guidance_scale_2: f64,
     shift: Option<f64>,
     sampler: Sampler,
+    #[serde(default)]
+    sigma_schedule: SigmaSchedule,
 }
 
 impl Sampling {
@@ -48,6 +50,7 @@ impl Sampling {
             guidance_scale_2: defaults.guidance_scale_2.unwrap_or(defaults.guidance_scale),
             shift: defaults.shift,
             sampler: defaults.sampler,
+            sigma_schedule: SigmaSchedule::default(),
         }
     }
 
@@ -60,13 +63,28 @@ impl Sampling {
             guidance_scale_2: preset.guidance_scale,
             shift: preset.shift.or(spec.defaults.shift),
             sampler: preset.sampler,
+            sigma_schedule: SigmaSchedule::default(),
         }
+    }
+}
+
+/// What a model makes, in the words of the interface.
+pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
+    if spec.is_some_and(|spec| spec.family.makes_pictures()) {
+        "picture"
+    } else {
+        "clip"
     }
 }
 
 /// Whether one transformer works on high noise and another on low noise.
 pub fn has_two_experts(spec: &ModelSpec) -> bool {
     spec.files.transformer_2.is_some()
+}
+
+/// Whether a batch is one job; with other models it is several.
+pub fn takes_batches(spec: &ModelSpec) -> bool {
+    spec.limits.max_batch > 1
 }
 
 /// The widgets' values. They belong to one model; another's are set by [`FormState::reset_to`].
@@ -83,6 +101,10 @@ pub struct FormState {
     pub height: u32,
     pub num_frames: u32,
     pub fps: f64,
+    /// How many to make.
+    pub batch_size: u32,
+    /// How much of a start picture is made anew, where that means something.
+    pub strength: f64,
     pub num_steps: u32,
     /// The first step that is made, from 0.
     pub start_step: u32,
@@ -91,8 +113,11 @@ pub struct FormState {
     pub guidance_scale: f64,
     /// The low-noise expert's, where there is one.
     pub guidance_scale_2: f64,
+    /// Classifier-free guidance, where the other one is something else; 1 is off.
+    pub true_cfg_scale: f64,
     pub shift: Option<f64>,
     pub sampler: Sampler,
+    pub sigma_schedule: SigmaSchedule,
     /// What stood before a preset was taken over.
     pub before_preset: Option<Sampling>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
@@ -114,13 +139,17 @@ impl Default for FormState {
             height: 0,
             num_frames: 1,
             fps: 8.0,
+            batch_size: 1,
+            strength: 1.0,
             num_steps: 1,
             start_step: 0,
             end_step: None,
             guidance_scale: 1.0,
             guidance_scale_2: 1.0,
+            true_cfg_scale: 1.0,
             shift: None,
             sampler: Sampler::default(),
+            sigma_schedule: SigmaSchedule::default(),
             before_preset: None,
             vae_tile: None,
             seed: random_seed().to_string(),
@@ -143,6 +172,7 @@ impl FormState {
             height: defaults.height,
             num_frames: defaults.num_frames,
             fps: defaults.fps,
+            strength: defaults.strength.unwrap_or(1.0),
             seed: std::mem::take(&mut self.seed),
             is_seed_locked: self.is_seed_locked,
             ..Self::default()
@@ -162,13 +192,17 @@ impl FormState {
             height: request.height,
             num_frames: request.num_frames,
             fps: request.fps,
+            batch_size: request.batch_size,
+            strength: request.strength.unwrap_or(1.0),
             num_steps: request.num_steps,
             start_step: request.start_step,
             end_step: request.end_step,
             guidance_scale: request.guidance_scale,
             guidance_scale_2: request.low_guidance_scale(),
+            true_cfg_scale: request.true_cfg_scale.unwrap_or(1.0),
             shift: request.shift,
             sampler: request.sampler,
+            sigma_schedule: request.sigma_schedule,
             before_preset: None,
             vae_tile: request.vae_tile,
             seed: request.seed.to_string(),
@@ -206,6 +240,7 @@ impl FormState {
             guidance_scale_2: self.guidance_scale_2,
             shift: self.shift,
             sampler: self.sampler,
+            sigma_schedule: self.sigma_schedule,
         }
     }
 
@@ -219,6 +254,7 @@ impl FormState {
             guidance_scale_2: self.guidance_scale_2,
             shift: self.shift,
             sampler: self.sampler,
+            sigma_schedule: self.sigma_schedule,
         } = sampling;
     }
 
@@ -246,7 +282,12 @@ impl FormState {
 
     /// Whether a negative prompt counts in any step.
     pub fn is_guided(&self, spec: &ModelSpec) -> bool {
-        self.guidance_scale > 1.0 || (has_two_experts(spec) && self.guidance_scale_2 > 1.0)
+        match spec.guidance {
+            Guidance::Cfg => {
+                self.guidance_scale > 1.0 || (has_two_experts(spec) && self.guidance_scale_2 > 1.0)
+            }
+            Guidance::Distilled | Guidance::None => self.true_cfg_scale > 1.0,
+        }
     }
 
     /// Keeps the part of the schedule that is made within it, when there are fewer steps now.
@@ -276,31 +317,39 @@ impl FormState {
     ) -> Result<Validated, Vec<FieldError>> {
         let size = self.size(spec);
         let seed = self.seed.trim().parse::<u64>();
+        let makes_pictures = spec.family.makes_pictures();
+        let has_strength = spec.defaults.strength.is_some() && sources.image.is_some();
         let form = GenerateForm {
             prompt: self.effective_prompt(spec).to_owned(),
-            negative_prompt: Some(self.negative_prompt.clone()),
+            negative_prompt: self.wanted_negative(spec),
             image: sources.image.cloned(),
             last_image: sources.last_image.cloned(),
             extend: sources.extend.cloned(),
+            mask: sources.mask.cloned(),
+            strength: has_strength.then_some(self.strength),
             fit: self.fit,
             preset: None,
             width: size.map(|(width, _)| width),
             height: size.map(|(_, height)| height),
-            num_frames: Some(self.num_frames),
-            fps: sources.extend.is_none().then_some(self.fps),
+            num_frames: (!makes_pictures).then_some(self.num_frames),
+            fps: (!makes_pictures && sources.extend.is_none()).then_some(self.fps),
+            batch_size: takes_batches(spec).then_some(self.batch_size),
             num_steps: Some(self.num_steps),
-            guidance_scale: Some(self.guidance_scale),
+            guidance_scale: (spec.guidance != Guidance::None).then_some(self.guidance_scale),
+            true_cfg_scale: (spec.guidance != Guidance::Cfg).then_some(self.true_cfg_scale),
             guidance_scale_2: has_two_experts(spec).then_some(self.guidance_scale_2),
             start_step: Some(self.start_step),
             end_step: self.end_step,
             vae_tile: self.vae_tile,
             shift: self.shift,
             sampler: Some(self.sampler),
+            sigma_schedule: self.sigma_schedule,
             seed: seed.clone().unwrap_or_default(),
             dtype: settings.runtime.dtype,
             capture: None,
-            out: PathBuf::from("clip").with_extension(self.extension(settings)),
+            out: PathBuf::from("result").with_extension(self.extension(spec, settings)),
             sidecar: settings.output.sidecar,
+            ..GenerateForm::default()
         };
         let mut checked = form.validate(spec);
         if seed.is_err() {
@@ -320,6 +369,13 @@ impl FormState {
         checked
     }
 
+    /// The negative prompt where it is shown; an empty one says nothing to a model without one of its own.
+    fn wanted_negative(&self, spec: &ModelSpec) -> Option<String> {
+        let text = &self.negative_prompt;
+        let is_idle = spec.guidance != Guidance::Cfg && text.trim().is_empty();
+        (self.is_guided(spec) && !is_idle).then(|| text.clone())
+    }
+
     /// What will be asked for: the prompt, or the hint while there is none.
     pub fn effective_prompt<'a>(&'a self, spec: &'a ModelSpec) -> &'a str {
         if self.prompt.trim().is_empty() {
@@ -330,8 +386,8 @@ impl FormState {
     }
 
     /// The kind of file: a picture for a single frame, else what the settings say.
-    pub fn extension(&self, settings: &Settings) -> String {
-        if self.num_frames == 1 {
+    pub fn extension(&self, spec: &ModelSpec, settings: &Settings) -> String {
+        if self.num_frames == 1 || spec.family.makes_pictures() {
             "png".to_owned()
         } else {
             settings.output.format.clone()

@@ -1,9 +1,9 @@
-//! The pictures and the clip that the next clip is made from, and which place a new one takes.
+//! The pictures, the mask and the clip that the next result is made from, and which place a new one takes.
 //!
 //! Opens no file and draws nothing.
 
 use egui::{Rect, TextureHandle};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{SourceClip, StartPicture};
 
 /// Where a picture can stand.
@@ -11,10 +11,12 @@ use safelight_core::job::{SourceClip, StartPicture};
 pub enum Slot {
     Start,
     End,
+    /// Which part of the start picture is made anew.
+    Mask,
 }
 
 impl Slot {
-    pub const ALL: [Self; 2] = [Self::Start, Self::End];
+    pub const ALL: [Self; 3] = [Self::Start, Self::End, Self::Mask];
 }
 
 /// What was dropped, chosen or pasted.
@@ -60,6 +62,7 @@ pub struct Sources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
+    pub mask: Option<&'a StartPicture>,
 }
 
 impl Sources<'_> {
@@ -80,15 +83,16 @@ pub struct Placing {
     pub keeps_size: bool,
 }
 
-/// The chosen inputs. The end is never a clip.
+/// The chosen inputs. Only the start can be a clip.
 #[derive(Default)]
 pub struct Inputs {
     start: Option<Input>,
     end: Option<Input>,
+    mask: Option<Input>,
     /// Files that are being opened.
     pub num_opening: usize,
     /// Where the places were last drawn, for files that are dropped onto one.
-    pub rects: [Option<Rect>; 2],
+    pub rects: [Option<Rect>; Slot::ALL.len()],
 }
 
 impl Inputs {
@@ -96,18 +100,24 @@ impl Inputs {
         match slot {
             Slot::Start => self.start.as_ref(),
             Slot::End => self.end.as_ref(),
+            Slot::Mask => self.mask.as_ref(),
+        }
+    }
+
+    fn place_of(&mut self, slot: Slot) -> &mut Option<Input> {
+        match slot {
+            Slot::Start => &mut self.start,
+            Slot::End => &mut self.end,
+            Slot::Mask => &mut self.mask,
         }
     }
 
     pub fn remove(&mut self, slot: Slot) {
-        match slot {
-            Slot::Start => self.start = None,
-            Slot::End => self.end = None,
-        }
+        *self.place_of(slot) = None;
     }
 
     pub fn is_empty(&self) -> bool {
-        self.start.is_none() && self.end.is_none()
+        Slot::ALL.iter().all(|slot| self.get(*slot).is_none())
     }
 
     /// The clip that is gone on from.
@@ -123,30 +133,32 @@ impl Inputs {
             image: picture_of(self.start.as_ref()),
             last_image: picture_of(self.end.as_ref()),
             extend: self.clip(),
+            mask: picture_of(self.mask.as_ref()),
         }
     }
 
-    /// Puts an input where it belongs: where its user put it, else at the start, or at the end when
-    /// the start is taken and the model takes both. A clip always stands at the start.
-    pub fn place(&mut self, input: Input, wish: Option<Slot>, takes_end: bool) -> Slot {
-        let is_clip = matches!(input.source, Source::Clip(_));
-        let is_end_next = takes_end && self.start.is_some() && self.end.is_none();
-        let slot = match wish {
-            _ if is_clip => Slot::Start,
-            Some(slot) => slot,
-            None if is_end_next => Slot::End,
-            None => Slot::Start,
+    /// The place of the next file that is put nowhere: the second one when the start is taken, the second is
+    /// free and the model goes by both, else the start.
+    pub fn next(&self, second: Option<Slot>) -> Slot {
+        let free = second.filter(|slot| self.start.is_some() && self.get(*slot).is_none());
+        free.unwrap_or(Slot::Start)
+    }
+
+    /// Puts an input where it belongs: where its user put it, else in the next place. A clip always stands at
+    /// the start.
+    pub fn place(&mut self, input: Input, wish: Option<Slot>, second: Option<Slot>) -> Slot {
+        let slot = match (&input.source, wish) {
+            (Source::Clip(_), _) => Slot::Start,
+            (Source::Picture(_), Some(slot)) => slot,
+            (Source::Picture(_), None) => self.next(second),
         };
-        match slot {
-            Slot::Start => self.start = Some(input),
-            Slot::End => self.end = Some(input),
-        }
+        *self.place_of(slot) = Some(input);
         slot
     }
 
     /// Whether start and end can change places.
     pub fn can_swap(&self) -> bool {
-        !self.is_empty() && self.clip().is_none()
+        (self.start.is_some() || self.end.is_some()) && self.clip().is_none()
     }
 
     pub fn swap(&mut self) {
@@ -170,7 +182,15 @@ fn picture_of(input: Option<&Input>) -> Option<&StartPicture> {
     }
 }
 
-/// Whether a model takes a start and an end picture together.
-pub fn takes_both(spec: &ModelSpec) -> bool {
-    spec.start_image.is_possible() && spec.end_image.is_possible()
+/// The place of a second picture that is dropped, where a model goes by two: the end, or a mask that it cannot do
+/// without.
+pub fn second_slot(spec: &ModelSpec) -> Option<Slot> {
+    let slot = if spec.end_image.is_possible() {
+        Slot::End
+    } else if spec.mask == InputUse::Required {
+        Slot::Mask
+    } else {
+        return None;
+    };
+    spec.start_image.is_possible().then_some(slot)
 }

@@ -3,6 +3,7 @@
 //! Plain bookkeeping of what the worker reports; it sends nothing and draws nothing.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::TextureHandle;
@@ -55,6 +56,26 @@ pub struct ResultItem {
     pub request: GenerateRequest,
     pub output: JobOutput,
     pub thumb: TextureHandle,
+    /// Those of a batch, made one after the other; empty for a single result.
+    pub batch_thumbs: Vec<TextureHandle>,
+}
+
+impl ResultItem {
+    /// Whether its frames are pictures of a batch, or one, rather than a clip.
+    pub fn is_pictures(&self) -> bool {
+        self.request.num_frames == 1 && self.request.extend.is_none()
+    }
+
+    pub fn is_batch(&self) -> bool {
+        self.request.batch_size > 1
+    }
+
+    /// The file of one picture of a batch; the only file of others.
+    pub fn path_of(&self, index: usize) -> &Path {
+        let paths = &self.output.paths;
+        let own = paths.get(index).filter(|_| self.is_batch());
+        own.map_or_else(|| self.output.path(), PathBuf::as_path)
+    }
 }
 
 /// All of them. The worker holds one at a time; the others wait here.
@@ -149,7 +170,7 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -217,7 +238,7 @@ impl RunningJob {
     fn stage_progress(&self) -> f32 {
         match (self.stage, self.step) {
             (Some(Stage::Decode), None) => {
-                self.num_frames_decoded as f32 / self.request.num_frames.max(1) as f32
+                self.num_frames_decoded as f32 / self.request.num_decoded().max(1) as f32
             }
             (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
             _ => 0.0,
@@ -226,10 +247,9 @@ impl RunningJob {
     }
 
     fn keep_preview(&mut self, frame: Frame) {
-        // A preview of a clip of at most so many latent frames; the worker's word is not trusted
-        // with the size of a list.
+        // At most so many latent frames; the worker's word is not trusted with the size of a list.
         let index = frame.index as usize;
-        if index >= self.request.num_frames.max(1) as usize {
+        if index >= self.request.num_decoded().max(1) {
             return;
         }
         if self.previews.len() <= index {

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use egui::{Context, Key, Modifiers};
+use egui::{Context, Key, Modifiers, TextureHandle};
 use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
 use safelight_core::media::{Picture, thumbnail};
 
 use super::App;
-use super::background::{Answer, FoundModels, Task};
+use super::background::{Answer, FoundModels, FoundOutput, Task};
 use super::commands::{AppCommand, FolderSetting};
 use super::inputs::Placing;
 use super::jobs::{ResultItem, RunningJob};
@@ -44,6 +44,7 @@ impl App {
         self.check_form();
         self.save_if_dirty();
         self.choose_picture(ctx);
+        self.add_batch_thumb(ctx);
     }
 
     fn take_input(&mut self, ctx: &Context) {
@@ -121,20 +122,19 @@ impl App {
         let Some(middle) = output.clip.frames.get(output.clip.frames.len() / 2) else {
             let err = JobError::new(
                 JobErrorKind::Internal,
-                "the finished clip came without frames",
+                "the finished job came without frames",
             )
-            .advise(format!("The file is {}", output.path.display()));
+            .advise(format!("The file is {}", output.path().display()));
             self.session.notify(Severity::Warning, err);
             return;
         };
-        let thumb = thumbnail(middle, THUMB_PX, THUMB_PX)
-            .map_or_else(|_| color_image(middle), |small| color_image(&small));
-        let thumb = ctx.load_texture(format!("result {}", job.id), thumb, Default::default());
+        let thumb = thumb_of(ctx, middle);
         self.queue.keep(ResultItem {
             id: job.id,
             request: job.request.clone(),
             output,
             thumb,
+            batch_thumbs: Vec::new(),
         });
         if self.session.viewing == Viewing::Live {
             self.show_result(job.id);
@@ -186,14 +186,25 @@ impl App {
         }
     }
 
-    fn take_output(&mut self, id: JobId, found: Result<std::path::PathBuf, JobError>) {
+    fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
         let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
             return;
         };
         match found {
-            Ok(path) => {
-                job.request.out = path;
+            Ok(FoundOutput {
+                path,
+                form,
+                notices,
+            }) => {
+                let request = &mut job.request;
+                request.out = path;
+                request.prompt = form.prompt;
+                request.prompt_template = form.prompt_template;
+                request.negative_prompt = form.negative_prompt.unwrap_or_default();
+                request.negative_prompt_template = form.negative_prompt_template;
                 job.has_output = true;
+                let model = request.model.clone();
+                self.say_changes(&model, &notices);
             }
             Err(err) => {
                 self.queue.waiting.retain(|job| job.id != id);
@@ -295,10 +306,37 @@ impl App {
 
     pub(super) fn show_result(&mut self, id: JobId) {
         if let Some(item) = self.queue.result(id) {
-            self.session.player = Some(Player::new(Arc::clone(&item.output.clip)));
+            let clip = Arc::clone(&item.output.clip);
+            self.session.player = Some(if item.is_pictures() {
+                Player::of_pictures(clip)
+            } else {
+                Player::new(clip)
+            });
             self.session.viewing = Viewing::Result(id);
         }
     }
+
+    /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.
+    fn add_batch_thumb(&mut self, ctx: &Context) {
+        let Viewing::Result(id) = self.session.viewing else {
+            return;
+        };
+        let items = &mut self.queue.results;
+        let Some(item) = items.iter_mut().find(|item| item.id == id) else {
+            return;
+        };
+        let next = item.output.clip.frames.get(item.batch_thumbs.len());
+        if let Some(picture) = next.filter(|_| item.is_batch()) {
+            item.batch_thumbs.push(thumb_of(ctx, picture));
+            ctx.request_repaint();
+        }
+    }
+}
+
+fn thumb_of(ctx: &Context, picture: &Picture) -> TextureHandle {
+    let small = thumbnail(picture, THUMB_PX, THUMB_PX)
+        .map_or_else(|_| color_image(picture), |small| color_image(&small));
+    ctx.load_texture("result", small, Default::default())
 }
 
 /// The newest real frame, else the latents in a slow loop.

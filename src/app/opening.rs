@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use egui::ColorImage;
 use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
@@ -117,17 +118,34 @@ fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
     })
 }
 
-/// Goes on from a finished clip: from its file, else from its last frame alone.
-pub fn continue_clip(
-    path: &Path,
-    last_frame: &Picture,
-    folder: &Path,
-) -> Result<OpenedInput, JobError> {
-    let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
-    if is_clip && let Ok(opened) = open_clip(path) {
-        return Ok(opened);
-    }
-    keep_picture(last_frame, folder, "last-frame")
+/// A finished clip or picture to go on from.
+pub struct Continued {
+    pub path: PathBuf,
+    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
+    pub frame: Arc<Picture>,
+    pub is_clip: bool,
+    pub folder: PathBuf,
+}
+
+/// Goes on from a finished result: from its file, else from its frame alone.
+pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
+    let path = &result.path;
+    // A picture of a batch has a number, and is none of a clip.
+    let opened = if result.is_clip {
+        let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
+        is_clip.then(|| open_clip(path).ok())
+    } else {
+        let picture = media::open_picture(path).ok();
+        picture.map(|picture| picture_input(path.clone(), &picture).ok())
+    };
+    let name = if result.is_clip {
+        "last-frame"
+    } else {
+        "picture"
+    };
+    opened
+        .flatten()
+        .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
 }
 
 /// Keeps a picture from the clipboard as a file.

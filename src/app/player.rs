@@ -17,6 +17,7 @@ const MAX_LAG_SECS: f64 = 1.0;
 pub struct Player {
     clip: Arc<Clip>,
     index: usize,
+    is_clip: bool,
     is_playing: bool,
     due_secs: Option<f64>,
 }
@@ -28,9 +29,24 @@ impl Player {
         Self {
             clip,
             index: 0,
+            is_clip: true,
             is_playing,
             due_secs: None,
         }
+    }
+
+    /// Pictures of a batch: one is looked at, and none plays.
+    pub fn of_pictures(pictures: Arc<Clip>) -> Self {
+        Self {
+            is_clip: false,
+            is_playing: false,
+            ..Self::new(pictures)
+        }
+    }
+
+    /// Whether it can play.
+    pub fn is_clip(&self) -> bool {
+        self.is_clip && self.len() > 1
     }
 
     pub fn len(&self) -> usize {
@@ -63,7 +79,7 @@ impl Player {
     }
 
     pub fn toggle(&mut self) {
-        self.is_playing = !self.is_playing && self.len() > 1;
+        self.is_playing = !self.is_playing && self.is_clip();
         self.due_secs = None;
     }
 
@@ -145,6 +161,16 @@ mod tests {
         assert_eq!(picture.tick(0.0), None);
         picture.toggle();
         assert!(!picture.is_playing());
+    }
+
+    #[test]
+    fn pictures_of_a_batch_are_looked_at_and_never_play() {
+        let mut batch = Player::of_pictures(player(4, 8.0).clip);
+        batch.toggle();
+        assert_eq!((batch.tick(1.0), batch.is_playing()), (None, false));
+        batch.step(-1);
+        assert_eq!(batch.index(), 3);
+        assert!(!batch.is_clip());
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! The one place where commands are carried out.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind, JobId, Notice, Validated, random_seed};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{
+    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, random_seed,
+};
 use safelight_core::settings::Settings;
 
 use super::App;
 use super::background::{OutputWish, Task};
 use super::commands::AppCommand;
+use super::form::takes_batches;
 use super::inputs::{Placing, Slot};
 use super::jobs::WaitingJob;
+use super::opening::Continued;
 use super::state::{Severity, Viewing};
 use crate::ui::theme;
 
@@ -81,14 +87,15 @@ impl App {
                 let folder = self
                     .queue
                     .result(id)
-                    .and_then(|item| item.output.path.parent());
+                    .and_then(|item| item.output.path().parent());
                 if let Some(folder) = folder {
                     self.background.open_folder(folder.to_path_buf());
                 }
             }
             AppCommand::CopyPathOf(id) => {
+                let shown = self.session.shown_of_batch();
                 if let Some(item) = self.queue.result(id) {
-                    ctx.copy_text(item.output.path.display().to_string());
+                    ctx.copy_text(item.path_of(shown).display().to_string());
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
@@ -134,23 +141,21 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
-        let id = JobId::next();
-        let wish = OutputWish {
-            id,
-            folder,
-            prompt: request.prompt.clone(),
-            seed: request.seed,
-            extension: self.state.form.extension(&self.settings),
+        let repeats = if takes_batches(&spec) {
+            1
+        } else {
+            self.state.form.batch_size.max(1)
         };
-        let device = self.settings.runtime.device;
-        if self.background.run(Task::FindOutput(wish)) {
+        let mut is_queued = false;
+        for index in 0..repeats {
+            let request = GenerateRequest {
+                seed: request.seed.wrapping_add(u64::from(index)),
+                ..request.clone()
+            };
+            is_queued |= self.queue_job(request, &spec, folder.clone());
+        }
+        if is_queued {
             self.state.form.settle(&request);
-            self.queue.waiting.push_back(WaitingJob {
-                id,
-                request,
-                device,
-                has_output: false,
-            });
             self.session.is_seed_used = true;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
@@ -161,8 +166,40 @@ impl App {
         }
     }
 
+    /// Puts a job behind those that wait; its file is looked for meanwhile.
+    fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
+        let id = JobId::next();
+        let form = GenerateForm {
+            prompt: request.prompt.clone(),
+            negative_prompt: Some(request.negative_prompt.clone()),
+            seed: request.seed,
+            ..GenerateForm::default()
+        };
+        let wildcards = self
+            .paths
+            .as_ref()
+            .map(|paths| self.settings.wildcard_folders(paths));
+        let wish = OutputWish {
+            id,
+            folder,
+            form: Box::new(form),
+            wildcards: wildcards.unwrap_or_default(),
+            extension: self.state.form.extension(spec, &self.settings),
+        };
+        let is_queued = self.background.run(Task::FindOutput(wish));
+        if is_queued {
+            self.queue.waiting.push_back(WaitingJob {
+                id,
+                request,
+                device: self.settings.runtime.device,
+                has_output: false,
+            });
+        }
+        is_queued
+    }
+
     /// One card with all that is made differently than the form said.
-    fn say_changes(&mut self, model: &str, notices: &[Notice]) {
+    pub(super) fn say_changes(&mut self, model: &str, notices: &[Notice]) {
         let messages: Vec<&str> = notices.iter().map(|it| it.message.as_str()).collect();
         let (summary, advice) = match messages.as_slice() {
             [] => return,
@@ -179,7 +216,7 @@ impl App {
         self.session.notify(Severity::Info, err);
     }
 
-    fn output_folder(&self) -> Option<std::path::PathBuf> {
+    fn output_folder(&self) -> Option<PathBuf> {
         let of_paths = || {
             self.paths
                 .as_ref()
@@ -197,11 +234,15 @@ impl App {
         let Some(item) = self.queue.result(id) else {
             return;
         };
-        let request = item.request.clone();
+        let request = item.request.of_one(self.session.shown_of_batch());
         self.state.form.take_over(&request);
         self.session.is_seed_used = false;
         let start = request.extend.or(request.image);
-        for (slot, wanted) in [(Slot::Start, start), (Slot::End, request.last_image)] {
+        for (slot, wanted) in [
+            (Slot::Start, start),
+            (Slot::End, request.last_image),
+            (Slot::Mask, request.mask),
+        ] {
             let shown = self
                 .session
                 .inputs
@@ -221,25 +262,33 @@ impl App {
         }
     }
 
-    /// The finished clip becomes the one to go on from.
+    /// The finished clip becomes the one to go on from, the picture that is looked at the start picture.
     fn continue_from(&mut self, id: JobId) {
         let Some(item) = self.queue.result(id) else {
             return;
         };
-        let Some(last_frame) = item.output.clip.frames.last() else {
+        let frames = &item.output.clip.frames;
+        let is_clip = !item.is_pictures() && frames.len() > 1;
+        let shown = if is_clip {
+            frames.len() - 1
+        } else {
+            self.session.shown_of_batch()
+        };
+        let Some(frame) = frames.get(shown) else {
             return;
         };
-        let path = item.output.path.clone();
+        let path = item.path_of(shown).to_path_buf();
         let folder = match &self.paths {
             Some(paths) => paths.data.join("pasted"),
             None => path.with_file_name(""),
         };
-        let task = Task::ContinueClip {
+        let result = Continued {
             path,
-            last_frame: Arc::clone(last_frame),
+            frame: Arc::clone(frame),
+            is_clip,
             folder,
         };
-        self.open(task);
+        self.open(Task::Continue(result));
     }
 
     fn change_settings(&mut self, ctx: &Context, settings: Settings) {

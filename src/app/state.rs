@@ -185,6 +185,12 @@ impl Session {
         });
     }
 
+    /// Which picture of a batch is looked at; 0 for everything else.
+    pub fn shown_of_batch(&self) -> usize {
+        let player = self.player.as_ref().filter(|player| !player.is_clip());
+        player.map_or(0, Player::index)
+    }
+
     /// The model that the form is for.
     pub fn model(&self, form: &FormState) -> Option<&ModelSpec> {
         self.models

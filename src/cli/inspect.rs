@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use safelight_core::catalog::lora::LoraCard;
 use safelight_core::catalog::{
     Catalog, CatalogError, ComponentCard, IdentityCard, ModelSpec, size_text,
 };
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use super::{Surroundings, out};
 
-/// Say what a model folder or a safetensors file is, and what is missing or wrong
+/// Say what a model folder or a weight file is, and what is missing or wrong
 #[derive(Args, Debug)]
 pub struct InspectArgs {
     /// A folder, a file, or the id of a model on this disk
@@ -53,7 +54,9 @@ fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard,
 fn as_text(card: &IdentityCard) -> String {
     // Writing to a string cannot fail.
     let mut text = format!("{}\n", card.path.display());
-    let runs = if card.is_runnable {
+    let runs = if card.lora.is_some() {
+        "use it with `safelight generate --lora`"
+    } else if card.is_runnable {
         "this version runs it"
     } else {
         "this version does not run it"
@@ -68,6 +71,9 @@ fn as_text(card: &IdentityCard) -> String {
     .ok();
     if let Some(spec) = &card.model {
         text.push_str(&can_make(spec));
+    }
+    if let Some(lora) = &card.lora {
+        text.push_str(&changes(lora));
     }
     if !card.components.is_empty() {
         text.push_str("\nComponents\n");
@@ -85,6 +91,29 @@ fn as_text(card: &IdentityCard) -> String {
         for problem in &card.problems {
             writeln!(text, "  {problem}").ok();
         }
+    }
+    text
+}
+
+fn changes(lora: &LoraCard) -> String {
+    let parts = match (lora.changes_transformer, lora.changes_text_encoder) {
+        (true, true) => "transformer and text encoders",
+        (false, true) => "text encoders",
+        _ => "transformer",
+    };
+    let mut text = format!(
+        "  changes {} layers of the {parts} ({} keys)\n",
+        lora.layers, lora.keys
+    );
+    let said = [("title", &lora.title), ("made with", &lora.base_model)];
+    for (name, value) in said {
+        if let Some(value) = value {
+            writeln!(text, "  {name}: {}", shortened(value)).ok();
+        }
+    }
+    if !lora.trained_words.is_empty() {
+        let words = lora.trained_words.join(", ");
+        writeln!(text, "  trained words: {}", shortened(&words)).ok();
     }
     text
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::media::numbered_path;
+
 /// At most so many letters of the prompt.
 const MAX_SLUG_CHARS: usize = 40;
 
@@ -34,8 +36,8 @@ pub fn slug(prompt: &str) -> String {
     }
 }
 
-/// The first free name in the folder that begins with `stem`; remembered in `taken`, because the
-/// file itself comes much later.
+/// The first free name in the folder that begins with `stem`, for one file or for numbered ones; remembered
+/// in `taken`, because the file itself comes much later.
 #[expect(clippy::implicit_hasher, reason = "nobody here has another hasher")]
 pub fn free_path(
     folder: &Path,
@@ -51,7 +53,8 @@ pub fn free_path(
             format!("{stem}-{number}.{extension}")
         };
         let path = folder.join(name);
-        if !taken.contains(&path) && !path.exists() {
+        let is_used = path.exists() || numbered_path(&path, 1).exists();
+        if !is_used && !taken.contains(&path) {
             taken.insert(path.clone());
             return path;
         }
@@ -122,6 +125,9 @@ mod tests {
         let second = free_path(folder.path(), "a", "mp4", &mut taken);
         let third = free_path(folder.path(), "a", "mp4", &mut taken);
         assert!(second.ends_with("a-2.mp4") && third.ends_with("a-3.mp4"));
+        std::fs::write(folder.path().join("b_0001.png"), b"").unwrap();
+        let beside = free_path(folder.path(), "b", "png", &mut taken);
+        assert!(beside.ends_with("b-2.png"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use tch::Tensor;
 
-use crate::wan::DenoiseState;
+use crate::denoise::DenoiseState;
 
 /// Everything has a default, so that a caller implements what it needs.
 pub trait Hooks {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::{Component, component_config};
+use safelight_core::catalog::{Component, Family, component_config};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -23,11 +23,12 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, EngineError> {
 /// The numbers of a component: its folder's `config.json`, or what the header of its file says. `part` is where
 /// they stand when the configuration is that of a larger model.
 pub fn read_component<T: DeserializeOwned>(
+    family: Family,
     component: Component,
     part: Option<&str>,
     place: &Path,
 ) -> Result<T, EngineError> {
-    let mut value = component_config(component, place)?;
+    let mut value = component_config(family, component, place)?;
     let inner = part.and_then(|part| value.get_mut(part));
     if let Some(inner @ Value::Object(_)) = inner {
         value = inner.take();

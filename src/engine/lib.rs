@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod capture;
+pub mod denoise;
 pub mod error;
 pub mod fault;
 pub mod flux;
@@ -10,6 +11,8 @@ mod json;
 pub mod kernels;
 pub mod memory;
 pub mod nn;
+pub mod pixels;
+pub mod place;
 pub mod preview;
 pub mod runtime;
 pub mod sampling;

@@ -3,8 +3,9 @@
 //! A file is written beside its name and renamed, so that a name never stands for half a file.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safelight_core::files::{finish_partial, partial_path};
 use tch::{Device, Tensor};
@@ -49,6 +50,53 @@ fn plain(err: &tch::TchError) -> io::Error {
 /// Every tensor of the file, in the type it is stored in, sorted by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Tensor)>, EngineError> {
     Ok(Weights::read_all(path)?)
+}
+
+/// One tensor alone, such as final latents.
+pub fn write_one(path: &Path, name: &str, tensor: &Tensor) -> Result<(), EngineError> {
+    write(path, [(&name, tensor)])
+}
+
+/// What [`write_one`] wrote.
+pub fn read_one(path: &Path, name: &str) -> Result<Tensor, EngineError> {
+    Named::read(path)?.take(name)
+}
+
+/// The result of a stage, for one that goes on from it.
+pub struct Named {
+    tensors: BTreeMap<String, Tensor>,
+    path: PathBuf,
+}
+
+impl Named {
+    pub fn read(path: &Path) -> Result<Self, EngineError> {
+        Ok(Self {
+            tensors: read(path)?.into_iter().collect(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// A tensor that has to be there.
+    pub fn take(&mut self, name: &str) -> Result<Tensor, EngineError> {
+        self.find(name)
+            .ok_or_else(|| self.incomplete(&format!("it has no '{name}'")))
+    }
+
+    pub fn find(&mut self, name: &str) -> Option<Tensor> {
+        self.tensors.remove(name)
+    }
+
+    /// What is left, sorted by name.
+    pub fn rest(self) -> impl Iterator<Item = (String, Tensor)> {
+        self.tensors.into_iter()
+    }
+
+    pub fn incomplete(&self, reason: &str) -> EngineError {
+        EngineError::Config {
+            reason: format!("the result of a stage is not complete: {reason}"),
+            path: self.path.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::Sampler;
+use safelight_core::job::{Sampler, SigmaSchedule};
 
 use super::View;
-use super::widgets::{field_error, field_note, group_label, row, wide_slider};
+use super::guidance::guidance_ui;
+use super::widgets::{field_error, field_note, row, wide_slider};
 use crate::app::commands::AppCommand;
-use crate::app::form::{FormState, has_two_experts};
+use crate::app::form::FormState;
 
 /// A tile of a size that suits most memory, for who turns tiles on.
 const USUAL_TILE_PX: u32 = 512;
@@ -15,16 +16,23 @@ const USUAL_TILE_PX: u32 = 512;
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     steps_ui(ui, &mut view.state.form);
     said_ui(ui, view, &["steps"]);
-    part_ui(ui, &mut view.state.form);
+    part_ui(ui, view);
     said_ui(ui, view, &["start-step", "end-step"]);
     guidance_ui(ui, &mut view.state.form, spec);
-    said_ui(ui, view, &["guidance", "guidance-2"]);
-    sampler_ui(ui, &mut view.state.form);
+    said_ui(
+        ui,
+        view,
+        &["guidance", "guidance-2", "true-cfg", "negative"],
+    );
+    sampler_ui(ui, &mut view.state.form, spec);
+    schedule_ui(ui, &mut view.state.form);
     shift_ui(ui, &mut view.state.form, spec);
     said_ui(ui, view, &["shift"]);
-    fps_ui(ui, view);
-    said_ui(ui, view, &["fps"]);
-    tile_ui(ui, &mut view.state.form, spec);
+    if !spec.family.makes_pictures() {
+        fps_ui(ui, view);
+        said_ui(ui, view, &["fps"]);
+    }
+    tile_ui(ui, view, spec);
     said_ui(ui, view, &["vae-tile"]);
     if ui
         .button("Reset to the model's defaults")
@@ -58,9 +66,13 @@ fn steps_ui(ui: &mut Ui, form: &mut FormState) {
     });
 }
 
-fn part_ui(ui: &mut Ui, form: &mut FormState) {
-    let explanation = "Which part of the steps is made. Leaving early leaves noise in the clip, for another model to go on from; starting late begins from noise as if earlier steps were done";
-    row(ui, "Made steps", explanation, |ui, _| {
+fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = format!(
+        "Which part of the steps is made. Leaving early leaves noise in the {}, for another model to go on from; starting late begins from noise as if earlier steps were done",
+        view.thing()
+    );
+    let form = &mut view.state.form;
+    row(ui, "Made steps", &explanation, |ui, _| {
         let num_steps = form.num_steps;
         ui.label("from");
         ui.add(DragValue::new(&mut form.start_step).speed(0.1))
@@ -78,46 +90,16 @@ fn part_ui(ui: &mut Ui, form: &mut FormState) {
     });
 }
 
-fn guidance_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
-    let strictness = "How strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
-    if !has_two_experts(spec) {
-        row(ui, "Guidance", strictness, |ui, label| {
-            let slider = guidance_slider(&mut form.guidance_scale);
-            wide_slider(ui, slider, strictness).labelled_by(label);
-        });
-        return;
-    }
-    group_label(ui, "Guidance", strictness);
-    let experts = [
-        (
-            "High noise",
-            "Guidance, high noise",
-            "How strictly the expert for the composition and the motion follows the prompt",
-            &mut form.guidance_scale,
-        ),
-        (
-            "Low noise",
-            "Guidance, low noise",
-            "How strictly the expert for the details follows the prompt",
-            &mut form.guidance_scale_2,
-        ),
-    ];
-    for (label, name, explanation, scale) in experts {
-        row(ui, label, explanation, |ui, _| {
-            wide_slider(ui, guidance_slider(scale), explanation).accessible_name(name);
-        });
-    }
-}
-
-fn guidance_slider(scale: &mut f64) -> Slider<'_> {
-    Slider::new(scale, 0.0..=15.0)
-        .step_by(0.1)
-        .max_decimals(2)
-        .clamping(SliderClamping::Never)
-}
-
-fn sampler_ui(ui: &mut Ui, form: &mut FormState) {
+fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     let explanation = "How noise becomes a picture";
+    let text = |sampler: Sampler| {
+        let text = sampler_text(sampler);
+        if sampler == spec.defaults.sampler {
+            format!("{text}. The model's own, and the best choice when in doubt")
+        } else {
+            text.to_owned()
+        }
+    };
     row(ui, "Sampler", explanation, |ui, label| {
         ComboBox::from_id_salt("sampler")
             .selected_text(form.sampler.label())
@@ -125,30 +107,66 @@ fn sampler_ui(ui: &mut Ui, form: &mut FormState) {
             .show_ui(ui, |ui| {
                 for sampler in Sampler::ALL {
                     ui.selectable_value(&mut form.sampler, sampler, sampler.label())
-                        .on_hover_text(sampler_text(sampler));
+                        .on_hover_text(text(sampler));
                 }
             })
             .response
             .labelled_by(label)
-            .on_hover_text(format!("{explanation}: {}", sampler_text(form.sampler)));
+            .on_hover_text(format!(
+                "{explanation}. {}: {}",
+                form.sampler.label(),
+                text(form.sampler)
+            ));
     });
 }
 
 /// What speaks for a sampler.
 fn sampler_text(sampler: Sampler) -> &'static str {
     match sampler {
-        Sampler::UniPc => "Wan's own: clean in few steps, and the best choice when in doubt",
+        Sampler::UniPc => "Corrects itself by the steps before: clean in few of them",
         Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
-        Sampler::Euler => "The plain way: straight steps, needs more of them",
+        Sampler::Euler => "The plain way: straight steps",
         Sampler::Heun => "Each step is checked and mended: better in each, but twice as slow",
         Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as quick as Euler",
         Sampler::Lcm => "For models distilled to a few steps only: new noise between steps",
     }
 }
 
+fn schedule_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "How the noise levels of the steps are spaced";
+    row(ui, "Schedule", explanation, |ui, label| {
+        ComboBox::from_id_salt("schedule")
+            .selected_text(form.sigma_schedule.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for schedule in SigmaSchedule::ALL {
+                    let current = &mut form.sigma_schedule;
+                    ui.selectable_value(current, schedule, schedule.label())
+                        .on_hover_text(schedule_text(schedule));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(format!(
+                "{explanation}. {}: {}",
+                form.sigma_schedule.label(),
+                schedule_text(form.sigma_schedule)
+            ));
+    });
+}
+
+/// What a schedule is.
+fn schedule_text(schedule: SigmaSchedule) -> &'static str {
+    match schedule {
+        SigmaSchedule::Simple => "as the model was made for",
+        SigmaSchedule::Beta => "more steps at both ends, for the composition and the details",
+        SigmaSchedule::Karras => "more steps at low noise, for the details",
+        SigmaSchedule::Exponential => "each step a fixed part of the noise before it",
+    }
+}
+
 fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
-    let explanation =
-        "Where the steps are spent: higher on composition and motion, lower on detail";
+    let explanation = "Where the steps are spent: higher on the composition, lower on the details";
     row(ui, "Shift", explanation, |ui, label| {
         let mut is_own = form.shift.is_some();
         let toggle = ui
@@ -201,13 +219,26 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn tile_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
-    let explanation = "The VAE turns latents into frames piece by piece: needs much less memory and takes a little longer";
+fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let (explanation, off, whole) = if spec.family.makes_pictures() {
+        (
+            "The VAE turns latents into pixels piece by piece: needs much less memory and takes a little longer",
+            "Off: the whole picture at once",
+            "the whole picture",
+        )
+    } else {
+        (
+            "The VAE turns latents into frames piece by piece: needs much less memory and takes a little longer",
+            "Off: whole frames at once",
+            "whole frames",
+        )
+    };
+    let form = &mut view.state.form;
     row(ui, "VAE tiles", explanation, |ui, _| {
         let mut is_tiled = form.vae_tile.is_some();
         let toggle = ui
             .checkbox(&mut is_tiled, "")
-            .on_hover_text("Off: whole frames at once")
+            .on_hover_text(off)
             .accessible_name("Use VAE tiles");
         if toggle.changed() {
             form.vae_tile = is_tiled.then_some(USUAL_TILE_PX);
@@ -220,7 +251,7 @@ fn tile_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
                     .accessible_name("VAE tile");
             }
             None => {
-                ui.label("whole frames");
+                ui.label(whole);
             }
         }
     });

@@ -1,6 +1,9 @@
 //! The strip of this session's results; a click plays one again.
 
-use egui::{Button, Frame, Image, Margin, Panel, ScrollArea, Stroke, Ui, vec2};
+use egui::{
+    Align2, Button, CornerRadius, FontId, Frame, Image, Margin, Panel, Rect, ScrollArea, Stroke,
+    Ui, Vec2, vec2,
+};
 
 use super::preview::is_shown;
 use super::widgets::palette;
@@ -51,6 +54,9 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
                                     index + 1,
                                     item.request.prompt
                                 ));
+                            if item.is_batch() {
+                                count_badge(ui, response.rect, item.request.batch_size);
+                            }
                             if response.clicked() {
                                 view.commands.push(AppCommand::ShowResult(item.id));
                             }
@@ -58,4 +64,21 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
                     });
                 });
         });
+}
+
+/// How many pictures a batch has, in the corner of its thumbnail.
+fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
+    let palette = palette(ui);
+    let size = Vec2::splat(theme::COUNT_SIZE);
+    let rect = Rect::from_min_size(thumb.right_bottom() - size - vec2(4.0, 4.0), size);
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter()
+        .rect_filled(rect, radius, palette.stage.gamma_multiply(0.85));
+    ui.painter().text(
+        rect.center(),
+        Align2::CENTER_CENTER,
+        count,
+        FontId::proportional(theme::COUNT_SIZE * 0.65),
+        palette.text,
+    );
 }

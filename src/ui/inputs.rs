@@ -1,21 +1,24 @@
-//! The pictures that a clip starts from and ends on: the places that the model has, how pictures are
-//! fitted, and what is said while files are held over the window.
+//! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
+//! stays, and what is said while files are held over the window.
 
 use egui::{
-    Align, Align2, Area, ComboBox, CornerRadius, Layout, Order, RichText, Stroke, TextStyle, Ui,
-    vec2,
+    Align, Align2, Area, ComboBox, CornerRadius, Layout, Order, RichText, Slider, Stroke,
+    TextStyle, Ui, vec2,
 };
-use safelight_core::catalog::{InputUse, ModelSpec};
-use safelight_core::job::Fit;
+use safelight_core::catalog::{ImageRole, InputUse, ModelSpec};
+use safelight_core::job::{Fit, first_step};
 
+use super::advanced::said_ui;
 use super::slot::{Words, slot_ui};
-use super::widgets::{group_label, icon_button, palette, row, wide_note, with_icon};
+use super::widgets::{
+    field_hint, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
+};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
-use crate::app::inputs::{Slot, takes_both};
+use crate::app::inputs::{Slot, second_slot};
 
 pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
-    view.session.inputs.rects = [None; 2];
+    view.session.inputs.rects = Default::default();
     let slots: Vec<Slot> = Slot::ALL
         .into_iter()
         .filter(|slot| is_shown(view, *slot))
@@ -26,29 +29,36 @@ pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
             heading_ui(ui, view, slot);
             slot_ui(ui, view, slot, false);
         }
-        slots => pair_ui(ui, view, slots),
+        slots => slots.chunks(2).for_each(|pair| pair_ui(ui, view, pair)),
     }
     if !view.session.inputs.is_empty() {
         fit_ui(ui, view);
     }
+    strength_ui(ui, view);
     notes_ui(ui, view, &slots);
     ui.add_space(theme::GAP - theme::SMALL_GAP);
 }
 
-/// A place is there when the model takes it, or when something stands in it.
+/// A place is there when the model takes it, or when something stands in it. A mask that is not needed waits for the
+/// picture that it lies on.
 fn is_shown(view: &View<'_>, slot: Slot) -> bool {
-    view.session.inputs.get(slot).is_some() || input_use(view, slot).is_possible()
+    let inputs = &view.session.inputs;
+    let is_idle = slot == Slot::Mask
+        && input_use(view, slot) == InputUse::Optional
+        && inputs.get(Slot::Start).is_none();
+    inputs.get(slot).is_some() || (input_use(view, slot).is_possible() && !is_idle)
 }
 
 fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
     let of = |spec: &ModelSpec| match slot {
         Slot::Start => spec.start_image,
         Slot::End => spec.end_image,
+        Slot::Mask => spec.mask,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {
         Slot::Start => InputUse::Optional,
-        Slot::End => InputUse::No,
+        Slot::End | Slot::Mask => InputUse::No,
     };
     view.session.model(&view.state.form).map_or(unknown, of)
 }
@@ -59,7 +69,7 @@ fn is_missing(view: &View<'_>, slot: Slot) -> bool {
 }
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
-    let words = Words::of(slot);
+    let words = Words::of(slot, view.session.model(&view.state.form));
     let is_clip = slot == Slot::Start && view.session.inputs.clip().is_some();
     let heading = if is_clip {
         "Continue this clip"
@@ -115,7 +125,7 @@ fn notes_ui(ui: &mut Ui, view: &View<'_>, slots: &[Slot]) {
         .filter(|slot| is_missing(view, **slot))
         .map(|slot| field_of(*slot))
         .collect();
-    for field in ["image", "extend", "last-image"] {
+    for field in ["image", "extend", "last-image", "mask"] {
         if let Some(message) = view.error_of(field) {
             let colour = if missing.contains(&field) {
                 palette.amber
@@ -134,16 +144,21 @@ fn field_of(slot: Slot) -> &'static str {
     match slot {
         Slot::Start => "image",
         Slot::End => "last-image",
+        Slot::Mask => "mask",
     }
 }
 
 fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = "What happens to a picture of another shape than the clip";
-    row(ui, "Fit", explanation, |ui, label| {
+    let explanation = format!(
+        "What happens to a picture of another shape than the new {}",
+        view.thing()
+    );
+    let stretch = format!("Stretch to the new {}", view.thing());
+    row(ui, "Fit", &explanation, |ui, label| {
         let fit = &mut view.state.form.fit;
         let name = |fit: Fit| match fit {
             Fit::Crop => "Crop around the middle",
-            Fit::Stretch => "Stretch to the clip",
+            Fit::Stretch => stretch.as_str(),
         };
         ComboBox::from_id_salt("fit")
             .selected_text(name(*fit))
@@ -155,8 +170,30 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
             })
             .response
             .labelled_by(label)
-            .on_hover_text(explanation);
+            .on_hover_text(&explanation);
     });
+}
+
+/// Where the walk begins on the way to a picture: how far from it.
+fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let spec = view.session.model(&view.state.form);
+    let acts = spec.is_some_and(|spec| spec.defaults.strength.is_some())
+        && view.session.inputs.sources().image.is_some();
+    if !acts {
+        return;
+    }
+    let explanation = "How much of the picture is made anew: a little changes its details, a half keeps its composition, 1 leaves nothing of it";
+    row(ui, "Strength", explanation, |ui, label| {
+        let slider = Slider::new(&mut view.state.form.strength, 0.0..=1.0)
+            .step_by(0.01)
+            .max_decimals(2);
+        wide_slider(ui, slider, explanation).labelled_by(label);
+    });
+    let form = &view.state.form;
+    let num_steps = form.num_steps;
+    let num_made = num_steps.saturating_sub(first_step(num_steps, form.strength));
+    field_hint(ui, &format!("{num_made} of {num_steps} steps are made"));
+    said_ui(ui, view, &["strength"]);
 }
 
 /// While files are held over the window: says what will happen.
@@ -184,6 +221,7 @@ pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
             };
             frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
             let places = Slot::ALL.into_iter().zip(view.session.inputs.rects);
+            let spec = view.session.model(&view.state.form);
             for (slot, place) in places {
                 let Some(place) = place else {
                     continue;
@@ -194,33 +232,46 @@ pub(super) fn drop_overlay(ui: &Ui, view: &View<'_>) {
                 ui.painter().text(
                     place.center(),
                     Align2::CENTER_CENTER,
-                    Words::of(slot).heading,
+                    Words::of(slot, spec).heading,
                     TextStyle::Body.resolve(ui.style()),
                     palette.text,
                 );
             }
             ui.centered_and_justified(|ui| {
-                let text = with_icon(icons::IMAGE, drop_text(view));
+                let text = with_icon(icons::IMAGE, &drop_text(view));
                 ui.label(RichText::new(text).size(22.0));
             });
         });
 }
 
-fn drop_text(view: &View<'_>) -> &'static str {
+fn drop_text(view: &View<'_>) -> String {
     let spec = view.session.model(&view.state.form);
+    let thing = view.thing();
     if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
-        return "This model makes clips from text alone";
+        return format!("This model makes {thing}s from text alone");
     }
-    let are_both_taken = spec.is_some_and(takes_both);
-    let inputs = &view.session.inputs;
-    let is_end_next =
-        are_both_taken && inputs.get(Slot::Start).is_some() && inputs.get(Slot::End).is_none();
-    match view.session.held {
-        Some(held) if held.num_files > 1 && are_both_taken => {
+    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures());
+    let second = spec.and_then(second_slot);
+    let next = view.session.inputs.next(second);
+    let are_several = view.session.held.is_some_and(|held| held.num_files > 1);
+    let is_clip = view.session.held.is_some_and(|held| held.is_clip);
+    match (second, next) {
+        (Some(Slot::End), _) if are_several => {
             "Drop them: the clip starts from the first and ends on the second"
         }
-        Some(held) if held.is_clip => "Drop it to go on from this clip",
-        _ if is_end_next => "Drop it to end the clip on this picture",
-        _ => "Drop it to start the clip from this picture",
+        (Some(Slot::Mask), _) if are_several => {
+            "Drop them: the first is the picture, the second its mask"
+        }
+        _ if is_clip && makes_pictures => "This model starts from a picture, not from a clip",
+        _ if is_clip => "Drop it to go on from this clip",
+        (_, Slot::End) => "Drop it to end the clip on this picture",
+        (_, Slot::Mask) => "Drop it as the mask",
+        (_, Slot::Start) => match spec.map(|spec| spec.image_role) {
+            Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
+            Some(ImageRole::Base) => "Drop it to start from this picture",
+            Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
+            Some(ImageRole::Reference) => "Drop it to change this picture",
+        },
     }
+    .to_owned()
 }

@@ -53,7 +53,7 @@ fn legend_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
         ui.label(RichText::new("Memory").color(palette.weak));
         let Some(last) = history.last() else {
             ui.label(
-                RichText::new("is drawn here while a clip is made")
+                RichText::new("is drawn here while a job runs")
                     .small()
                     .color(palette.weak),
             );

@@ -4,7 +4,9 @@
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
 mod advanced;
+mod batch;
 mod gallery;
+mod guidance;
 mod icons;
 mod inputs;
 mod memory;
@@ -25,6 +27,7 @@ use egui::{CentralPanel, Frame, Margin, Panel, RichText, ScrollArea, Ui};
 use safelight_core::settings::{Settings, Theme};
 
 use crate::app::commands::AppCommand;
+use crate::app::form::thing_of;
 use crate::app::jobs::JobQueue;
 use crate::app::state::{Session, State};
 use widgets::palette;
@@ -41,6 +44,11 @@ pub struct View<'a> {
 impl View<'_> {
     pub(crate) fn push(&mut self, command: AppCommand) {
         self.commands.push(command);
+    }
+
+    /// What the chosen model makes, in a word.
+    fn thing(&self) -> &'static str {
+        thing_of(self.session.model(&self.state.form))
     }
 
     /// The sentence about a field, when something is wrong with it.

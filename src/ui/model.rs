@@ -9,11 +9,12 @@ use safelight_core::catalog::{InputUse, ModelSpec};
 use super::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
+use crate::app::form::thing_of;
 use crate::app::state::Models;
 
 pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation =
-        "Which model makes the clip. Folders with more models are added in the settings";
+        "Which model does the work. Folders with more models are added in the settings";
     let label = group_label(ui, "Model", explanation);
     match &view.session.models {
         Models::Loading => {
@@ -93,6 +94,9 @@ fn facts_text(spec: &ModelSpec) -> String {
 /// What the model makes a clip from.
 fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
+    if spec.mask == Required {
+        return "picture and mask";
+    }
     match (spec.start_image, spec.end_image) {
         (No, No) => "text",
         (Optional, No) => "text or picture",
@@ -107,8 +111,9 @@ fn needs_text(spec: &ModelSpec) -> &'static str {
 
 fn hover_text(spec: &ModelSpec) -> String {
     format!(
-        "{}\nMakes clips from {}\nLicence: {}\n{} on disk: {}",
+        "{}\nMakes {}s from {}\nLicence: {}\n{} on disk: {}",
         spec.description,
+        thing_of(Some(spec)),
         needs_text(spec),
         spec.licence,
         bytes_text(spec.bytes),

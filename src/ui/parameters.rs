@@ -5,25 +5,34 @@ use safelight_core::catalog::ModelSpec;
 
 use super::advanced::{advanced_ui, said_ui};
 use super::presets::presets_ui;
-use super::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text};
+use super::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text, wide_slider};
 use super::{View, icons};
 use crate::app::commands::AppCommand;
-use crate::app::form::{FormState, SizeChoice};
+use crate::app::form::{FormState, SizeChoice, takes_batches};
 
-const ASPECTS: [(u32, u32, &str); 5] = [
-    (16, 9, "Wide"),
-    (4, 3, "Landscape"),
+const ASPECTS: [(u32, u32, &str); 9] = [
     (1, 1, "Square"),
+    (4, 3, "Landscape"),
+    (3, 2, "Photo"),
+    (16, 9, "Wide"),
+    (21, 9, "Cinema"),
     (3, 4, "Portrait"),
+    (2, 3, "Tall photo"),
     (9, 16, "Tall"),
+    (9, 21, "Tower"),
 ];
+/// As many jobs come of one click, where each makes one clip.
+const MAX_REPEATS: u32 = 16;
 
 pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.session.model(&view.state.form).cloned() else {
         return;
     };
     size_ui(ui, view, &spec);
-    length_ui(ui, view, &spec);
+    if !spec.family.makes_pictures() {
+        length_ui(ui, view, &spec);
+    }
+    count_ui(ui, view, &spec);
     presets_ui(ui, view, &spec);
     seed_ui(ui, view);
     let header = CollapsingHeader::new("Advanced")
@@ -35,9 +44,11 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation =
-        "Width and height of the clip in pixels. Larger takes longer and needs more memory";
-    row(ui, "Size", explanation, |ui, label| {
+    let explanation = format!(
+        "Width and height of the {} in pixels. Larger takes longer and needs more memory",
+        view.thing()
+    );
+    row(ui, "Size", &explanation, |ui, label| {
         let auto = auto_text(spec, view);
         let before = view
             .state
@@ -71,7 +82,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         response
             .response
             .labelled_by(label)
-            .on_hover_text(explanation);
+            .on_hover_text(&explanation);
     });
     if view.state.form.size == SizeChoice::Custom {
         custom_size_ui(ui, &mut view.state.form, spec);
@@ -120,7 +131,23 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
         .iter()
         .find(|aspect| (aspect.0, aspect.1) == (across, down))
         .map_or("", |aspect| aspect.2);
-    format!("{name}  {width} × {height}")
+    format!("{name} {across}:{down}   {width} × {height}")
+}
+
+/// How many are made with one click.
+fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let (most, explanation) = if takes_batches(spec) {
+        let explanation = "How many pictures are made at once, each with the next seed. More at once need more memory";
+        (spec.limits.max_batch, explanation)
+    } else {
+        let explanation = "How many are made one after the other, each with the next seed";
+        (MAX_REPEATS, explanation)
+    };
+    row(ui, "How many", explanation, |ui, label| {
+        let slider = Slider::new(&mut view.state.form.batch_size, 1..=most);
+        wide_slider(ui, slider, explanation).labelled_by(label);
+    });
+    said_ui(ui, view, &["batch"]);
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
@@ -180,14 +207,16 @@ fn length_text(view: &View<'_>) -> String {
 }
 
 fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation =
-        "The number that chance begins with. The same seed and settings make the same clip";
-    row(ui, "Seed", explanation, |ui, label| {
+    let thing = view.thing();
+    let explanation = format!(
+        "The number that chance begins with. The same seed and settings make the same {thing}"
+    );
+    row(ui, "Seed", &explanation, |ui, label| {
         let width = ui.available_width() - 98.0;
         let edit = TextEdit::singleline(&mut view.state.form.seed)
             .id_salt("seed")
             .desired_width(width);
-        let response = ui.add(edit).labelled_by(label).on_hover_text(explanation);
+        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
         if response.changed() {
             view.session.is_seed_used = false;
         }
@@ -196,16 +225,16 @@ fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             (
                 icons::LOCK,
                 "Unlock seed",
-                "Locked: every clip uses this seed. Click for a new one each time",
+                format!("Locked: every {thing} uses this seed. Click for a new one each time"),
             )
         } else {
             (
                 icons::LOCK_OPEN,
                 "Lock seed",
-                "Unlocked: every new clip gets a new seed. Click to keep this one",
+                format!("Unlocked: every new {thing} gets a new seed. Click to keep this one"),
             )
         };
-        if icon_toggle(ui, is_locked, icon, name, meaning).clicked() {
+        if icon_toggle(ui, is_locked, icon, name, &meaning).clicked() {
             view.state.form.is_seed_locked = !is_locked;
             // Locking is for the clip just made.
         }

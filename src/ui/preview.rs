@@ -4,8 +4,9 @@ use egui::{
     Align2, Button, Color32, CornerRadius, FontId, Frame, Margin, Mesh, Panel, Rect, RichText,
     Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
 };
-use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::job::JobId;
 
+use super::batch::batch_ui;
 use super::widgets::{duration_text, icon_button, palette};
 use super::{View, icons};
 use crate::app::commands::AppCommand;
@@ -23,6 +24,7 @@ pub(super) fn preview_ui(ui: &mut Ui, view: &mut View<'_>) {
             .show_separator_line(false)
             .show(ui, |ui| {
                 player_ui(ui, view);
+                batch_ui(ui, view, item);
                 result_ui(ui, view, item);
             });
     }
@@ -55,10 +57,12 @@ pub(super) fn preview_ui(ui: &mut Ui, view: &mut View<'_>) {
         Stroke::new(1.0, edge.gamma_multiply(0.7)),
         egui::StrokeKind::Outside,
     );
-    let name = if is_live {
-        "Live preview"
-    } else {
-        "Finished clip"
+    let name = match view.session.viewing {
+        Viewing::Live => "Live preview",
+        Viewing::Result(id) if view.queue.result(id).is_some_and(ResultItem::is_pictures) => {
+            "Finished picture"
+        }
+        Viewing::Result(_) => "Finished clip",
     };
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
     if !is_live && response.clicked() {
@@ -86,10 +90,16 @@ fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
     let palette = palette(ui);
     glow(ui, area, 0.5);
     let center = area.center();
+    let spec = view.session.model(&view.state.form);
+    let icon = if spec.is_some_and(|spec| spec.family.makes_pictures()) {
+        icons::IMAGE
+    } else {
+        icons::FILM
+    };
     ui.painter().text(
         center - vec2(0.0, 40.0),
         Align2::CENTER_CENTER,
-        icons::FILM,
+        icon,
         FontId::proportional(54.0),
         palette.accent.gamma_multiply(0.85),
     );
@@ -165,7 +175,7 @@ fn player_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(player) = &view.session.player else {
         return;
     };
-    if player.len() < 2 {
+    if !player.is_clip() {
         return;
     }
     let (len, fps, is_playing) = (player.len(), player.fps(), player.is_playing());
@@ -236,7 +246,7 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
             (
                 icons::RESET,
                 "Use these settings",
-                "Put this clip's prompt, seed and settings back into the form",
+                "Put its prompt, seed and settings back into the form",
                 AppCommand::UseSettingsOf(id),
             ),
         ];
@@ -254,39 +264,35 @@ fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         continue_button(ui, view, item);
         live_button(ui, view);
     });
-    let file = item
-        .output
-        .path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let text = format!("{}  ·  {file}", facts(&item.request, item.output.secs));
+    let shown = view.session.shown_of_batch();
+    let path = item.path_of(shown);
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let text = format!("{}  ·  {file}", facts(item, shown));
     ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
-        .on_hover_text(format!(
-            "{}\n{}",
-            item.request.prompt,
-            item.output.path.display()
-        ));
+        .on_hover_text(format!("{}\n{}", item.request.prompt, path.display()));
 }
 
-/// The clip's last frame begins the next part; a single picture begins a clip.
+/// The clip's last frame begins the next part; a picture begins a clip or is made anew.
 fn continue_button(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
-    let (name, explanation) = if item.output.clip.frames.len() > 1 {
+    let spec = view.session.model(&view.state.form);
+    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures());
+    let (name, explanation) = if !item.is_pictures() && item.output.clip.frames.len() > 1 {
         (
             "Continue from last frame",
             "Go on from this clip: its last frame begins the next part, and both are written as one",
         )
+    } else if makes_pictures {
+        (
+            "Use as start picture",
+            "Make the next picture from this one",
+        )
     } else {
         (
-            "Start from this picture",
+            "Use as start picture",
             "Make a clip that begins with this picture",
         )
     };
-    let can_start = view
-        .session
-        .model(&view.state.form)
-        .is_some_and(|spec| spec.start_image.is_possible());
+    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
     let button = Button::new(super::widgets::with_icon(icons::ARROW_RIGHT, name));
     let response = ui
         .add_enabled(can_start, button)
@@ -307,15 +313,19 @@ fn live_button(ui: &mut Ui, view: &mut View<'_>) {
     let button = Button::new(RichText::new("Back to the live preview").color(accent));
     if ui
         .add(button)
-        .on_hover_text("Another clip is being made right now")
+        .on_hover_text("Another one is being made right now")
         .clicked()
     {
         view.push(AppCommand::ShowLive);
     }
 }
 
-fn facts(request: &GenerateRequest, secs: f64) -> String {
-    let length = if request.num_frames == 1 {
+/// In a batch, of the picture that is looked at.
+fn facts(item: &ResultItem, shown: usize) -> String {
+    let request = item.request.of_one(shown);
+    let length = if item.is_batch() {
+        format!("picture {} of {}", shown + 1, item.request.batch_size)
+    } else if request.num_frames == 1 {
         "picture".to_owned()
     } else {
         format!("{} frames", request.num_frames)
@@ -325,7 +335,7 @@ fn facts(request: &GenerateRequest, secs: f64) -> String {
         request.width,
         request.height,
         request.seed,
-        duration_text(secs)
+        duration_text(item.output.secs)
     )
 }
 

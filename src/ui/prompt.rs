@@ -1,6 +1,7 @@
 //! The prompt, the negative prompt, and examples that the model understands.
 
 use egui::{RichText, ScrollArea, TextEdit, TextStyle, Ui};
+use safelight_core::catalog::Guidance;
 use safelight_core::job::random_seed;
 
 use super::widgets::{chip, group_label, icon_button};
@@ -16,9 +17,10 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .model(&view.state.form)
         .map(|spec| spec.example_prompts.clone())
         .unwrap_or_default();
+    let explanation = format!("What the {} should show, in plain words", view.thing());
     let label = ui
         .horizontal(|ui| {
-            let label = group_label(ui, "Prompt", "What the clip should show, in plain words");
+            let label = group_label(ui, "Prompt", &explanation);
             if !examples.is_empty() {
                 ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                     let roll =
@@ -68,11 +70,20 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// Shown where it acts: without guidance nothing is steered away from.
 fn negative_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = "What the clip should not show. It counts because the guidance is above 1";
-    let label = group_label(ui, "Negative prompt", explanation);
+    let explanation = format!(
+        "What the {} should not show. It counts because the guidance is above 1",
+        view.thing()
+    );
+    let label = group_label(ui, "Negative prompt", &explanation);
+    let spec = view.session.model(&view.state.form);
+    let hint = if spec.is_some_and(|spec| spec.guidance != Guidance::Cfg) {
+        "Until something stands here, the real guidance is off"
+    } else {
+        "Nothing in particular"
+    };
     let edit = TextEdit::multiline(&mut view.state.form.negative_prompt)
         .id_salt("negative prompt")
-        .hint_text(RichText::new("Nothing in particular"))
+        .hint_text(RichText::new(hint))
         .desired_rows(1)
         .desired_width(f32::INFINITY)
         .margin(egui::Margin::same(9));

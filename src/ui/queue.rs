@@ -21,10 +21,11 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_enabled = has_model && first_error.is_none();
     let is_running = view.queue.running.is_some();
     let response = main_button(ui, is_enabled, icons::SPARKLE, "Generate");
+    let thing = view.thing();
     let explanation = if is_running {
-        "Queue another clip behind the running one (Ctrl+Enter)"
+        format!("Queue another {thing} behind the running one (Ctrl+Enter)")
     } else {
-        "Make the clip (Ctrl+Enter)"
+        format!("Make the {thing} (Ctrl+Enter)")
     };
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     if response
@@ -49,7 +50,7 @@ fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
         let response =
             across(ui, "cancel", |ui| ui.add_enabled(!is_cancelled, button)).accessible_name(text);
         if response
-            .on_hover_text("Stop the running clip. Waiting ones go on")
+            .on_hover_text("Stop the running job. Waiting ones go on")
             .clicked()
         {
             view.push(AppCommand::Cancel);
@@ -72,7 +73,7 @@ fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
             for job in &view.queue.waiting {
                 ui.horizontal(|ui| {
                     let name = format!("Remove from queue: {}", job.request.prompt);
-                    if icon_button(ui, icons::X, &name, "Take this clip out of the queue").clicked()
+                    if icon_button(ui, icons::X, &name, "Take this one out of the queue").clicked()
                     {
                         view.commands.push(AppCommand::RemoveWaiting(job.id));
                     }

@@ -93,7 +93,7 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
     );
     ui.end_row();
 
-    let label = name(ui, "Device", "Where clips are computed");
+    let label = name(ui, "Device", "Where clips and pictures are computed");
     device_ui(ui, label, device);
     ui.end_row();
 
@@ -188,7 +188,7 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
     let label = name(
         ui,
         "Results folder",
-        "Where clips are written. Empty: the folder Safelight in your videos",
+        "Where clips and pictures are written. Empty: the folder Safelight in your videos",
     );
     folder_ui(
         ui,
@@ -203,7 +203,7 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
     let label = name(
         ui,
         "Format",
-        "The kind of file for clips. A single frame is always a PNG",
+        "The kind of file for clips. A picture is always a PNG",
     );
     let text = FORMATS
         .iter()
@@ -222,12 +222,15 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
 
     name(ui, "Beside it", "");
     ui.checkbox(sidecar, "Also write the settings as a JSON file")
-        .on_hover_text("They are inside the clip too, where its format can carry them");
+        .on_hover_text("They are inside the file too, where its format can carry them");
     ui.end_row();
 }
 
 fn models_ui(ui: &mut Ui, models: &mut ModelSettings, wishes: &mut Vec<AppCommand>) {
-    let ModelSettings { folders } = models;
+    let ModelSettings {
+        folders,
+        wildcards: _,
+    } = models;
     name(
         ui,
         "Model folders",

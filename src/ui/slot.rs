@@ -6,6 +6,7 @@ use egui::{
     Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
     Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
+use safelight_core::catalog::{ImageRole, ModelSpec};
 use safelight_core::job::SourceClip;
 
 use super::widgets::{icon_button, palette, seconds_text, with_icon};
@@ -23,14 +24,25 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub fn of(slot: Slot) -> Self {
+    /// As the chosen model uses what stands there.
+    pub fn of(slot: Slot, spec: Option<&ModelSpec>) -> Self {
         match slot {
-            Slot::Start => Self {
-                heading: "Start picture",
-                choose: "Choose a start picture",
-                remove: "Remove start picture",
-                other: "Choose another picture",
-                explanation: "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is gone on from",
+            Slot::Start => {
+                let (heading, explanation) = start_words(spec);
+                Self {
+                    heading,
+                    choose: "Choose a start picture",
+                    remove: "Remove start picture",
+                    other: "Choose another picture",
+                    explanation,
+                }
+            }
+            Slot::Mask => Self {
+                heading: "Mask",
+                choose: "Choose a mask",
+                remove: "Remove mask",
+                other: "Choose another mask",
+                explanation: "Which part of the picture is made anew: white is, black stays. A picture of the same shape: drop it here, or choose a file",
             },
             Slot::End => Self {
                 heading: "End picture",
@@ -40,6 +52,28 @@ impl Words {
                 explanation: "The clip ends on this picture. Drop a second file, paste one, or choose a file",
             },
         }
+    }
+}
+
+/// What a model does with its start picture.
+fn start_words(spec: Option<&ModelSpec>) -> (&'static str, &'static str) {
+    match spec.map(|spec| spec.image_role) {
+        Some(ImageRole::FirstFrame) | None => (
+            "Start picture",
+            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is gone on from",
+        ),
+        Some(ImageRole::Base) => (
+            "Start picture",
+            "The new picture is made from this one; the strength says how much of it stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Canvas) => (
+            "Picture to fill",
+            "What the mask shows white is made anew, the rest of this picture stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Reference) => (
+            "Picture to change",
+            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
     }
 }
 
@@ -57,15 +91,17 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
     let palette = palette(ui);
-    let words = Words::of(slot);
-    let is_next = match slot {
-        Slot::Start => true,
-        Slot::End => view.session.inputs.get(Slot::Start).is_some(),
-    };
+    let words = Words::of(slot, view.session.model(&view.state.form));
+    let is_next = slot == Slot::Start || view.session.inputs.get(Slot::Start).is_some();
     let text = if view.session.inputs.num_opening > 0 && is_next {
         "Opening…".to_owned()
     } else if is_narrow {
-        with_icon(icons::UPLOAD, "Drop a picture,\nor choose a file…")
+        let what = if slot == Slot::Mask {
+            "Drop a mask,\nor choose a file…"
+        } else {
+            "Drop a picture,\nor choose a file…"
+        };
+        with_icon(icons::UPLOAD, what)
     } else {
         with_icon(icons::UPLOAD, "Drop a picture here, or choose a file…")
     };
@@ -175,6 +211,7 @@ fn thumb_ui(ui: &mut Ui, slot: Slot, input: &Input, size: Vec2) -> Response {
         (Source::Clip(_), _) => "Last frame of",
         (Source::Picture(_), Slot::Start) => "Start picture",
         (Source::Picture(_), Slot::End) => "End picture",
+        (Source::Picture(_), Slot::Mask) => "Mask",
     };
     let image = Image::new(&input.thumb)
         .fit_to_exact_size(size)
@@ -241,10 +278,10 @@ fn length_text(clip: &SourceClip) -> String {
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
-    let words = Words::of(slot);
+    let words = Words::of(slot, view.session.model(&view.state.form));
     let (name, explanation) = match &input.source {
         Source::Clip(_) => ("Remove clip", "Do not go on from this clip"),
-        Source::Picture(_) => (words.remove, "Make the clip without this picture"),
+        Source::Picture(_) => (words.remove, "Go on without it"),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(AppCommand::RemoveInput(slot));

@@ -65,7 +65,7 @@ fn status_text(view: &View<'_>) -> String {
         return running_text(job, view.queue.waiting.len());
     }
     if !view.queue.waiting.is_empty() {
-        return "Preparing the next clip…".to_owned();
+        return "Preparing the next job…".to_owned();
     }
     if matches!(view.session.models, Models::Loading) {
         return "Looking for models…".to_owned();
@@ -92,9 +92,15 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
     if let Some((step, num_steps)) = job.step {
         parts.push(format!("{step} of {num_steps}"));
     } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
+        let what = if job.request.batch_size > 1 {
+            "picture"
+        } else {
+            "frame"
+        };
         parts.push(format!(
-            "frame {} of {}",
-            job.num_frames_decoded, job.request.num_frames
+            "{what} {} of {}",
+            job.num_frames_decoded,
+            job.request.num_decoded()
         ));
     }
     if job.has_resumed {

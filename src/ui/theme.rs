@@ -16,6 +16,10 @@ pub const FORM_WIDTH: f32 = 348.0;
 pub const GRAPH_HEIGHT: f32 = 124.0;
 /// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
+/// The longer side of a picture of a batch below the one that is looked at.
+pub const BATCH_SIDE: f32 = 84.0;
+/// The number in the corner of a batch's thumbnail.
+pub const COUNT_SIZE: f32 = 18.0;
 /// The square in which a start picture is shown, and the height of one in a pair.
 pub const PICTURE_SIDE: f32 = 84.0;
 /// The place for a picture, while it is empty.

@@ -1,14 +1,15 @@
 //! How long a job will still take: from its own steps, and from how long the later stages took last time.
 //!
-//! The times of each kind of job are kept in a small file; losing it costs nothing but a first guess.
+//! The times of each kind of job are kept in a small file, and how long a megapixel took, for sizes and batches that
+//! were not made yet; losing it costs nothing but a first guess.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use safelight_core::files::write_atomically;
-use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
+use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime, first_step};
 
-/// Seconds of each stage, by kind of job.
+/// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
 #[derive(Debug, Default)]
 pub(super) struct Estimates {
     file: Option<PathBuf>,
@@ -27,10 +28,19 @@ impl Estimates {
 
     /// Remembers what a finished job took.
     pub(super) fn learn(&mut self, request: &GenerateRequest, device: &str, times: &[StageTime]) {
-        let kind = kind_of_job(request, device);
-        let entry = self.known.entry(kind).or_default();
         for time in times {
-            entry.insert(time.stage.name().to_owned(), time.secs);
+            let stage = time.stage.name();
+            let seen = [
+                (kind_of_job(request, device), time.secs),
+                (
+                    pace_of_job(request, device),
+                    time.secs / work(request, time.stage),
+                ),
+            ];
+            for (kind, secs) in seen {
+                let entry = self.known.entry(kind).or_default();
+                entry.insert(stage.to_owned(), secs);
+            }
         }
         if let (Some(file), Ok(json)) = (&self.file, serde_json::to_vec_pretty(&self.known)) {
             // Only a guess is lost when it cannot be written.
@@ -48,7 +58,12 @@ impl Estimates {
         progress: Progress,
     ) -> f64 {
         let known = self.known.get(&kind_of_job(request, device));
-        let seen = |stage: Stage| known.and_then(|known| known.get(stage.name()).copied());
+        let pace = self.known.get(&pace_of_job(request, device));
+        let seen = |stage: Stage| {
+            let exact = known.and_then(|known| known.get(stage.name()).copied());
+            let scaled = || Some(pace?.get(stage.name())? * work(request, stage));
+            exact.or_else(scaled)
+        };
         let learned = || seen(stage).map(|secs| (secs - progress.now.secs).max(0.0));
         // The learned time knows more than a single step, which had the reading of weights before it.
         let (of_stage, counts_steps) = match (progress.by_steps(), learned()) {
@@ -116,16 +131,22 @@ impl Progress {
 /// Jobs with one key take about the same time.
 fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
     format!(
-        "{} {}x{}x{} {} {} steps{}{} on {device}",
-        request.model,
+        "{}x{}x{}x{} {} steps {}",
         request.width,
         request.height,
         request.num_frames,
+        request.batch_size,
+        num_steps(request),
+        pace_of_job(request, device)
+    )
+}
+
+/// Jobs with one key take about the same time a megapixel.
+fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
+    format!(
+        "{} {}{}{} on {device}",
+        request.model,
         request.sampler.name(),
-        request
-            .end_step
-            .unwrap_or(request.num_steps)
-            .saturating_sub(request.start_step),
         if request.vae_tile.is_some() {
             " tiled"
         } else {
@@ -133,6 +154,29 @@ fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
         },
         if request.is_guided() { " guided" } else { "" }
     )
+}
+
+/// What a stage's time grows with: megapixels of all frames, those of each step while denoising.
+fn work(request: &GenerateRequest, stage: Stage) -> f64 {
+    let pixels = f64::from(request.width) * f64::from(request.height);
+    let megapixels = pixels / 1e6 * request.num_decoded() as f64;
+    match stage {
+        Stage::EncodeText | Stage::EncodeVision | Stage::Unload => 1.0,
+        // One picture, however many come of it.
+        Stage::EncodeImage => pixels / 1e6,
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
+            megapixels * f64::from(num_steps(request).max(1))
+        }
+        Stage::Decode | Stage::Save => megapixels,
+    }
+}
+
+fn num_steps(request: &GenerateRequest) -> u32 {
+    let skipped = request
+        .strength
+        .map_or(0, |strength| first_step(request.num_steps, strength));
+    let end = request.end_step.unwrap_or(request.num_steps);
+    end.saturating_sub(request.start_step.max(skipped))
 }
 
 #[cfg(test)]
@@ -194,5 +238,33 @@ mod tests {
         assert_eq!(by_steps, 2.0 * 35.0 + 7.0);
         let first = left(&learned, Stage::DenoiseHigh, (1, 10.0), (1, 10.0));
         assert_eq!(first, 40.0 + 60.0 + 7.0);
+    }
+
+    #[test]
+    fn a_size_or_batch_that_was_not_made_yet_is_guessed_by_its_megapixels() {
+        let mut learned = Estimates::default();
+        let time = |stage, secs| StageTime { stage, secs };
+        let times = [time(Stage::EncodeText, 3.0), time(Stage::Decode, 7.0)];
+        learned.learn(&request(), "gpu", &times);
+        let larger = GenerateRequest {
+            width: 64,
+            batch_size: 3,
+            ..request()
+        };
+        let stage = Stage::DenoiseLow;
+        let mark = Mark {
+            step: 40,
+            secs: 1.0,
+        };
+        let progress = Progress {
+            first: mark,
+            now: mark,
+            total: 40,
+        };
+        let left = |device: &str| {
+            learned.secs_left(&larger, device, &Recipe::of(&larger), stage, progress)
+        };
+        assert!((left("gpu") - 6.0 * 7.0).abs() < 1e-9, "{}", left("gpu"));
+        assert_eq!(left("another"), 0.0);
     }
 }

@@ -1,6 +1,6 @@
 //! A job's pictures and its clip: copied into its folder before anything is computed, so that they may
 //! vanish meanwhile, and the old clip put before the new frames in the end. Of the model's parts that the
-//! user named only the fingerprints are taken.
+//! user named only the fingerprints are taken, and LoRAs are looked into: one for another model is told now.
 //!
 //! Bringing pictures to the clip's size is the engine's.
 
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::catalog::lora::{self, CheckedLora};
 use safelight_core::job::{Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder};
 use safelight_core::media::{self, MediaError, Picture};
 
@@ -17,7 +18,9 @@ use super::save;
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     /// Fingerprints of the files by the names of their fields in the request.
-    pub(super) fingerprints: BTreeMap<&'static str, String>,
+    pub(super) fingerprints: BTreeMap<String, String>,
+    /// How much of each LoRA the model takes.
+    pub(super) loras: Vec<CheckedLora>,
     /// The copy of the clip that is extended.
     extended: Option<PathBuf>,
     /// How many frames it has.
@@ -25,12 +28,13 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Copies the pictures and the clip that the request names into the job's folder.
+    /// Copies the pictures and the clip that the request names into the job's folder, and looks into its LoRAs.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
         let pictures = [
             ("image", &request.image, folder.start_picture()),
             ("last_image", &request.last_image, folder.end_picture()),
+            ("mask", &request.mask, folder.mask()),
         ];
         for (field, source, copy) in pictures {
             let Some(source) = source else {
@@ -48,12 +52,23 @@ impl Inputs {
         for (field, place) in [
             ("vae", &named.vae),
             ("text_encoder", &named.text_encoder),
+            ("text_encoder_2", &named.text_encoder_2),
             ("image_encoder", &named.image_encoder),
             ("tokenizer", &named.tokenizer),
+            ("tokenizer_2", &named.tokenizer_2),
         ] {
             // One that cannot be read is told where it is loaded.
             if let Some(Ok(fingerprint)) = place.as_deref().map(media::component_fingerprint) {
-                inputs.fingerprints.insert(field, fingerprint);
+                inputs.fingerprints.insert(field.to_owned(), fingerprint);
+            }
+        }
+        inputs.loras = lora::check(&request.loras, request.family, &request.files)
+            .map_err(|err| JobError::from(&err))?;
+        for (index, lora) in request.loras.iter().enumerate() {
+            if let Ok(fingerprint) = media::component_fingerprint(&lora.path) {
+                inputs
+                    .fingerprints
+                    .insert(lora.fingerprint_name(index), fingerprint);
             }
         }
         Ok(inputs)
@@ -65,7 +80,7 @@ impl Inputs {
         found: Result<String, MediaError>,
     ) -> Result<(), JobError> {
         let fingerprint = found.map_err(|err| unusable(&err))?;
-        self.fingerprints.insert(field, fingerprint);
+        self.fingerprints.insert(field.to_owned(), fingerprint);
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 //! Formats are `media`'s; here is only what is written with them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use safelight_core::files::write_atomically;
 use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
-use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError};
+use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::protocol::EngineReport;
 use serde_json::{Value, json};
 
@@ -21,9 +22,12 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
         .and_then(|()| media::check_frame_size(&request.out, request.width, request.height))
         .map_err(|err| error_of(&err))?;
     let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
-    if request.sidecar {
-        let sidecar = request.out.with_extension("json");
-        if sidecar.exists() && !is_ours(&sidecar) {
+    for out in outs(request) {
+        if request.batch_size > 1 {
+            media::check_target(&out).map_err(|err| error_of(&err))?;
+        }
+        let sidecar = out.with_extension("json");
+        if request.sidecar && sidecar.exists() && !is_ours(&sidecar) {
             return Err(invalid(format!(
                 "expected room for the settings, found a file that Safelight did not write: {}",
                 sidecar.display()
@@ -41,6 +45,16 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     Ok(())
 }
 
+/// The file to write, or those of a batch.
+fn outs(request: &GenerateRequest) -> Vec<PathBuf> {
+    match request.batch_size {
+        0 | 1 => vec![request.out.clone()],
+        size => (1..=size as usize)
+            .map(|number| media::numbered_path(&request.out, number))
+            .collect(),
+    }
+}
+
 /// Refuses, when the number of frames is known, numbered files that could not be written.
 pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Result<(), JobError> {
     media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))
@@ -53,45 +67,68 @@ fn is_ours(path: &Path) -> bool {
     json.is_some_and(|json| json["app"] == APP)
 }
 
-/// Writes the clip to the request's file; returns its path, or that of the first of numbered files.
+/// What was written, and what of the settings beside it could not be, one sentence each.
+pub(super) struct Written {
+    pub paths: Vec<PathBuf>,
+    pub warnings: Vec<String>,
+}
+
+/// Writes the clip to the request's file, or each picture of a batch to one of its own, with the settings that
+/// remake it alone. When one cannot be written, those before it stay.
 pub(super) fn write(
     request: &GenerateRequest,
     clip: &Clip,
+    inputs: &Inputs,
+    engine: Option<&EngineReport>,
+) -> Result<Written, JobError> {
+    let mut written = Written {
+        paths: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let outs = outs(request);
+    let num_frames = clip.frames.len() / outs.len();
+    for (index, out) in outs.into_iter().enumerate() {
+        let one = GenerateRequest {
+            out,
+            ..request.of_one(index)
+        };
+        let frames = clip.frames.iter().skip(index * num_frames).take(num_frames);
+        let settings = settings_of(&one, inputs, engine);
+        let paths = write_frames(&one.out, clip.fps, frames, &settings)?;
+        if one.sidecar
+            && let Some(first) = paths.first()
+            && let Err(why) = write_sidecar(&one.out, first, &settings)
+        {
+            written.warnings.push(why);
+        }
+        written.paths.extend(paths);
+    }
+    Ok(written)
+}
+
+fn write_frames<'a>(
+    out: &Path,
+    fps: f64,
+    frames: impl Iterator<Item = &'a Arc<Picture>>,
     settings: &Value,
-) -> Result<PathBuf, JobError> {
+) -> Result<Vec<PathBuf>, JobError> {
     let options = ClipOptions {
-        fps: clip.fps,
+        fps,
         settings: Some(settings.to_string()),
         ..ClipOptions::default()
     };
-    let mut writer = ClipWriter::create(&request.out, options).map_err(|err| error_of(&err))?;
-    for frame in &clip.frames {
+    let mut writer = ClipWriter::create(out, options).map_err(|err| error_of(&err))?;
+    for frame in frames {
         writer.push(frame).map_err(|err| error_of(&err))?;
     }
-    let files = writer.finish().map_err(|err| error_of(&err))?;
-    Ok(files
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| request.out.clone()))
+    writer.finish().map_err(|err| error_of(&err))
 }
 
-/// Writes the settings beside the result when they are asked for; the error is a sentence.
-pub(super) fn write_sidecar(
-    request: &GenerateRequest,
-    result: &Path,
-    settings: &Value,
-) -> Result<(), String> {
-    if !request.sidecar {
-        return Ok(());
-    }
+/// Writes the settings beside the result; the error is a sentence.
+fn write_sidecar(out: &Path, result: &Path, settings: &Value) -> Result<(), String> {
     // Beside the name that was asked for, also where frames are numbered.
-    let path = result.with_file_name(
-        request
-            .out
-            .with_extension("json")
-            .file_name()
-            .unwrap_or_default(),
-    );
+    let name = out.with_extension("json");
+    let path = result.with_file_name(name.file_name().unwrap_or_default());
     let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
     write_atomically(&path, &pretty).map_err(|err| {
         format!(
@@ -102,15 +139,18 @@ pub(super) fn write_sidecar(
 }
 
 /// What is needed to make the same clip again, and what made it.
-pub(super) fn settings_of(
-    request: &GenerateRequest,
-    inputs: &Inputs,
-    engine: Option<&EngineReport>,
-) -> Value {
+fn settings_of(request: &GenerateRequest, inputs: &Inputs, engine: Option<&EngineReport>) -> Value {
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
         // Where this machine keeps things repeats nothing. What the user named does, and stays.
-        for local in ["out", "capture", "files", "latent_rgb", "sidecar"] {
+        for local in [
+            "out",
+            "capture",
+            "files",
+            "latent_rgb",
+            "image_role",
+            "sidecar",
+        ] {
             fields.remove(local);
         }
     }

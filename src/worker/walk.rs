@@ -105,6 +105,7 @@ impl Walk<'_> {
             },
             ..Gathered::default()
         };
+        self.tell_of_loras(inputs, &mut gathered);
         let mut position = 0;
         let mut lost_in = None;
         while let Some(&stage) = recipe.stages.get(position) {
@@ -174,6 +175,19 @@ impl Walk<'_> {
         Ok(report.result)
     }
 
+    /// How much of each LoRA is applied; a warning where that is little.
+    fn tell_of_loras(&self, inputs: &Inputs, gathered: &mut Gathered) {
+        for checked in &inputs.loras {
+            tracing::info!("{}", checked.line());
+            self.events.certain(JobUpdate::Lora(checked.clone()));
+            if checked.coverage.is_poor() {
+                let text = checked.line();
+                self.events.certain(JobUpdate::Warning(text.clone()));
+                gathered.warnings.push(text);
+            }
+        }
+    }
+
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
         let first_line = reason.lines().next().unwrap_or_default();
         let text = format!(
@@ -198,18 +212,17 @@ impl Walk<'_> {
         });
         let began = Instant::now();
         let clip = std::mem::take(&mut gathered.clip);
-        let (expected, found) = (self.request.num_frames as usize, clip.frames.len());
+        let (expected, found) = (self.request.num_decoded(), clip.frames.len());
         if found != expected {
             let what = format!("expected {expected} decoded frames, found {found}");
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let settings = save::settings_of(self.request, inputs, self.engine.report());
-        let path = save::write(self.request, &clip, &settings)?;
-        if let Err(err) = save::write_sidecar(self.request, &path, &settings) {
+        let written = save::write(self.request, &clip, inputs, self.engine.report())?;
+        for text in written.warnings {
             // The clip is there, and carries the same settings.
-            self.events.certain(JobUpdate::Warning(err.clone()));
-            gathered.warnings.push(err);
+            self.events.certain(JobUpdate::Warning(text.clone()));
+            gathered.warnings.push(text);
         }
         let time = StageTime {
             stage,
@@ -218,7 +231,7 @@ impl Walk<'_> {
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
         Ok(JobOutput {
-            path,
+            paths: written.paths,
             clip: Arc::new(clip),
             seed: self.request.seed,
             secs: started.elapsed().as_secs_f64(),

@@ -11,7 +11,9 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-use safelight_core::catalog::{Defaults, Family, InputUse, Limits, ModelFiles, ModelSpec, Preset};
+use safelight_core::catalog::{
+    Defaults, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, StageTime,
@@ -33,7 +35,10 @@ pub fn spec() -> ModelSpec {
         bytes: 38 << 20,
         files: ModelFiles::default(),
         start_image: InputUse::Optional,
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
         end_image: InputUse::No,
+        guidance: Guidance::Cfg,
         presets: Vec::new(),
         defaults: Defaults {
             width: 256,
@@ -47,6 +52,7 @@ pub fn spec() -> ModelSpec {
             small_shift: None,
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),
+            strength: None,
         },
         limits: Limits {
             size_multiple: 32,
@@ -55,6 +61,7 @@ pub fn spec() -> ModelSpec {
             frame_stride: 4,
             max_frames: 81,
             fixed_size: true,
+            max_batch: 1,
         },
         example_prompts: vec![
             "a red boat sails to the right at sunset".into(),
@@ -84,6 +91,27 @@ pub fn pair_spec() -> ModelSpec {
         shift: Some(5.0),
         sampler: Sampler::Euler,
     }];
+    spec
+}
+
+/// A model of pictures as Flux dev is.
+pub fn flux_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.id = "flux".into();
+    spec.name = "Flux".into();
+    spec.family = Family::Flux;
+    spec.variant = "dev".into();
+    spec.image_role = ImageRole::Base;
+    spec.mask = InputUse::Optional;
+    spec.guidance = Guidance::Distilled;
+    let defaults = &mut spec.defaults;
+    (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
+    (defaults.num_steps, defaults.guidance_scale) = (28, 3.5);
+    (defaults.strength, defaults.shift) = (Some(0.6), None);
+    defaults.sampler = Sampler::Euler;
+    let limits = &mut spec.limits;
+    (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
+    (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
     spec
 }
 
@@ -333,7 +361,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         .map(|index| picture(64, [index * 10, 40, 30]))
         .collect();
     JobOutput {
-        path: sent.request.out.clone(),
+        paths: vec![sent.request.out.clone()],
         clip: Arc::new(Clip { frames, fps: 8.0 }),
         seed: sent.request.seed,
         secs: 9.0,

@@ -216,8 +216,8 @@ fn a_finished_clip_is_continued_from_its_file() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let mut made = output(&sent, 5);
-    made.path = bench.clip_file("made.mp4", 64, 64, 5);
-    let path = made.path.clone();
+    let path = bench.clip_file("made.mp4", 64, 64, 5);
+    made.paths = vec![path.clone()];
     bench.say(
         sent.id,
         safelight_core::job::JobUpdate::Ended(JobOutcome::Finished(made)),

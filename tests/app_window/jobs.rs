@@ -269,3 +269,29 @@ fn closing_the_window_cancels_the_running_job() {
     bench.app().on_exit();
     assert!(sent.cancel.is_cancelled());
 }
+
+#[test]
+fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
+    let mut bench = Bench::new();
+    let folder = safelight_core::settings::Paths::under(bench.home.path()).wildcards();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("colour.txt"), "red\n").unwrap();
+    bench.app().state.form.prompt = "a {small|small} __colour__ (boat:1.2)".into();
+    bench.press("Generate");
+    let sent = bench.next_job();
+    assert_eq!(sent.request.prompt, "a small red boat");
+    assert_eq!(
+        sent.request.prompt_template.as_deref(),
+        Some("a {small|small} __colour__ (boat:1.2)")
+    );
+    bench.assert_shows("Weights such as (boat:1.2) do not act");
+    // What was written stays in the field.
+    assert!(bench.app().state.form.prompt.contains("__colour__"));
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.app().state.form.prompt = "a __missing__ boat".into();
+    bench.press("Generate");
+    bench.until("it is refused", |bench| {
+        bench.has("There is no wildcard file missing.txt")
+    });
+    bench.assert_no_job();
+}

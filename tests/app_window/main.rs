@@ -6,6 +6,7 @@ mod inputs;
 mod jobs;
 mod look;
 mod models;
+mod pictures;
 mod playback;
 mod problems;
 mod variants;

@@ -219,7 +219,7 @@ fn the_path_of_a_clip_is_copied() {
     let mut bench = finished(3);
     let path = bench.app().queue.results[0]
         .output
-        .path
+        .path()
         .display()
         .to_string();
     bench.harness.get_by_label("Copy path").click();

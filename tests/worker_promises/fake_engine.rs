@@ -155,7 +155,8 @@ impl FakeEngine {
                         self.go_on();
                     }
                     let count = if act == Act::Flood { 2000 } else { 2 };
-                    let num_frames = if act == Act::LoseFrames { 3 } else { 5 };
+                    let all = order.request.num_decoded() as u32;
+                    let num_frames = if act == Act::LoseFrames { 3 } else { all };
                     self.work(&order.folder, order.stage, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
                     StageEnd::Finished { secs: 0.0 }

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use safelight_core::job::{JobErrorKind, JobFolder, JobOutcome, JobOutput, Stage};
+use safelight_core::catalog::Family;
+use safelight_core::job::{GenerateRequest, JobErrorKind, JobFolder, JobOutcome, JobOutput, Stage};
 use safelight_core::media::{self, ClipOptions, Picture};
 
 use crate::Rig;
@@ -93,7 +94,7 @@ fn an_extended_clip_is_the_old_frames_and_the_new_ones_without_the_doubled_one()
         });
         let output = finished(outcome);
         assert_eq!(output.clip.frames.len(), 4 + 5 - 1);
-        let written = media::open_clip(&output.path).unwrap();
+        let written = media::open_clip(output.path()).unwrap();
         let before = media::open_clip(&old).unwrap();
         assert_eq!(written.frames[..4], before.frames[..]);
         // The fake engine's frames are 0, 40, 80 and so on.
@@ -119,7 +120,7 @@ fn a_clip_is_extended_in_place_and_in_another_size() {
     media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
     let in_place = clip.clone();
     let output = finished(rig.run_with(|request| request.extend = Some(in_place)).1);
-    assert_eq!(output.path, clip);
+    assert_eq!(output.path(), clip);
     let written = media::open_clip(&clip).unwrap();
     assert_eq!(written.frames.len(), 8);
     assert!(
@@ -230,4 +231,93 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
         assert!(kept.exists(), "{}", kept.display());
     }
     drop(lock);
+}
+
+#[test]
+fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
+    picture(&start, 10);
+    picture(&mask, 200);
+    let jobs = folder.path().join("jobs");
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::EncodeImage {
+            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+            let copy = JobFolder::at(job.path()).mask();
+            assert_eq!(media::open_picture(&copy).unwrap().rgb[2], 200);
+        }
+        Act::Work
+    });
+    let outcome = rig.run_with(|request| {
+        as_picture(request);
+        request.image = Some(start);
+        request.mask = Some(mask);
+    });
+    let output = finished(outcome.1);
+    let settings = settings(output.path());
+    let fingerprint = settings["inputs"]["mask"].as_str().unwrap();
+    assert!(fingerprint.starts_with("fnv1a64:"));
+    assert_ne!(settings["inputs"]["image"], settings["inputs"]["mask"]);
+}
+
+/// The request of a model of pictures.
+fn as_picture(request: &mut GenerateRequest) {
+    request.family = Family::Flux;
+    request.num_frames = 1;
+    request.out.set_extension("png");
+}
+
+fn settings(path: &Path) -> serde_json::Value {
+    let text = media::read_settings(path).unwrap().unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn each_picture_of_a_batch_is_a_file_that_remakes_it_alone() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let (_, outcome) = rig.run_with(|request| {
+        as_picture(request);
+        (request.batch_size, request.seed, request.sidecar) = (3, 40, true);
+    });
+    let output = finished(outcome);
+    assert_eq!(output.clip.frames.len(), 3);
+    let names: Vec<_> = output
+        .paths
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap())
+        .collect();
+    assert_eq!(names, ["clip_0001.png", "clip_0002.png", "clip_0003.png"]);
+    for (index, path) in output.paths.iter().enumerate() {
+        // The fake engine's frames are 0, 40, 80 and so on.
+        let picture = media::open_picture(path).unwrap();
+        assert_eq!(picture.rgb[0], index as u8 * 40);
+        let inside = settings(path);
+        let request = &inside["request"];
+        assert_eq!(request["seed"], 40 + index as u64);
+        assert_eq!(request["batch_size"], 1);
+        assert_eq!(settings(&path.with_extension("json")), inside);
+    }
+}
+
+#[test]
+fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() {
+    for taken in ["clip_0002.png", "clip_0003.json"] {
+        let rig = Rig::new(|_, _| Act::Work);
+        let path = rig.folder.path().join(taken);
+        if taken.ends_with("json") {
+            fs::write(&path, "{\"mine\": 1}").unwrap();
+        } else {
+            fs::create_dir(&path).unwrap();
+        }
+        let (_, outcome) = rig.run_with(|request| {
+            as_picture(request);
+            (request.batch_size, request.sidecar) = (3, true);
+        });
+        let JobOutcome::Failed(err) = outcome else {
+            panic!("expected a failure")
+        };
+        assert_eq!(err.kind, JobErrorKind::InvalidRequest);
+        assert!(err.summary.ends_with(taken), "{err}");
+        assert!(rig.stages.lock().unwrap().is_empty());
+    }
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Companions, Family, ModelFiles};
+use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Sampler, Stage,
+    JobUpdate, Sampler, SigmaSchedule, Stage,
 };
 
 /// A worker with fake engines and a folder of its own.
@@ -91,25 +91,35 @@ impl Rig {
             files: ModelFiles::in_folder(self.folder.path()),
             companions: Companions::default(),
             latent_rgb: None,
+            image_role: ImageRole::FirstFrame,
             prompt: "a boat".to_owned(),
+            prompt_template: None,
             negative_prompt: String::new(),
+            negative_prompt_template: None,
             image: None,
             last_image: None,
             extend: None,
+            mask: None,
+            strength: None,
             fit: Fit::Stretch,
             width: 32,
             height: 32,
             num_frames: 5,
             fps: 8.0,
+            batch_size: 1,
             num_steps: 2,
             guidance_scale: 1.0,
+            true_cfg_scale: None,
             guidance_scale_2: None,
             start_step: 0,
             end_step: None,
             vae_tile: None,
             shift: None,
             sampler: Sampler::UniPc,
+            sigma_schedule: SigmaSchedule::Simple,
             seed: 0,
+            max_sequence_length: None,
+            loras: Vec::new(),
             dtype: DtypeChoice::Auto,
             capture: None,
             out: self.folder.path().join("clip.mp4"),
@@ -159,7 +169,7 @@ fn a_job_walks_its_recipe_and_ends_once() {
     let JobOutcome::Finished(output) = outcome else {
         panic!("{outcome:?}")
     };
-    assert!(output.path.exists());
+    assert!(output.path().exists());
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.peak_bytes, 2);
     let stages: Vec<Stage> = updates

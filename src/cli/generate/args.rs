@@ -2,17 +2,16 @@
 //!
 //! Arguments that the reference tool has too mean the same here.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use safelight_core::catalog::Companions;
+use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Sampler,
-    SourceClip, StartPicture,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
+    Sampler, SigmaSchedule, SourceClip, StartPicture,
 };
 use safelight_core::media::{self, MediaError};
-use safelight_core::naming;
 use safelight_core::settings::Settings;
 use serde::Deserialize;
 
@@ -24,12 +23,21 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
-    #[arg(long, value_name = "TEXT", required_unless_present = "from")]
+    #[arg(long, value_name = "TEXT", required_unless_present_any = ["from", "prompts_file"])]
     pub prompt: Option<String>,
-    /// What to steer away from; acts when the guidance is above 1 [default: the model's own]
+    /// A text file with a prompt in each line: one job for each that is not empty
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub prompts_file: Option<PathBuf>,
+    /// What the carried prompt was made of: itself where it was written so. It is not made anew.
+    #[arg(skip)]
+    pub prompt_template: Option<String>,
+    /// As `prompt_template`.
+    #[arg(skip)]
+    pub negative_template: Option<String>,
+    /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
-    /// A picture to start from
+    /// A picture to start from: the first frame of a clip, or what a new picture is made of
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
     /// A picture to end on, for models that can
@@ -38,7 +46,13 @@ pub struct GenerateArgs {
     /// A clip to go on from: the new frames start with its last one and stand behind it in the written file
     #[arg(long, value_name = "CLIP")]
     pub extend: Option<PathBuf>,
-    /// How pictures of another aspect come to the clip's size: stretch or crop [default: stretch]
+    /// Which part of the picture is made anew, for models that can: white is, black stays
+    #[arg(long, value_name = "FILE")]
+    pub mask: Option<PathBuf>,
+    /// How much of the picture is made anew, for models that begin on the way to it: 0 nothing, 1 all [default: the model's own]
+    #[arg(long, value_name = "X")]
+    pub strength: Option<f64>,
+    /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch]
     #[arg(long)]
     pub fit: Option<Fit>,
     /// Values that go together: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan; other arguments change them
@@ -50,19 +64,25 @@ pub struct GenerateArgs {
     /// Pixels
     #[arg(long, value_name = "N")]
     pub height: Option<u32>,
-    /// New frames, 4n+1; 1 makes a picture [default: the model's own, 1 for .png]
+    /// New frames of a clip, 4n+1; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
     /// Frames a second of the written clip [default: the model's own, or the extended clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
+    /// How many to make, with the seeds S, S+1 and so on: at once with models of pictures, one after the other with others
+    #[arg(long, value_name = "N")]
+    pub batch: Option<u32>,
     /// Denoising steps
     #[arg(long, value_name = "N")]
     pub steps: Option<u32>,
-    /// Classifier-free guidance; 1 turns it off
+    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told
     #[arg(long, value_name = "X")]
     pub guidance: Option<f64>,
-    /// The same for the low-noise expert of models that have one [default: as the other]
+    /// Classifier-free guidance of models whose own guidance is another thing, by a second pass with the negative prompt; 1 turns it off
+    #[arg(long, value_name = "X")]
+    pub true_cfg: Option<f64>,
+    /// As --guidance for the low-noise expert of models that have one [default: as the other]
     #[arg(long, value_name = "X")]
     pub guidance_2: Option<f64>,
     /// The first step to make, counted from 0
@@ -77,7 +97,13 @@ pub struct GenerateArgs {
     /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
     #[arg(long, value_name = "NAME")]
     pub sampler: Option<Sampler>,
-    /// The same seed gives the same clip on any device [default: a new one each time]
+    /// How the noise levels of the steps are spaced: simple, beta, karras or exponential [default: simple, the model's own]
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<SigmaSchedule>,
+    /// Tokens of the prompt that are read, for models that can read fewer [default: the model's own]
+    #[arg(long, value_name = "N")]
+    pub max_sequence_length: Option<u32>,
+    /// The same seed gives the same result on any device [default: a new one each time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
@@ -89,19 +115,28 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
+    #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
+    pub loras: Vec<Lora>,
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
-    /// The same for the text encoder
+    /// The same for the text encoder: UMT5 in Wan, CLIP-L in Flux
     #[arg(long, value_name = "PATH")]
     pub text_encoder: Option<PathBuf>,
+    /// The same for the second text encoder: T5 in Flux
+    #[arg(long, value_name = "PATH")]
+    pub text_encoder_2: Option<PathBuf>,
     /// The same for the image encoder
     #[arg(long, value_name = "PATH")]
     pub image_encoder: Option<PathBuf>,
     /// The same for the tokenizer
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
-    /// The file to write: .mp4, .webm, .gif, .webp or .png (one picture, or numbered ones) [default: named by the prompt and the seed]
+    /// The same for the second text encoder's tokenizer
+    #[arg(long, value_name = "PATH")]
+    pub tokenizer_2: Option<PathBuf>,
+    /// The file to write: .mp4, .webm, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Also write the settings beside the file, as .json
@@ -137,9 +172,23 @@ impl GenerateArgs {
         let Carried { request, inputs } = carried(file)?;
         let mut warnings = self.take_inputs(&request, &inputs);
         warnings.extend(self.take_companions(&request, &inputs));
+        warnings.extend(self.take_loras(&request, &inputs));
         self.model = self.model.or(Some(request.model));
-        self.prompt = self.prompt.or(Some(request.prompt));
-        self.negative = self.negative.or(Some(request.negative_prompt));
+        if self.prompt.is_none() {
+            let template = request.prompt_template;
+            self.prompt_template = template.or_else(|| Some(request.prompt.clone()));
+            self.prompt = Some(request.prompt);
+        }
+        // An empty one turns off the default of models that have one; elsewhere it says nothing.
+        let is_idle = request.negative_prompt.is_empty()
+            && request.family.makes_pictures()
+            && request.true_cfg_scale.is_none();
+        if self.negative.is_none() && !is_idle {
+            let template = request.negative_prompt_template;
+            self.negative_template = template.or_else(|| Some(request.negative_prompt.clone()));
+            self.negative = Some(request.negative_prompt);
+        }
+        self.strength = self.strength.or(request.strength);
         self.fit = self.fit.or(Some(request.fit));
         self.width = self.width.or(Some(request.width));
         self.height = self.height.or(Some(request.height));
@@ -150,11 +199,14 @@ impl GenerateArgs {
             self.steps = self.steps.or(Some(request.num_steps));
             self.guidance = self.guidance.or(Some(request.guidance_scale));
             self.guidance_2 = self.guidance_2.or(request.guidance_scale_2);
+            self.true_cfg = self.true_cfg.or(request.true_cfg_scale);
             self.start_step = self.start_step.or(Some(request.start_step));
             self.end_step = self.end_step.or(request.end_step);
             self.shift = self.shift.or(request.shift);
             self.sampler = self.sampler.or(Some(request.sampler));
+            self.schedule = self.schedule.or(Some(request.sigma_schedule));
         }
+        self.max_sequence_length = self.max_sequence_length.or(request.max_sequence_length);
         self.vae_tile = self.vae_tile.or(request.vae_tile);
         self.seed = self.seed.or(Some(request.seed));
         self.dtype = self.dtype.or(Some(request.dtype));
@@ -195,6 +247,7 @@ impl GenerateArgs {
             take(&mut self.extend, "extend", &request.extend);
         }
         take(&mut self.last_image, "last_image", &request.last_image);
+        take(&mut self.mask, "mask", &request.mask);
         warnings
     }
 
@@ -218,6 +271,7 @@ impl GenerateArgs {
         }
         // Another text encoder brings its own tokenizer.
         let own_encoder = self.text_encoder.is_some();
+        let own_encoder_2 = self.text_encoder_2.is_some();
         let mut warnings = Vec::new();
         for (own, field, place) in [
             (&mut self.vae, "vae", carried.vae.as_ref()),
@@ -225,6 +279,11 @@ impl GenerateArgs {
                 &mut self.text_encoder,
                 "text_encoder",
                 carried.text_encoder.as_ref(),
+            ),
+            (
+                &mut self.text_encoder_2,
+                "text_encoder_2",
+                carried.text_encoder_2.as_ref(),
             ),
             (
                 &mut self.image_encoder,
@@ -235,6 +294,11 @@ impl GenerateArgs {
                 &mut self.tokenizer,
                 "tokenizer",
                 carried.tokenizer.as_ref().filter(|_| !own_encoder),
+            ),
+            (
+                &mut self.tokenizer_2,
+                "tokenizer_2",
+                carried.tokenizer_2.as_ref().filter(|_| !own_encoder_2),
             ),
         ] {
             let (None, Some(place)) = (&own, place) else {
@@ -259,6 +323,33 @@ impl GenerateArgs {
         warnings
     }
 
+    /// Takes over the carried LoRAs, and tells which are not what they were. One that is gone is told where it is
+    /// opened: without it the result would be another.
+    fn take_loras(
+        &mut self,
+        request: &GenerateRequest,
+        fingerprints: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        if !self.loras.is_empty() {
+            return Vec::new();
+        }
+        self.loras.clone_from(&request.loras);
+        let is_other = |(index, lora): &(usize, &Lora)| {
+            let then = fingerprints.get(&lora.fingerprint_name(*index));
+            let now = media::component_fingerprint(&lora.path).ok();
+            then.zip(now).is_some_and(|(then, now)| *then != now)
+        };
+        let changed = request.loras.iter().enumerate().filter(is_other);
+        changed
+            .map(|(_, lora)| {
+                format!(
+                    "the LoRA is not the one that the file was made with: {}",
+                    lora.path.display()
+                )
+            })
+            .collect()
+    }
+
     /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
     pub fn companions(&self) -> Companions {
         let place = |path: &Option<PathBuf>| {
@@ -268,55 +359,56 @@ impl GenerateArgs {
         Companions {
             vae: place(&self.vae),
             text_encoder: place(&self.text_encoder),
+            text_encoder_2: place(&self.text_encoder_2),
             image_encoder: place(&self.image_encoder),
             tokenizer: place(&self.tokenizer),
+            tokenizer_2: place(&self.tokenizer_2),
         }
     }
 
-    /// A name here that no file has.
-    fn free_name(&self, seed: u64, settings: &Settings) -> PathBuf {
-        let stem = format!(
-            "{}_{seed}",
-            naming::slug(self.prompt.as_deref().unwrap_or_default())
-        );
-        naming::free_path(
-            Path::new(""),
-            &stem,
-            &settings.output.format,
-            &mut HashSet::new(),
-        )
+    /// The kind of file that a result without a name gets.
+    pub fn extension<'a>(&self, spec: &ModelSpec, settings: &'a Settings) -> &'a str {
+        if spec.family.makes_pictures() || self.frames == Some(1) {
+            "png"
+        } else {
+            &settings.output.format
+        }
     }
 
-    /// The form; reads the sizes of pictures and clips from their files.
-    pub fn form(&self, seed: u64, settings: &Settings) -> Result<GenerateForm, JobError> {
+    /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
+    /// pictures and clips from their files.
+    pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
         Ok(GenerateForm {
-            prompt: self.prompt.clone().unwrap_or_default(),
             negative_prompt: self.negative.clone(),
+            negative_prompt_template: self.negative_template.clone(),
             image: self.image.as_deref().map(start_picture).transpose()?,
             last_image: self.last_image.as_deref().map(start_picture).transpose()?,
             extend: self.extend.as_deref().map(source_clip).transpose()?,
+            mask: self.mask.as_deref().map(start_picture).transpose()?,
+            strength: self.strength,
             fit: self.fit.unwrap_or_default(),
             preset: self.preset.clone(),
             width: self.width,
             height: self.height,
             num_frames: self.frames,
             fps: self.fps,
+            batch_size: self.batch,
             num_steps: self.steps,
             guidance_scale: self.guidance,
+            true_cfg_scale: self.true_cfg,
             guidance_scale_2: self.guidance_2,
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
+            loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,
-            seed,
+            sigma_schedule: self.schedule.unwrap_or_default(),
+            max_sequence_length: self.max_sequence_length,
             dtype: self.dtype.unwrap_or(settings.runtime.dtype),
             capture: self.capture.clone(),
-            out: self
-                .out
-                .clone()
-                .unwrap_or_else(|| self.free_name(seed, settings)),
             sidecar: self.sidecar || settings.output.sidecar,
+            ..GenerateForm::default()
         })
     }
 }
@@ -386,10 +478,11 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_every_sampler() {
+    fn the_help_names_every_sampler_and_schedule() {
         let help = help();
-        for sampler in Sampler::ALL {
-            assert!(help.contains(sampler.name()), "{}", sampler.name());
+        let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
+        for name in Sampler::ALL.map(Sampler::name).iter().chain(&schedules) {
+            assert!(help.contains(name), "{name}");
         }
     }
 }

@@ -1,29 +1,27 @@
-//! `safelight generate`: one job from the command line, on the same path as the window's.
+//! `safelight generate`: jobs from the command line, on the same path as the window's.
 
 mod args;
+mod jobs;
 mod report;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
-use safelight_core::job::{
-    CancelToken, FieldError, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate, Validated,
-};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate};
 
 pub use args::GenerateArgs;
 pub(super) use report::explain;
 use report::{HumanReport, JsonReport, Report};
 
 use super::Surroundings;
-use crate::worker::{self, WorkerCommand};
+use crate::worker::{self, WorkerCommand, WorkerHandle};
 
 /// Exit code of a cancelled job.
 const CANCELLED: u8 = 5;
 /// How long after the first interrupt others belong to it.
 const ONE_PRESS: Duration = Duration::from_millis(200);
 
-/// Runs one job to its end.
+/// Runs the jobs to their end.
 pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
     let json = args.json;
     match generate(args, surroundings) {
@@ -43,13 +41,13 @@ pub(super) fn report_misunderstood(err: &JobError) {
     JsonReport::failed(err);
 }
 
-/// The exit code of a job that began; the error of one that could not.
+/// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let (args, warnings) = args.with_carried()?;
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let Validated { request, notices } = request_of(&args, surroundings)?;
+    let jobs = jobs::of(&args, surroundings)?;
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
 
@@ -59,97 +57,70 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let command = WorkerCommand::Generate {
-        id: JobId::next(),
-        request: Box::new(request),
-        device,
-        cancel,
-    };
-    if handle.try_send(command).is_err() {
-        return Err(JobError::new(
-            JobErrorKind::Internal,
-            "the worker does not take jobs",
-        ));
-    }
-
+    let num_jobs = jobs.len();
+    let mut codes = Vec::new();
+    let mut said = surroundings.oddities();
+    said.extend(warnings);
     let mut report: Box<dyn Report> = if args.json {
         Box::<JsonReport>::default()
     } else {
         Box::new(HumanReport::new())
     };
-    for notice in &notices {
-        report.notice(notice);
-    }
-    for text in surroundings.oddities().into_iter().chain(warnings) {
-        report.update(&JobUpdate::Warning(text));
-    }
-    let outcome = loop {
-        let Some(event) = handle.wait() else {
-            return Err(JobError::new(
-                JobErrorKind::Internal,
-                "the worker ended without a word",
-            ));
-        };
-        match event.update {
-            JobUpdate::Ended(outcome) => break outcome,
-            update => report.update(&update),
+    for (index, job) in jobs.into_iter().enumerate() {
+        if num_jobs > 1 {
+            report.job(index + 1, num_jobs, &job.request);
         }
-    };
-    report.end(&outcome);
+        for notice in &job.notices {
+            report.notice(notice);
+        }
+        for text in said.drain(..) {
+            report.update(&JobUpdate::Warning(text));
+        }
+        let command = WorkerCommand::Generate {
+            id: JobId::next(),
+            request: Box::new(job.request),
+            device,
+            cancel: cancel.clone(),
+        };
+        let outcome = outcome_of(&handle, command, report.as_mut())?;
+        report.end(&outcome);
+        codes.push(exit_code(&outcome));
+        if cancel.is_cancelled() {
+            break;
+        }
+    }
     drop(handle);
     thread.join().ok();
-    Ok(match outcome {
+    Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// Runs one job to its end.
+fn outcome_of(
+    handle: &WorkerHandle,
+    command: WorkerCommand,
+    report: &mut dyn Report,
+) -> Result<JobOutcome, JobError> {
+    let broken = |what: &str| JobError::new(JobErrorKind::Internal, what);
+    if handle.try_send(command).is_err() {
+        return Err(broken("the worker does not take jobs"));
+    }
+    loop {
+        let Some(event) = handle.wait() else {
+            return Err(broken("the worker ended without a word"));
+        };
+        match event.update {
+            JobUpdate::Ended(outcome) => return Ok(outcome),
+            update => report.update(&update),
+        }
+    }
+}
+
+fn exit_code(outcome: &JobOutcome) -> u8 {
+    match outcome {
         JobOutcome::Finished(_) => 0,
         JobOutcome::Cancelled => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
-    })
-}
-
-fn request_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Validated, JobError> {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
-    let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
-    let spec = catalog
-        .open_with(wanted, &args.companions())
-        .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
-    let seed = args.seed.unwrap_or_else(super::random_seed);
-    let form = args.form(seed, surroundings.settings())?;
-    let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
-    let request = &mut checked.request;
-    request.companions = args.companions();
-    // The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
-    for path in [
-        Some(&mut request.out),
-        request.image.as_mut(),
-        request.last_image.as_mut(),
-        request.extend.as_mut(),
-        request.capture.as_mut(),
-        request.companions.vae.as_mut(),
-        request.companions.text_encoder.as_mut(),
-        request.companions.image_encoder.as_mut(),
-        request.companions.tokenizer.as_mut(),
-    ]
-    .into_iter()
-    .flatten()
-    {
-        if let Ok(absolute) = std::path::absolute(&*path) {
-            *path = absolute;
-        }
-        if path.to_str().is_none() {
-            // Requests travel as JSON, which has no other texts.
-            let what = format!("expected a path in UTF-8, found {}", path.display());
-            return Err(JobError::new(JobErrorKind::InvalidRequest, what));
-        }
     }
-    Ok(checked)
-}
-
-/// All that is wrong, in one sentence each.
-fn invalid(errors: &[FieldError]) -> JobError {
-    let sentences: Vec<String> = errors
-        .iter()
-        .map(|err| format!("--{}: {}", err.field, err.message))
-        .collect();
-    JobError::new(JobErrorKind::InvalidRequest, sentences.join("; "))
 }
 
 /// The first interrupt cancels; a second one does not wait for anything.

@@ -4,14 +4,18 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safelight_core::catalog::lora::CheckedLora;
 use safelight_core::job::{
-    JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe, Stage,
+    GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe,
+    Stage,
 };
 use serde_json::{Value, json};
 
 /// Hears a job's updates.
 pub trait Report {
-    /// What is done differently than the arguments say; comes before everything else.
+    /// One of several jobs begins, counted from 1; comes before everything else.
+    fn job(&mut self, number: usize, count: usize, request: &GenerateRequest);
+    /// What is done differently than the arguments say; comes before all updates.
     fn notice(&mut self, notice: &Notice);
     fn update(&mut self, update: &JobUpdate);
     fn end(&mut self, outcome: &JobOutcome);
@@ -47,7 +51,32 @@ fn failed_event(err: &JobError) -> Value {
     })
 }
 
+fn lora_event(checked: &CheckedLora) -> Value {
+    let CheckedLora { lora, coverage } = checked;
+    json!({
+        "event": "lora",
+        "path": lora.path,
+        "strength": lora.strength,
+        "strength_2": lora.strength_2,
+        "keys": coverage.total,
+        "applied": coverage.applied,
+        "layers": coverage.changed_layers,
+        "for_pictures": coverage.pictures,
+        "for_text_encoder": coverage.text_encoder,
+        "unknown": coverage.unknown,
+        "misfits": coverage.misfits,
+        "message": checked.line(),
+    })
+}
+
 impl Report for JsonReport {
+    fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
+        Self::print(&json!({
+            "event": "job", "number": number, "count": count,
+            "prompt": request.prompt, "seed": request.seed, "out": request.out,
+        }));
+    }
+
     fn notice(&mut self, notice: &Notice) {
         let (field, message) = (notice.field, &notice.message);
         Self::print(&json!({"event": "notice", "field": field, "message": message}));
@@ -82,6 +111,7 @@ impl Report for JsonReport {
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
             }),
+            JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
             JobUpdate::Started(_)
             | JobUpdate::Preview(_)
@@ -95,7 +125,8 @@ impl Report for JsonReport {
         Self::print(&match outcome {
             JobOutcome::Finished(output) => json!({
                 "event": "finished",
-                "path": output.path,
+                "path": output.path(),
+                "paths": output.paths,
                 "frames": output.clip.frames.len(),
                 "fps": output.clip.fps,
                 "seed": output.seed,
@@ -111,7 +142,7 @@ impl Report for JsonReport {
     }
 }
 
-/// A progress bar on a terminal, a line a stage elsewhere; all on standard error but the file's name.
+/// A progress bar on a terminal, a line a stage elsewhere; all on standard error but the files' names.
 #[derive(Debug)]
 pub struct HumanReport {
     bar: ProgressBar,
@@ -179,6 +210,12 @@ impl HumanReport {
 }
 
 impl Report for HumanReport {
+    fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
+        let text = format!("{number} of {count}: {}", request.prompt);
+        self.bar.reset();
+        self.bar.suspend(|| say(&text));
+    }
+
     fn notice(&mut self, notice: &Notice) {
         self.bar.suspend(|| say(&notice.message));
     }
@@ -205,6 +242,7 @@ impl Report for HumanReport {
             JobUpdate::Memory(memory) => {
                 self.memory = *memory;
             }
+            JobUpdate::Lora(checked) => self.bar.suspend(|| say(&checked.line())),
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
             JobUpdate::StageEnded(_)
             | JobUpdate::Preview(_)
@@ -219,8 +257,10 @@ impl Report for HumanReport {
             JobOutcome::Finished(output) => {
                 say(&summary(output));
                 let mut out = std::io::stdout().lock();
-                // The file is there whether or not somebody reads its name.
-                writeln!(out, "{}", output.path.display()).ok();
+                // The files are there whether or not somebody reads their names.
+                for path in &output.paths {
+                    writeln!(out, "{}", path.display()).ok();
+                }
             }
             JobOutcome::Cancelled => say("Cancelled"),
             JobOutcome::Failed(err) => explain(err),

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::entry::{self, Details, Entry, PartialDefaults};
+use super::facts::{Facts, Schedule};
 use super::single::Assembled;
-use super::wan::{Schedule, WanFacts};
-use super::{CatalogError, Defaults, Family, InputUse, Limits, ModelSpec, configs};
+use super::{CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelSpec, configs};
 use crate::job::{GenerateForm, Sampler, StartPicture, form};
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
@@ -47,7 +47,7 @@ pub(super) fn build(
             defaults: with_schedule(&entry.built_in.defaults, facts.schedule),
             ..entry.built_in.clone()
         },
-        (None, None) => Details::default(),
+        (None, None) => of_variant(entries, facts),
     };
     let own_file = model.place.join("safelight.json");
     let own: Details = if own_file.exists() {
@@ -64,15 +64,18 @@ pub(super) fn build(
         name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description
-            .unwrap_or_else(|| format!("A {} {} model", Family::Wan.label(), facts.variant.name())),
+            .unwrap_or_else(|| format!("A {} {} model", facts.family.label(), facts.variant)),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
-        family: Family::Wan,
-        variant: facts.variant.name().to_owned(),
+        family: facts.family,
+        variant: facts.variant.to_owned(),
         folder: model.place.clone(),
         bytes: facts.bytes,
         files: model.files.clone(),
-        start_image: facts.variant.start_image(),
-        end_image: facts.variant.end_image(facts.has_image_encoder),
+        start_image: facts.start_image,
+        image_role: facts.image_role,
+        mask: facts.mask,
+        end_image: facts.end_image,
+        guidance: facts.guidance,
         presets: details.presets.unwrap_or_default(),
         defaults: details
             .defaults
@@ -83,6 +86,31 @@ pub(super) fn build(
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)
+}
+
+/// What is known of a variant, for a picture's model of another shape: the steps and the guidance that it was
+/// trained for do not go with its size. Those of clips go with much else.
+fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
+    let is_same = |entry: &&Entry| {
+        facts.family.makes_pictures()
+            && entry.family == Some(facts.family)
+            && entry.variant.as_deref() == Some(facts.variant)
+    };
+    let Some(entry) = entries.iter().find(is_same) else {
+        return Details::default();
+    };
+    let known = &entry.built_in;
+    let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
+    Details {
+        defaults: PartialDefaults {
+            width: None,
+            height: None,
+            ..known.defaults.clone()
+        },
+        example_prompts: known.example_prompts.clone(),
+        latent_rgb: known.latent_rgb.clone().filter(has_colours),
+        ..Details::default()
+    }
 }
 
 /// A shape says nothing of what a model was distilled or tuned for: its own scheduler knows better.
@@ -117,11 +145,12 @@ fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
         small_shift: None,
         sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
         negative_prompt: String::new(),
+        strength: None,
     }
 }
 
 /// A description that asks for what the model cannot make, or previews another number of channels.
-fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), CatalogError> {
+fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), CatalogError> {
     let wrong = |reason: String| CatalogError::Config {
         reason,
         // Wrong words about a model without a file of its own are the catalogue's.
@@ -139,6 +168,7 @@ fn check_spec(spec: &ModelSpec, facts: &WanFacts, path: &Path) -> Result<(), Cat
     };
     let form = GenerateForm {
         image: (spec.start_image == InputUse::Required).then(picture),
+        mask: (spec.mask == InputUse::Required).then(picture),
         last_image: (spec.end_image == InputUse::Required).then(picture),
         width: Some(width),
         height: Some(height),

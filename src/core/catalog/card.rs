@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::configs::ModelIndex;
 use super::identify::Target;
 use super::library::Library;
+use super::lora::{LoraCard, LoraFile};
 use super::weights::WeightSet;
-use super::{CatalogError, Family, ModelSpec, identify, kind, single};
+use super::{CatalogError, ModelFiles, ModelSpec, identify, kind, single};
 
 /// What one component of a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +31,7 @@ pub struct ComponentCard {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdentityCard {
     pub path: PathBuf,
-    /// `diffusers folder`, `safetensors file` or `sharded safetensors files`.
+    /// `diffusers folder`, `safetensors file`, `sharded safetensors files` or `GGUF file`.
     pub kind: &'static str,
     /// A noun phrase for people.
     pub what: String,
@@ -47,13 +48,15 @@ pub struct IdentityCard {
     pub problems: Vec<String>,
     /// What it can make, when it is runnable.
     pub model: Option<ModelSpec>,
+    /// What it changes, when it is a LoRA.
+    pub lora: Option<LoraCard>,
 }
 
 impl IdentityCard {
     /// Reads the card of a diffusers folder or of one weight file. Fails only where there is nothing
     /// to put on a card.
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
-        Self::read_with(path, &Library::default(), ModelSpec::open)
+        Self::read_with(path, &Library::of_this_program(), ModelSpec::open)
     }
 
     /// As [`Self::read`], where parts of a model may also lie in places that were searched before.
@@ -87,7 +90,7 @@ impl IdentityCard {
             .components
             .iter()
             .any(|component| component.name == "transformer");
-        if card.family == "wan" && is_transformer {
+        if matches!(&*card.family, "wan" | "flux") && is_transformer {
             return Ok(card.with_model(open(&path)));
         }
         Ok(card)
@@ -109,29 +112,9 @@ impl IdentityCard {
                     spec.variant,
                     self.what
                 );
-                let parts = [
-                    ("transformer", Some(&files.transformer)),
-                    ("transformer_2", files.transformer_2.as_ref()),
-                    ("vae", Some(&files.vae)),
-                    ("text_encoder", Some(&files.text_encoder)),
-                    ("image_encoder", files.image_encoder.as_ref()),
-                ];
                 // In a diffusers folder the parts are that folder's, with a card of its own.
-                let is_single = files.scheduler.is_none();
-                let parts = parts.into_iter().filter(|_| is_single);
-                let cards: Vec<ComponentCard> = parts
-                    .filter_map(|(name, place)| {
-                        // All of them were opened just before.
-                        let weights = WeightSet::at(place?).ok()?;
-                        Some(component_card(
-                            name.to_owned(),
-                            String::new(),
-                            place?,
-                            &weights,
-                        ))
-                    })
-                    .collect();
-                if is_single {
+                if files.scheduler.is_none() {
+                    let cards = part_cards(files);
                     self.parameters = cards.iter().map(|card| card.parameters).sum();
                     self.bytes = spec.bytes;
                     self.components = cards;
@@ -154,10 +137,10 @@ impl IdentityCard {
         let component = component_card(name, String::new(), place, &weights);
         Self {
             path: path.to_owned(),
-            kind: if weights.files.len() == 1 {
-                "safetensors file"
-            } else {
-                "sharded safetensors files"
+            kind: match weights.files.len() {
+                1 if weights.is_gguf => "GGUF file",
+                1 => "safetensors file",
+                _ => "sharded safetensors files",
             },
             what: tensors.text,
             family: tensors.family.to_owned(),
@@ -169,7 +152,24 @@ impl IdentityCard {
             notes: weights.notes,
             problems: Vec::new(),
             model: None,
+            lora: None,
         }
+        .with_lora()
+    }
+
+    /// What a LoRA says of itself.
+    fn with_lora(mut self) -> Self {
+        let is_lora = self
+            .components
+            .iter()
+            .any(|component| component.name == "lora");
+        if is_lora && let Ok(file) = LoraFile::read(&self.path) {
+            let card = LoraCard::of(&file);
+            self.what = card.text();
+            self.family = card.family.to_owned();
+            self.lora = Some(card);
+        }
+        self
     }
 
     fn of_folder(folder: &Path) -> Result<Self, CatalogError> {
@@ -182,6 +182,7 @@ impl IdentityCard {
                 Err(err) => problems.push(err.to_string()),
             }
         }
+        let family = identify::family_of_pipeline(&index.class);
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {
                 let what = format!("a {} {} model", spec.family.label(), spec.variant);
@@ -194,24 +195,18 @@ impl IdentityCard {
                 if !problems.contains(&text) {
                     problems.push(text);
                 }
-                let what = if index.class.starts_with("Wan") {
-                    format!("a {} model that is not whole", Family::Wan.label())
-                } else {
-                    identify::pipeline_name(&index.class)
+                let what = match family {
+                    Some(family) => format!("a {} model that is not whole", family.label()),
+                    None => identify::pipeline_name(&index.class),
                 };
                 (None, what)
             }
-        };
-        let family = if index.class.starts_with("Wan") {
-            "wan".to_owned()
-        } else {
-            String::new()
         };
         Ok(Self {
             path: folder.to_owned(),
             kind: "diffusers folder",
             what,
-            family,
+            family: family.map_or_else(String::new, |family| family.label().to_lowercase()),
             variant: model
                 .as_ref()
                 .map_or_else(String::new, |spec| spec.variant.clone()),
@@ -222,8 +217,40 @@ impl IdentityCard {
             notes: BTreeMap::new(),
             problems,
             model,
+            lora: None,
         })
     }
+}
+
+/// The cards of a model's parts, each of the tensors that are its own where several lie in one file.
+fn part_cards(files: &ModelFiles) -> Vec<ComponentCard> {
+    let parts = [
+        ("transformer", Some(&files.transformer)),
+        ("transformer_2", files.transformer_2.as_ref()),
+        ("vae", Some(&files.vae)),
+        ("text_encoder", Some(&files.text_encoder)),
+        ("text_encoder_2", files.text_encoder_2.as_ref()),
+        ("image_encoder", files.image_encoder.as_ref()),
+    ];
+    let parts = parts
+        .into_iter()
+        .filter_map(|(name, place)| Some((name, place?)));
+    let cards = parts.clone().filter_map(|(name, place)| {
+        // All of them were opened just before.
+        let mut weights = WeightSet::at(place).ok()?;
+        if parts.clone().filter(|(_, other)| *other == place).count() > 1 {
+            weights
+                .tensors
+                .retain(|key, _| single::part_of_key(key) == Some(name));
+        }
+        Some(component_card(
+            name.to_owned(),
+            String::new(),
+            place,
+            &weights,
+        ))
+    });
+    cards.collect()
 }
 
 /// The card of a component with weights; `None` for those that have none (schedulers, tokenizers).

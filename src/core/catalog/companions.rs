@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::configs::{Umt5Config, WanTransformerConfig, sorted_entries};
+use super::configs::sorted_entries;
 use super::library::{Item, Library, Role, place_of};
 use super::names::{model_words, possible_side};
 use super::tokenizer;
-use super::wan::Wanted;
-use super::weights::{is_pickle, pickle_instead};
-use super::{CatalogError, ModelFiles};
+use super::wanted::{Wanted, WantedTokenizer};
+use super::weights::{WeightSet, is_pickle, pickle_instead};
+use super::{CatalogError, Component, ModelFiles};
 
 /// Places that the user named; they win over all that could be found.
 ///
@@ -27,9 +27,13 @@ pub struct Companions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_encoder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_encoder_2: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_encoder: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer_2: Option<PathBuf>,
 }
 
 impl Companions {
@@ -37,44 +41,75 @@ impl Companions {
         *self == Self::default()
     }
 
-    /// Whether the user named a component of a diffusers folder. A text encoder brings its tokenizer.
+    pub(super) fn of(&self, component: Component) -> Option<&PathBuf> {
+        match component {
+            Component::Transformer => None,
+            Component::Vae => self.vae.as_ref(),
+            Component::TextEncoder => self.text_encoder.as_ref(),
+            Component::TextEncoder2 => self.text_encoder_2.as_ref(),
+            Component::ImageEncoder => self.image_encoder.as_ref(),
+        }
+    }
+
+    /// The tokenizer of a text encoder.
+    pub(super) fn tokenizer_of(&self, text_encoder: Component) -> Option<&PathBuf> {
+        match text_encoder {
+            Component::TextEncoder => self.tokenizer.as_ref(),
+            Component::TextEncoder2 => self.tokenizer_2.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the user named a component of a diffusers folder.
     pub(super) fn names(&self, component: &str) -> bool {
         match component {
             "vae" => self.vae.is_some(),
             "text_encoder" => self.text_encoder.is_some(),
+            "text_encoder_2" => self.text_encoder_2.is_some(),
             "image_encoder" => self.image_encoder.is_some(),
             "tokenizer" => self.tokenizer.is_some(),
+            "tokenizer_2" => self.tokenizer_2.is_some(),
             _ => false,
         }
     }
 }
 
-/// Puts the parts that the user named into those of a diffusers folder.
-pub(super) fn replace(
+/// Finds all parts of a model of single files, with their tokenizers.
+pub(super) fn complete(
     files: &mut ModelFiles,
+    parts: &[Wanted<'_>],
     companions: &Companions,
     library: &Library,
 ) -> Result<(), CatalogError> {
-    let transformer = WanTransformerConfig::read(&files.transformer)?;
     let around = files.transformer.clone();
-    let search = Search {
-        library,
-        companions,
-        around: &around,
-        transformer: &transformer,
-    };
-    if let Some(named) = &companions.vae {
-        files.vae = search.find(&Wanted::vae(&transformer), Some(named))?;
+    let search = Search::new(&around, companions, library);
+    for wanted in parts {
+        files.put(wanted.component, search.find(wanted)?);
     }
-    if let Some(named) = &companions.image_encoder {
-        files.image_encoder = Some(search.find(&Wanted::image_encoder(), Some(named))?);
+    // Only once all files are there: whoever lacks one wants to hear of that.
+    for wanted in parts {
+        search.add_tokenizer(files, wanted)?;
     }
-    if let Some(named) = &companions.text_encoder {
-        files.text_encoder = search.find(&Wanted::text_encoder(), Some(named))?;
-    }
-    if companions.text_encoder.is_some() || companions.tokenizer.is_some() {
-        files.tokenizer = search.tokenizer(&files.text_encoder)?;
-        files.tokenizer_class = None;
+    Ok(())
+}
+
+/// Puts the parts that the user named into those of a diffusers folder.
+pub(super) fn replace(
+    files: &mut ModelFiles,
+    parts: &[Wanted<'_>],
+    companions: &Companions,
+    library: &Library,
+) -> Result<(), CatalogError> {
+    let around = files.transformer.clone();
+    let search = Search::new(&around, companions, library);
+    for wanted in parts {
+        let is_named = companions.of(wanted.component).is_some();
+        if is_named {
+            files.put(wanted.component, search.find(wanted)?);
+        }
+        if is_named || companions.tokenizer_of(wanted.component).is_some() {
+            search.add_tokenizer(files, wanted)?;
+        }
     }
     Ok(())
 }
@@ -99,49 +134,83 @@ const MAX_FOLDERS: usize = 100;
 /// The folders in which ComfyUI, diffusers and others keep parts of one kind.
 fn folder_names(role: Role) -> &'static [&'static str] {
     match role {
-        Role::Vae => &["vae", "VAE"],
-        Role::TextEncoder => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
-        Role::ImageEncoder => &["clip_vision", "image_encoder", "image_encoders"],
-        Role::Transformer | Role::Foreign => &[],
+        Role::WanVae | Role::KlVae => &["vae", "VAE"],
+        Role::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
+        Role::Clip => &["text_encoders", "clip", "text_encoder"],
+        Role::T5 => &[
+            "text_encoders",
+            "clip",
+            "text_encoder_2",
+            "text_encoder",
+            "text_encoders_t5",
+        ],
+        Role::ClipVision => &["clip_vision", "image_encoder", "image_encoders"],
+        Role::Transformer(_) | Role::Foreign => &[],
     }
 }
 
 /// The places around one transformer.
-pub(super) struct Search<'a> {
-    pub library: &'a Library,
-    pub companions: &'a Companions,
+struct Search<'a> {
+    library: &'a Library,
+    companions: &'a Companions,
     /// The transformer's file or folder.
-    pub around: &'a Path,
-    pub transformer: &'a WanTransformerConfig,
+    around: &'a Path,
+    /// The transformer's own file, which may hold other parts too.
+    own: Option<WeightSet>,
 }
 
-impl Search<'_> {
-    /// The part of one kind: the named one, or the nearest that fits.
-    pub(super) fn find(
-        &self,
-        wanted: &Wanted,
-        named: Option<&PathBuf>,
-    ) -> Result<PathBuf, CatalogError> {
-        if let Some(named) = named {
+impl<'a> Search<'a> {
+    fn new(around: &'a Path, companions: &'a Companions, library: &'a Library) -> Self {
+        let own = (!around.is_dir()).then(|| WeightSet::at(around).ok());
+        Self {
+            library,
+            companions,
+            around,
+            own: own.flatten(),
+        }
+    }
+
+    /// The part of one kind: the named one, that in the transformer's own file, or the nearest that fits.
+    fn find(&self, wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
+        if let Some(named) = self.companions.of(wanted.component) {
             let place = named_place(named, folder_names(wanted.role), wanted)?;
-            wanted.check(&place, self.transformer)?;
+            wanted.check(&place)?;
             return Ok(place);
+        }
+        if self.own.as_ref().is_some_and(wanted.is_in) {
+            wanted.check(self.around)?;
+            return Ok(self.around.to_owned());
         }
         let mut first_error = None;
         for folder in self.folders(wanted.role) {
             for place in in_usual_order(&self.library.in_folder(&folder), wanted) {
-                match wanted.check(&place, self.transformer) {
+                match wanted.check(&place) {
                     Ok(()) => return Ok(place),
                     Err(err) => first_error = first_error.or(Some(err)),
                 }
             }
         }
         for place in in_usual_order(&self.library.known, wanted) {
-            if wanted.check(&place, self.transformer).is_ok() {
+            if wanted.check(&place).is_ok() {
                 return Ok(place);
             }
         }
         Err(first_error.unwrap_or_else(|| self.missing(wanted)))
+    }
+
+    /// Adds the tokenizer of a part that needs one.
+    fn add_tokenizer(
+        &self,
+        files: &mut ModelFiles,
+        wanted: &Wanted<'_>,
+    ) -> Result<(), CatalogError> {
+        if let Some(tokenizer) = &wanted.tokenizer
+            && let Some(text_encoder) = files.of(wanted.component)
+        {
+            let place = self.tokenizer(wanted, tokenizer, text_encoder)?;
+            files.put_tokenizer(wanted.component, place);
+        }
+        Ok(())
     }
 
     /// The folders to look into, nearest first.
@@ -177,7 +246,7 @@ impl Search<'_> {
         homes
     }
 
-    fn missing(&self, wanted: &Wanted) -> CatalogError {
+    fn missing(&self, wanted: &Wanted<'_>) -> CatalogError {
         let folders = self.folders(wanted.role);
         // The authors publish these parts as pickles.
         let pickled = folders.iter().find_map(|folder| {
@@ -198,45 +267,33 @@ impl Search<'_> {
         }
     }
 
-    /// The tokenizer of a text encoder: the named one, the one in its file or beside it, or any
-    /// other with its vocabulary.
-    pub(super) fn tokenizer(&self, text_encoder: &Path) -> Result<PathBuf, CatalogError> {
-        let vocab_size = Umt5Config::read(text_encoder)?.vocab_size;
-        if let Some(named) = &self.companions.tokenizer {
-            let place = named_tokenizer(named)?;
-            tokenizer::check(&place, vocab_size)?;
+    /// The tokenizer of a text encoder: the named one, the one in its file or beside it, that of the app, or
+    /// any other with its vocabulary.
+    fn tokenizer(
+        &self,
+        wanted: &Wanted<'_>,
+        tokenizer: &WantedTokenizer,
+        text_encoder: &Path,
+    ) -> Result<PathBuf, CatalogError> {
+        let vocab_size = (tokenizer.vocab_size)(text_encoder)?;
+        let form = tokenizer.form;
+        if let Some(named) = self.companions.tokenizer_of(wanted.component) {
+            let place = named_tokenizer(named, tokenizer)?;
+            tokenizer::check(&place, vocab_size, form)?;
             return Ok(place);
         }
-        if tokenizer::is_place(text_encoder) {
-            tokenizer::check(text_encoder, vocab_size)?;
+        if tokenizer::is_place(text_encoder) && self.library.tokenizer(text_encoder)?.form == form {
+            tokenizer::check(text_encoder, vocab_size, form)?;
             return Ok(text_encoder.to_owned());
         }
-        let beside = text_encoder.parent().unwrap_or_else(|| Path::new(""));
-        let mut places = vec![beside.to_owned()];
-        let around = self.homes().into_iter().map(Path::to_owned);
-        for folder in std::iter::once(beside.to_owned()).chain(around) {
-            let names = [
-                "tokenizer",
-                "google/umt5-xxl",
-                "umt5-xxl",
-                "tokenizers/umt5-xxl",
-            ];
-            places.extend(names.map(|name| folder.join(name)));
-        }
-        // Another text encoder's file may carry the same tokenizer.
-        for folder in self.folders(Role::TextEncoder) {
-            let items = self.library.in_folder(&folder);
-            let others = items.iter().filter(|item| item.role == Role::TextEncoder);
-            places.extend(others.map(|item| item.place.clone()));
-        }
-        places.extend(self.library.tokenizers.iter().cloned());
+        let places = self.tokenizer_places(wanted, tokenizer, text_encoder);
         let mut first_error = None;
         for place in &places {
             if !tokenizer::is_place(place) {
                 continue;
             }
-            match self.library.num_token_ids(place) {
-                Ok(count) if tokenizer::is_of_vocabulary(count, vocab_size) => {
+            match self.library.tokenizer(place) {
+                Ok(found) if found.form == form && found.is_of_vocabulary(vocab_size) => {
                     return Ok(place.clone());
                 }
                 Ok(_) => {}
@@ -245,12 +302,45 @@ impl Search<'_> {
         }
         Err(
             first_error.unwrap_or_else(|| CatalogError::MissingCompanion {
-                what: "the tokenizer of UMT5".to_owned(),
-                example: "the folder google/umt5-xxl of Wan-AI/Wan2.1-T2V-1.3B, or umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged, which carries one",
+                what: if tokenizer.bundled.is_some() {
+                    format!("{} with {vocab_size} token ids", tokenizer.what)
+                } else {
+                    tokenizer.what.to_owned()
+                },
+                example: tokenizer.example,
                 looked: looked_in(&places),
                 path: text_encoder.to_owned(),
             }),
         )
+    }
+
+    /// Where the tokenizer of a text encoder may lie, nearest first.
+    fn tokenizer_places(
+        &self,
+        wanted: &Wanted<'_>,
+        tokenizer: &WantedTokenizer,
+        text_encoder: &Path,
+    ) -> Vec<PathBuf> {
+        let beside = text_encoder.parent().unwrap_or_else(|| Path::new(""));
+        let mut places = vec![beside.to_owned()];
+        let around = self.homes().into_iter().map(Path::to_owned);
+        for folder in std::iter::once(beside.to_owned()).chain(around) {
+            places.extend(tokenizer.folders.iter().map(|name| folder.join(name)));
+        }
+        let shipped = self.library.shipped_tokenizers.as_ref();
+        places.extend(
+            shipped
+                .zip(tokenizer.bundled)
+                .map(|(folder, name)| folder.join(name)),
+        );
+        // Another text encoder's file may carry the same tokenizer.
+        for folder in self.folders(wanted.role) {
+            let items = self.library.in_folder(&folder);
+            let others = items.iter().filter(|item| item.role == wanted.role);
+            places.extend(others.map(|item| item.place.clone()));
+        }
+        places.extend(self.library.tokenizers.iter().cloned());
+        places
     }
 }
 
@@ -290,13 +380,16 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The candidates of one kind, those with the usual name first.
-fn in_usual_order(items: &[Item], wanted: &Wanted) -> Vec<PathBuf> {
+fn in_usual_order(items: &[Item], wanted: &Wanted<'_>) -> Vec<PathBuf> {
     let mut places: Vec<&PathBuf> = items
         .iter()
         .filter(|item| item.role == wanted.role)
         .map(|item| &item.place)
         .collect();
-    let words = |name: &str| model_words(name.trim_end_matches(".safetensors"));
+    let words = |name: &str| {
+        let stem = name.trim_end_matches(".safetensors");
+        model_words(stem.trim_end_matches(".gguf"))
+    };
     let usual: Vec<Vec<String>> = wanted.usual.iter().map(|name| words(name)).collect();
     places.sort_by_key(|place| {
         let own = words(&place.file_name().unwrap_or_default().to_string_lossy());
@@ -309,7 +402,7 @@ fn in_usual_order(items: &[Item], wanted: &Wanted) -> Vec<PathBuf> {
 }
 
 /// The place that a user means by a path: a file, a component's folder, or the model folder around one.
-fn named_place(path: &Path, inner: &[&str], wanted: &Wanted) -> Result<PathBuf, CatalogError> {
+fn named_place(path: &Path, inner: &[&str], wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
     let path = std::path::absolute(path).map_err(|source| CatalogError::Io {
         source,
         path: path.to_owned(),
@@ -334,34 +427,32 @@ fn named_place(path: &Path, inner: &[&str], wanted: &Wanted) -> Result<PathBuf, 
     Ok(place_of(&path))
 }
 
-fn named_tokenizer(path: &Path) -> Result<PathBuf, CatalogError> {
+fn named_tokenizer(path: &Path, wanted: &WantedTokenizer) -> Result<PathBuf, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
         source,
         path: path.to_owned(),
     })?;
-    let is_own_file = absolute
-        .file_name()
-        .is_some_and(|name| name == "tokenizer.json" || name == "spiece.model");
+    let is_own_file = absolute.file_name().is_some_and(tokenizer::is_own_file);
     let folder = absolute.parent().filter(|_| is_own_file);
-    let places = [
-        folder.map(Path::to_owned),
-        Some(absolute.clone()),
-        Some(absolute.join("tokenizer")),
-        Some(absolute.join("google/umt5-xxl")),
-    ];
-    places
+    let inner = wanted.folders.iter().map(|name| absolute.join(name));
+    let mut places = folder
+        .map(Path::to_owned)
         .into_iter()
-        .flatten()
+        .chain([absolute.clone()])
+        .chain(inner);
+    places
         .find(|place| tokenizer::is_place(place))
         .ok_or_else(|| {
             if absolute.exists() {
                 CatalogError::Missing {
-                    what: "a tokenizer.json, a spiece.model or a weight file with spiece_model"
+                    what: "a tokenizer.json, a spiece.model, a vocab.json with its merges.txt or a weight file with a tokenizer in it"
                         .to_owned(),
-                    path: absolute,
+                    path: absolute.clone(),
                 }
             } else {
-                CatalogError::NoSuchPath { path: absolute }
+                CatalogError::NoSuchPath {
+                    path: absolute.clone(),
+                }
             }
         })
 }

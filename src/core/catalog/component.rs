@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::configs::read_json;
 use super::weights::{WeightSet, is_weight_file_of};
-use super::{CatalogError, wan};
+use super::{CatalogError, Family, flux, wan};
 
 /// What a place is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,18 +16,24 @@ pub enum Component {
     Transformer,
     Vae,
     TextEncoder,
+    TextEncoder2,
     ImageEncoder,
 }
 
 impl Component {
     /// Whether a `config.json` speaks of this component; one that does not say what it is may.
-    fn is_described_by(self, config: &Value) -> bool {
+    fn is_described_by(self, family: Family, config: &Value) -> bool {
         let says = |key: &str| config.get(key).and_then(Value::as_str);
-        match self {
-            Self::Transformer => says("_class_name") == Some("WanTransformer3DModel"),
-            Self::Vae => says("_class_name") == Some("AutoencoderKLWan"),
-            Self::TextEncoder => says("model_type") == Some("umt5"),
-            Self::ImageEncoder => says("model_type").is_some_and(|name| name.starts_with("clip")),
+        let class = says("_class_name");
+        let is_model = |name: &str| says("model_type").is_some_and(|says| says.starts_with(name));
+        match (family, self) {
+            (Family::Wan, Self::Transformer) => class == Some("WanTransformer3DModel"),
+            (Family::Wan, Self::Vae) => class == Some("AutoencoderKLWan"),
+            (Family::Wan, Self::TextEncoder) => is_model("umt5"),
+            (Family::Flux, Self::Transformer) => class == Some("FluxTransformer2DModel"),
+            (Family::Flux, Self::Vae) => class == Some("AutoencoderKL"),
+            (Family::Flux, Self::TextEncoder) | (_, Self::ImageEncoder) => is_model("clip"),
+            (_, Self::TextEncoder2) => is_model("t5"),
         }
     }
 }
@@ -36,7 +42,11 @@ impl Component {
 ///
 /// A place is a folder, a weight file or a weight index. The config beside a file counts where the file is the
 /// folder's own; the authors' config (`WanModel`) is said again in diffusers' terms.
-pub fn component_config(component: Component, place: &Path) -> Result<Value, CatalogError> {
+pub fn component_config(
+    family: Family,
+    component: Component,
+    place: &Path,
+) -> Result<Value, CatalogError> {
     let (folder, is_own) = if place.is_dir() {
         (place, true)
     } else {
@@ -49,12 +59,16 @@ pub fn component_config(component: Component, place: &Path) -> Result<Value, Cat
         let config: Value = read_json(&file)?;
         if is_authors(&config) && component == Component::Transformer {
             num_heads = config.get("num_heads").and_then(Value::as_u64);
-        } else if place.is_dir() || component.is_described_by(&config) {
+        } else if place.is_dir() || component.is_described_by(family, &config) {
             return Ok(config);
         }
     }
     let weights = WeightSet::at(place)?;
-    wan::config_of_header(component, &weights, num_heads).map_err(|reason| CatalogError::Config {
+    let config = match family {
+        Family::Wan => wan::config_of_header(component, &weights, num_heads),
+        Family::Flux => flux::config_of_header(component, &weights),
+    };
+    config.map_err(|reason| CatalogError::Config {
         reason,
         path: place.to_owned(),
     })

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{CatalogError, Component, component_config};
+use super::{CatalogError, Component, Family, component_config};
 
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// Larger than any published width, small enough that no product of three of these overflows.
@@ -101,7 +101,8 @@ impl Default for WanTransformerConfig {
 impl WanTransformerConfig {
     /// The config of a component's folder or file.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let (cfg, path): (Self, _) = read_component(Component::Transformer, place)?;
+        let (cfg, path): (Self, _) =
+            read_component(Family::Wan, Component::Transformer, place, None)?;
         check_numbers(
             &[
                 ("num_attention_heads", cfg.num_attention_heads),
@@ -189,7 +190,7 @@ impl Default for WanVaeConfig {
 impl WanVaeConfig {
     /// The config of a component's folder or file.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let (cfg, path): (Self, _) = read_component(Component::Vae, place)?;
+        let (cfg, path): (Self, _) = read_component(Family::Wan, Component::Vae, place, None)?;
         check_numbers(
             &[
                 ("base_dim", cfg.base_dim),
@@ -242,50 +243,6 @@ impl WanVaeConfig {
     }
 }
 
-/// `text_encoder/config.json` of a UMT5 encoder.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Umt5Config {
-    #[serde(default)]
-    pub model_type: String,
-    pub d_model: u64,
-    pub d_kv: u64,
-    pub d_ff: u64,
-    pub num_layers: u64,
-    pub num_heads: u64,
-    pub vocab_size: u64,
-    #[serde(default = "default_buckets")]
-    pub relative_attention_num_buckets: u64,
-    #[serde(default)]
-    pub feed_forward_proj: String,
-    #[serde(default)]
-    pub quantization_config: Option<Value>,
-}
-
-fn default_buckets() -> u64 {
-    32
-}
-
-impl Umt5Config {
-    /// The config of a component's folder or file.
-    pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let (cfg, path): (Self, _) = read_component(Component::TextEncoder, place)?;
-        let buckets = cfg.relative_attention_num_buckets;
-        check_numbers(
-            &[
-                ("d_model", cfg.d_model),
-                ("d_kv", cfg.d_kv),
-                ("d_ff", cfg.d_ff),
-                ("num_layers", cfg.num_layers),
-                ("num_heads", cfg.num_heads),
-                ("vocab_size", cfg.vocab_size),
-                ("relative_attention_num_buckets", buckets),
-            ],
-            &path,
-        )?;
-        Ok(cfg)
-    }
-}
-
 /// `image_encoder/config.json` of a CLIP vision tower, with the defaults of `transformers`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
@@ -318,7 +275,8 @@ impl Default for ClipVisionConfig {
 impl ClipVisionConfig {
     /// The config of a component's folder or file.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let (cfg, path): (Self, _) = read_component(Component::ImageEncoder, place)?;
+        let (cfg, path): (Self, _) =
+            read_component(Family::Wan, Component::ImageEncoder, place, None)?;
         check_numbers(
             &[
                 ("hidden_size", cfg.hidden_size),
@@ -372,12 +330,18 @@ impl SchedulerConfig {
     }
 }
 
-/// A component's config, and the path by which errors name it.
-fn read_component<T: DeserializeOwned>(
+/// A component's config, and the path by which errors name it. `part` is where it stands within that of a larger
+/// model.
+pub(super) fn read_component<T: DeserializeOwned>(
+    family: Family,
     component: Component,
     place: &Path,
+    part: Option<&str>,
 ) -> Result<(T, PathBuf), CatalogError> {
-    let config = component_config(component, place)?;
+    let mut config = component_config(family, component, place)?;
+    if let Some(inner @ Value::Object(_)) = part.and_then(|part| config.get_mut(part)) {
+        config = inner.take();
+    }
     let path = if place.is_dir() {
         place.join("config.json")
     } else {
@@ -392,7 +356,8 @@ fn read_component<T: DeserializeOwned>(
     }
 }
 
-fn check_numbers(numbers: &[(&str, u64)], path: &Path) -> Result<(), CatalogError> {
+/// Checks that numbers are of a sensible size.
+pub(super) fn check_numbers(numbers: &[(&str, u64)], path: &Path) -> Result<(), CatalogError> {
     for (name, value) in numbers {
         if !(1..=LARGEST_NUMBER).contains(value) {
             return Err(CatalogError::Config {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::line_and_column;
+use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
-use super::wan::{TransformerShape, WanFacts};
 use super::{CatalogError, Defaults, Family, LatentRgb, Limits, Preset, SmallShift};
 use crate::job::Sampler;
 
@@ -61,6 +61,7 @@ pub(super) struct PartialDefaults {
     pub small_shift: Option<SmallShift>,
     pub sampler: Option<Sampler>,
     pub negative_prompt: Option<String>,
+    pub strength: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -108,6 +109,7 @@ impl PartialDefaults {
             shift: over.shift.or(self.shift),
             sampler: over.sampler.or(self.sampler),
             negative_prompt: over.negative_prompt.or(self.negative_prompt),
+            strength: over.strength.or(self.strength),
         }
     }
 
@@ -125,6 +127,7 @@ impl PartialDefaults {
             small_shift: self.small_shift.or(base.small_shift),
             sampler: self.sampler.unwrap_or(base.sampler),
             negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
+            strength: self.strength.or(base.strength),
         }
     }
 }
@@ -217,6 +220,8 @@ struct RawEntry {
 pub(super) struct Entry {
     pub id: String,
     /// Any where a user left it out.
+    pub family: Option<Family>,
+    /// Any where a user left it out.
     pub variant: Option<String>,
     pub repository: Option<String>,
     /// Names that its folder has in the wild.
@@ -250,6 +255,7 @@ impl Entry {
         };
         Self {
             id: raw.id.into_inner(),
+            family: raw.family,
             variant: raw.variant,
             repository: raw.repository,
             folders: raw.folders,
@@ -269,6 +275,7 @@ impl Entry {
         }
         self.folders.extend(user.folders);
         self.files.extend(user.files);
+        self.family = user.family.or(self.family);
         self.variant = user.variant.or_else(|| self.variant.take());
         self.path = user.path;
         if user.download_bytes > 0 {
@@ -299,9 +306,12 @@ impl Entry {
     }
 
     /// Whether what is known of variant and shape speaks against a model.
-    pub(super) fn may_be(&self, facts: &WanFacts) -> bool {
-        let variant = facts.variant.name();
-        self.variant.as_ref().is_none_or(|name| name == variant)
+    pub(super) fn may_be(&self, facts: &Facts) -> bool {
+        self.family.is_none_or(|family| family == facts.family)
+            && self
+                .variant
+                .as_ref()
+                .is_none_or(|name| name == facts.variant)
             && self.shape.is_none_or(|shape| shape == facts.shape)
     }
 
@@ -320,7 +330,7 @@ impl Entry {
             name: details.name.unwrap_or_else(|| self.id.clone()),
             description: details.description.unwrap_or_default(),
             licence: details.licence.unwrap_or_default(),
-            family: Family::Wan,
+            family: self.family.unwrap_or(Family::Wan),
             variant: self.variant.clone().unwrap_or_default(),
             repository: self.repository.clone(),
             what,
@@ -330,14 +340,12 @@ impl Entry {
 }
 
 /// The entry whose models have this variant and shape; among several, that with most words of a name.
-pub(super) fn most_like<'a>(
-    entries: &'a [Entry],
-    facts: &WanFacts,
-    name: &str,
-) -> Option<&'a Entry> {
+pub(super) fn most_like<'a>(entries: &'a [Entry], facts: &Facts, name: &str) -> Option<&'a Entry> {
     let words = model_words(name);
     let is_like = |entry: &&Entry| {
-        entry.variant.as_deref() == Some(facts.variant.name()) && entry.shape == Some(facts.shape)
+        entry.family == Some(facts.family)
+            && entry.variant.as_deref() == Some(facts.variant)
+            && entry.shape == Some(facts.shape)
     };
     let num_common = |entry: &Entry| {
         let known = model_words(&entry.id);
@@ -408,9 +416,6 @@ fn parse(text: &str, path: &Path, is_user: bool) -> Result<Vec<Entry>, CatalogEr
                 at,
                 format!("expected an id of its own for each model, found '{id}' again or empty"),
             ));
-        }
-        if raw.family.is_some_and(|family| family != Family::Wan) {
-            return Err(error(at, "expected the family wan".to_owned()));
         }
         let mut shared = Details::default();
         for name in &raw.shared {

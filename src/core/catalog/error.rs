@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -54,7 +54,7 @@ pub enum CatalogError {
     /// A file that says something about a model, not its weights.
     #[error("{reason}: {}", path.display())]
     Config { reason: String, path: PathBuf },
-    #[error("not a sound safetensors file: {reason}: {}", path.display())]
+    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
     Weights { reason: String, path: PathBuf },
     /// Not the weights of anything.
     #[error("expected a model, found {found}: {}", path.display())]
@@ -80,6 +80,9 @@ pub enum CatalogError {
         found: Vec<u64>,
         path: PathBuf,
     },
+    /// A LoRA that is none, or that is for another model.
+    #[error("{reason}: {}", path.display())]
+    Lora { reason: String, path: PathBuf },
     /// Sound as far as anyone knows, but not for this version.
     #[error("this is {what}, which this version cannot run yet: {}", path.display())]
     Unsupported { what: String, path: PathBuf },
@@ -116,8 +119,9 @@ impl CatalogError {
                 "Name the right file, or leave it out where the right one lies beside the model"
             }
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
-                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model: a diffusers folder, or a transformer's .safetensors file"
+                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model, or a FLUX.1 model: a diffusers folder, or a transformer's .safetensors or .gguf file"
             }
+            Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
             Self::Io { .. }
             | Self::Config { .. }
@@ -144,6 +148,14 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
         .map_or(0, |rest| rest.chars().count())
         + 1;
     (line, column)
+}
+
+/// The format that a weight file is by its name.
+pub fn format_name(path: &Path) -> &'static str {
+    let is_gguf = path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+    if is_gguf { "GGUF" } else { "safetensors" }
 }
 
 fn and_size(bytes: u64) -> String {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::CatalogError;
 use super::configs::ModelIndex;
+use super::{CatalogError, Component};
 
 /// One place for each component. A component is a folder (a `config.json` and weights) or one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,11 +18,18 @@ pub struct ModelFiles {
     /// The expert for low noise.
     pub transformer_2: Option<PathBuf>,
     pub vae: PathBuf,
+    /// UMT5 in Wan, CLIP-L in Flux.
     pub text_encoder: PathBuf,
-    /// A folder with `tokenizer.json` or `spiece.model`, or a weight file that carries `spiece_model`.
+    /// T5 in Flux.
+    pub text_encoder_2: Option<PathBuf>,
+    /// A folder with `tokenizer.json`, `spiece.model` or `vocab.json` and `merges.txt`, or a weight file that
+    /// carries a tokenizer.
     pub tokenizer: PathBuf,
     /// The class that the pipeline reads the tokenizer with; what the tokenizer itself says when absent.
     pub tokenizer_class: Option<String>,
+    /// Of `text_encoder_2`.
+    pub tokenizer_2: Option<PathBuf>,
+    pub tokenizer_2_class: Option<String>,
     pub image_encoder: Option<PathBuf>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
@@ -47,12 +54,47 @@ impl ModelFiles {
         };
         Self {
             transformer_2: named("transformer_2"),
+            text_encoder_2: named("text_encoder_2"),
             tokenizer_class: index.components.get("tokenizer").cloned(),
+            tokenizer_2: named("tokenizer_2"),
+            tokenizer_2_class: index.components.get("tokenizer_2").cloned(),
             image_encoder: named("image_encoder"),
             image_processor: named("image_processor"),
             boundary_ratio: index.boundary_ratio,
             expand_timesteps: index.expand_timesteps,
             ..Self::in_folder(folder)
+        }
+    }
+
+    /// Where a component lies; `None` for what this model has none of.
+    pub fn of(&self, component: Component) -> Option<&Path> {
+        match component {
+            Component::Transformer => Some(&self.transformer),
+            Component::Vae => Some(&self.vae),
+            Component::TextEncoder => Some(&self.text_encoder),
+            Component::TextEncoder2 => self.text_encoder_2.as_deref(),
+            Component::ImageEncoder => self.image_encoder.as_deref(),
+        }
+    }
+
+    pub(super) fn put(&mut self, component: Component, place: PathBuf) {
+        match component {
+            Component::Transformer => self.transformer = place,
+            Component::Vae => self.vae = place,
+            Component::TextEncoder => self.text_encoder = place,
+            Component::TextEncoder2 => self.text_encoder_2 = Some(place),
+            Component::ImageEncoder => self.image_encoder = Some(place),
+        }
+    }
+
+    /// Puts the tokenizer of a text encoder, to be read as what it says itself.
+    pub(super) fn put_tokenizer(&mut self, text_encoder: Component, place: PathBuf) {
+        if text_encoder == Component::TextEncoder2 {
+            self.tokenizer_2 = Some(place);
+            self.tokenizer_2_class = None;
+        } else {
+            self.tokenizer = place;
+            self.tokenizer_class = None;
         }
     }
 

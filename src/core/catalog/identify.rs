@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::companions::{self, Companions};
-use super::configs::{ModelIndex, WanTransformerConfig, read_json, sorted_entries};
+use super::companions::Companions;
+use super::configs::{ModelIndex, read_json, sorted_entries};
+use super::facts::Facts;
 use super::library::{Library, place_of};
-use super::wan::{self, WanFacts};
 use super::weights::{WeightSet, is_pickle, pickle};
-use super::{CatalogError, ModelFiles, kind};
+use super::{CatalogError, Family, ModelFiles, flux, kind, wan};
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -66,12 +66,6 @@ pub(super) fn target(path: &Path) -> Result<Target, CatalogError> {
     if is_pickle(&absolute) {
         return Err(pickle(&absolute));
     }
-    if kind::is_gguf(&absolute) {
-        return Err(CatalogError::Unsupported {
-            what: "a GGUF file".to_owned(),
-            path: absolute,
-        });
-    }
     Ok(Target::Parts(absolute))
 }
 
@@ -82,6 +76,17 @@ fn is_transformer_of(folder: &Path, around: &Path) -> bool {
         && ModelIndex::read(around).is_ok_and(|index| index.components.contains_key(&*name))
 }
 
+/// The family of a pipeline's class; `None` for those that this version does not run.
+pub(super) fn family_of_pipeline(class: &str) -> Option<Family> {
+    if class.starts_with("Wan") {
+        Some(Family::Wan)
+    } else if class.starts_with("Flux") && !class.starts_with("Flux2") {
+        Some(Family::Flux)
+    } else {
+        None
+    }
+}
+
 /// Checks a diffusers folder of a supported family whole; others are named and refused.
 ///
 /// Parts that the user named stand in for the folder's own.
@@ -89,54 +94,33 @@ pub(super) fn check_folder(
     folder: &Path,
     companions: &Companions,
     library: &Library,
-) -> Result<(ModelFiles, WanFacts), CatalogError> {
+) -> Result<(ModelFiles, Facts), CatalogError> {
     if !folder.join("model_index.json").exists() {
         return Err(without_index(folder));
     }
     let index = ModelIndex::read(folder)?;
-    if !index.class.starts_with("Wan") {
-        return Err(CatalogError::Unsupported {
+    match family_of_pipeline(&index.class) {
+        Some(Family::Wan) => wan::check_folder(folder, &index, companions, library),
+        Some(Family::Flux) => flux::check_folder(folder, &index, companions, library),
+        None => Err(CatalogError::Unsupported {
             what: pipeline_name(&index.class),
             path: folder.to_owned(),
-        });
+        }),
     }
-    // Before anything is said about its parts: another variant has other parts.
-    let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
-    let variant = match wan::of_index(&index, transformer.as_ref()) {
-        Ok(variant) => variant,
-        Err(what) => {
-            return Err(CatalogError::Unsupported {
-                what,
-                path: folder.to_owned(),
-            });
-        }
-    };
-    let mut components = vec![
-        ("scheduler", None),
-        ("text_encoder", Some("UMT5EncoderModel")),
-        ("tokenizer", None),
-        ("transformer", Some("WanTransformer3DModel")),
-        ("vae", Some("AutoencoderKLWan")),
-    ];
-    if variant.has_two_experts() {
-        components.push(("transformer_2", Some("WanTransformer3DModel")));
-    }
-    if transformer.is_some_and(|cfg| cfg.image_dim.is_some()) {
-        components.push(("image_encoder", Some("CLIPVisionModel")));
-    }
-    if index.components.contains_key("image_processor") {
-        components.push(("image_processor", None));
-    }
-    components.retain(|(component, _)| !companions.names(component));
-    for (component, class) in components {
-        check_component(folder, &index, component, class)?;
-    }
-    let mut files = ModelFiles::from_index(folder, &index);
-    if !companions.is_empty() {
-        companions::replace(&mut files, companions, library)?;
-    }
-    let facts = wan::check(&files, variant)?;
-    Ok((files, facts))
+}
+
+/// Whether a diffusers folder has its components, each of the class that it should have, but for those that the
+/// user named others for.
+pub(super) fn check_components(
+    folder: &Path,
+    index: &ModelIndex,
+    components: &[(&str, Option<&str>)],
+    companions: &Companions,
+) -> Result<(), CatalogError> {
+    components
+        .iter()
+        .filter(|(component, _)| !companions.names(component))
+        .try_for_each(|(component, class)| check_component(folder, index, component, *class))
 }
 
 fn check_component(
@@ -237,13 +221,9 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
 
 /// A single file of a family that this version does not run, or of a form that it does not read.
 pub(super) fn foreign_file(path: &Path) -> CatalogError {
-    let what = if kind::is_gguf(path) {
-        "a GGUF file".to_owned()
-    } else {
-        match WeightSet::at(path) {
-            Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
-            Err(err) => return err,
-        }
+    let what = match WeightSet::at(path) {
+        Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
+        Err(err) => return err,
     };
     CatalogError::Unsupported {
         what,

@@ -1,4 +1,4 @@
-//! What the tensors of a single safetensors file are, from their names and shapes.
+//! What the tensors of a weight file are, from their names and shapes.
 //!
 //! For people who ask what a file is: nothing is run because of what is said here.
 
@@ -9,7 +9,8 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::weights::WeightSet;
+use super::weights::{TensorEntry, WeightSet};
+use super::{gguf, lora, storage};
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
@@ -18,9 +19,9 @@ const HEAD_BYTES: u64 = 512;
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
-    /// `wan`, `flux`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
+    /// `wan`, `flux`, `flux2`, `chroma`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
     pub family: &'static str,
-    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `lora`, or empty.
+    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `adapter`, `lora`, or empty.
     pub role: &'static str,
     /// A noun phrase for people.
     pub text: String,
@@ -70,6 +71,30 @@ const RULES: &[Rule] = &[
         &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
     ),
     (
+        "chroma",
+        "transformer",
+        "a Chroma transformer",
+        &["distilled_guidance_layer.in_proj.weight"],
+    ),
+    (
+        "flux2",
+        "transformer",
+        "a Flux 2 transformer in the original layout",
+        &["double_stream_modulation_img.lin.weight"],
+    ),
+    (
+        "flux2",
+        "transformer",
+        "a Flux 2 transformer",
+        &["double_stream_modulation_img.linear.weight"],
+    ),
+    (
+        "flux",
+        "adapter",
+        "a Flux Redux adapter",
+        &["redux_up.weight", "redux_down.weight"],
+    ),
+    (
         "flux",
         "transformer",
         "a Flux transformer in the original layout",
@@ -81,6 +106,15 @@ const RULES: &[Rule] = &[
         "a Flux transformer",
         &[
             "single_transformer_blocks.0.proj_mlp.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    (
+        "flux",
+        "transformer",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.mlp_fc1.weight",
             "x_embedder.weight",
         ],
     ),
@@ -97,6 +131,18 @@ const RULES: &[Rule] = &[
         &["blocks.1.pos_embedding.embedding.weight"],
     ),
     (
+        "umt5",
+        "text_encoder",
+        "a UMT5 text encoder",
+        &["enc.blk.1.attn_rel_b.weight"],
+    ),
+    (
+        "t5",
+        "text_encoder",
+        "a T5 text encoder",
+        &["enc.blk.0.attn_rel_b.weight"],
+    ),
+    (
         "t5",
         "text_encoder",
         "a T5 text encoder",
@@ -106,7 +152,10 @@ const RULES: &[Rule] = &[
         "clip",
         "text_encoder",
         "a CLIP text encoder",
-        &["text_model.embeddings.token_embedding.weight"],
+        &[
+            "embeddings.token_embedding.weight",
+            "encoder.layers.0.mlp.fc1.weight",
+        ],
     ),
     (
         "vision",
@@ -170,19 +219,13 @@ const RULES: &[Rule] = &[
 
 /// What the tensors of a component or file are.
 pub fn of_tensors(weights: &WeightSet) -> TensorKind {
-    let has = |end: &str| weights.tensors.keys().any(|key| ends_with_path(key, end));
-    let is_lora = weights.tensors.keys().any(|key| {
-        [
-            "lora_up",
-            "lora_down",
-            "lora_A",
-            "lora_B",
-            "hada_w1_a",
-            "lokr_w1",
-        ]
-        .iter()
-        .any(|part| key.contains(part))
-    });
+    let keys: Vec<String> = weights
+        .tensors
+        .keys()
+        .map(|key| storage::plain_name(key))
+        .collect();
+    let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
+    let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
     if is_lora {
         return TensorKind {
             family: "",
@@ -202,6 +245,9 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let mut text = (*text).to_owned();
     if let Some(variant) = wan_variant(weights, family, role) {
         text = text.replacen("a Wan transformer", &format!("a {variant} transformer"), 1);
+    }
+    if let Some(variant) = flux_variant(weights, family, role) {
+        text = text.replacen("a Flux transformer", &format!("a {variant} transformer"), 1);
     }
     if is_scaled_fp8(weights) {
         text.push_str(", fp8 with scales");
@@ -238,58 +284,45 @@ fn wan_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static
     })
 }
 
-fn is_scaled_fp8(weights: &WeightSet) -> bool {
-    weights.tensors.keys().any(|key| {
-        key.ends_with("scaled_fp8")
-            || key.ends_with(".scale_weight")
-            || key.ends_with(".weight_scale")
-            || key.ends_with(".comfy_quant")
+/// The published Flux transformers of full size; dev and Kontext are told apart by name alone.
+fn flux_variant(weights: &WeightSet, family: &str, role: &str) -> Option<&'static str> {
+    if (family, role) != ("flux", "transformer") {
+        return None;
+    }
+    let find = |names: [&str; 2]| {
+        let mut tensors = weights.tensors.iter();
+        tensors.find(|(key, _)| names.iter().any(|name| ends_with_path(key, name)))
+    };
+    let (_, entry) = find(["img_in.weight", "x_embedder.weight"])?;
+    let is_told = find([
+        "guidance_in.in_layer.weight",
+        "time_text_embed.guidance_embedder.linear_1.weight",
+    ])
+    .is_some();
+    Some(match (entry.shape.first()?, entry.shape.get(1)?) {
+        (3072, 64) if is_told => "FLUX.1 dev",
+        (3072, 64) => "FLUX.1 schnell",
+        (3072, 384) => "FLUX.1 Fill",
+        (3072, 128) => "FLUX.1 control (Canny or Depth)",
+        (3072, 196) => "Flex.2",
+        _ => return None,
     })
 }
 
-/// How the weights are stored, where that is not one plain number for each: a noun phrase for people.
-pub(super) fn storage(weights: &WeightSet) -> Option<String> {
-    let has_end = |ends: &[&str]| {
-        let mut keys = weights.tensors.keys();
-        keys.any(|key| ends.iter().any(|end| key.ends_with(end)))
-    };
-    let has_dtype = |dtype: Dtype| weights.tensors.values().any(|entry| entry.dtype == dtype);
-    let fp8 = [
-        (Dtype::F8_E4M3, "float8_e4m3fn"),
-        (Dtype::F8_E5M2, "float8_e5m2"),
-    ]
-    .into_iter()
-    .find(|(dtype, _)| has_dtype(*dtype));
-    if has_end(&["bitsandbytes__nf4", "bitsandbytes__fp4", ".absmax"]) {
-        return Some("bitsandbytes 4-bit numbers (nf4)".to_owned());
-    }
-    if has_end(&["._data", ".qweight", ".qzeros"]) {
-        return Some("quantised whole numbers".to_owned());
-    }
-    match fp8 {
-        Some((_, name)) if is_scaled_fp8(weights) => {
-            return Some(format!("fp8 with scales ({name})"));
-        }
-        Some((_, name)) => return Some(format!("plain fp8 ({name})")),
-        None if is_scaled_fp8(weights) => return Some("scaled numbers".to_owned()),
-        None => {}
-    }
-    let is_plain =
-        |dtype: Dtype| matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
-    weights
-        .tensors
-        .iter()
-        .find(|(key, entry)| key.ends_with(".weight") && !is_plain(entry.dtype))
-        .map(|(_, entry)| entry.dtype.to_string())
+fn is_scaled_fp8(weights: &WeightSet) -> bool {
+    let mut entries = weights.tensors.values();
+    let is_fp8 =
+        |entry: &TensorEntry| entry.dtype == Dtype::F8_E4M3 || entry.dtype == Dtype::F8_E5M2;
+    entries.any(is_fp8) && weights.tensors.keys().any(|key| storage::is_aside(key))
 }
 
 /// Whether a file begins as GGUF does.
-pub fn is_gguf(path: &Path) -> bool {
-    head(path).starts_with(b"GGUF")
+pub(super) fn is_gguf(path: &Path) -> bool {
+    head(path).starts_with(&gguf::MAGIC)
 }
 
 /// What a file without a sound header is by its first bytes, in words that fit behind "found"; `None` where
-/// it may be a safetensors file that is cut off or damaged.
+/// it may be a weight file that is cut off or damaged.
 pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     let head = head(path);
     let is_gguf_by_name = path
@@ -300,7 +333,7 @@ pub(super) fn other_than_weights(path: &Path) -> Option<&'static str> {
     if is_gguf_by_name && (is_safetensors || head.is_empty()) {
         return Some("a file that is named .gguf and does not begin as one");
     }
-    if is_safetensors || head.len() < 8 {
+    if is_safetensors || head.len() < 8 || head.starts_with(&gguf::MAGIC) {
         return None;
     }
     if head.starts_with(b"version https://git-lfs") {

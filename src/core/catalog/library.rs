@@ -12,23 +12,33 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::configs::sorted_entries;
+use super::header::Header;
+use super::tokenizer::Tokenizer;
 use super::weights::{is_index, is_pickle, weight_file_in};
-use super::{CatalogError, kind, tokenizer};
+use super::{CatalogError, Family, kind};
+use crate::settings;
 
 /// More than the header of any published transformer.
 const MAX_GLANCE_BYTES: u64 = 1 << 20;
 /// How many weight files of one folder are looked at.
 const MAX_FILES: usize = 10_000;
+/// The folder of tokenizers among the app's assets.
+pub(super) const TOKENIZERS: &str = "tokenizers";
 
 /// What a weight file is at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
-    /// Wan's.
-    Transformer,
-    Vae,
-    TextEncoder,
-    ImageEncoder,
-    /// The transformer of a family that this version does not run, or a GGUF file.
+    /// Perhaps with the other parts of its model in the same file.
+    Transformer(Family),
+    WanVae,
+    /// Of pictures: that of Flux, and those of other families.
+    KlVae,
+    Umt5,
+    T5,
+    /// The text half.
+    Clip,
+    ClipVision,
+    /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
 
@@ -46,18 +56,24 @@ pub(super) struct Library {
     pub known: Vec<Item>,
     /// Tokenizers of UMT5 that lie in those places.
     pub tokenizers: Vec<PathBuf>,
+    /// The folder of those that ship with the app.
+    pub shipped_tokenizers: Option<PathBuf>,
     folders: RefCell<HashMap<PathBuf, Rc<Vec<Item>>>>,
-    num_ids: RefCell<HashMap<PathBuf, u64>>,
+    read: RefCell<HashMap<PathBuf, Tokenizer>>,
 }
 
 impl Library {
-    /// A library that has looked at nothing yet, and knows what a search found before.
-    pub(super) fn new(known: Vec<Item>, tokenizers: Vec<PathBuf>) -> Self {
+    /// A library that has looked at nothing yet, and knows the folder of the tokenizers that ship.
+    pub(super) fn shipped(tokenizers: Option<PathBuf>) -> Self {
         Self {
-            known,
-            tokenizers,
+            shipped_tokenizers: tokenizers,
             ..Self::default()
         }
+    }
+
+    /// A library of this program, whatever its settings.
+    pub(super) fn of_this_program() -> Self {
+        Self::shipped(settings::find_assets().map(|assets| assets.join(TOKENIZERS)))
     }
 
     /// The weight files directly in a folder, or the folder itself where it is one component's.
@@ -81,14 +97,14 @@ impl Library {
         items
     }
 
-    /// How many ids a tokenizer has; each is read once.
-    pub(super) fn num_token_ids(&self, place: &Path) -> Result<u64, CatalogError> {
-        if let Some(&count) = self.num_ids.borrow().get(place) {
-            return Ok(count);
+    /// What a tokenizer is; each is read once.
+    pub(super) fn tokenizer(&self, place: &Path) -> Result<Tokenizer, CatalogError> {
+        if let Some(&found) = self.read.borrow().get(place) {
+            return Ok(found);
         }
-        let count = tokenizer::num_ids(place)?;
-        self.num_ids.borrow_mut().insert(place.to_owned(), count);
-        Ok(count)
+        let found = Tokenizer::read(place)?;
+        self.read.borrow_mut().insert(place.to_owned(), found);
+        Ok(found)
     }
 }
 
@@ -147,14 +163,22 @@ pub(super) fn glance(path: &Path) -> Option<Role> {
     if is_pickle(path) {
         return None;
     }
-    if path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
-    {
-        return kind::is_gguf(path).then_some(Role::Foreign);
+    if kind::is_gguf(path) {
+        return glance_at_gguf(path);
     }
     let text = first_part(path)?;
     let text = String::from_utf8_lossy(&text);
+    role_of_names(&text)
+}
+
+/// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
+fn glance_at_gguf(path: &Path) -> Option<Role> {
+    let Ok((_, header)) = Header::open(path) else {
+        // Whoever put it there should hear what is wrong with it.
+        return Some(Role::Foreign);
+    };
+    let mut text = header.names().join("\"");
+    text.push('"');
     role_of_names(&text)
 }
 
@@ -178,28 +202,59 @@ fn first_part(path: &Path) -> Option<Vec<u8>> {
 /// Names end in a quote here, so that a LoRA's longer ones are not meant.
 fn role_of_names(text: &str) -> Option<Role> {
     let has = |name: &str| text.contains(name);
+    let has_any = |names: &[&str]| names.iter().any(|name| text.contains(name));
     if has("embedding.weight\"") {
         if has("time_projection.1.weight\"") || has("condition_embedder.time_proj.weight\"") {
-            return Some(Role::Transformer);
+            return Some(Role::Transformer(Family::Wan));
         }
         if has("embeddings.patch_embedding.weight\"") {
-            return Some(Role::ImageEncoder);
+            return Some(Role::ClipVision);
         }
     }
-    if has("SelfAttention.relative_attention_bias.weight\"")
-        || has("blocks.1.pos_embedding.embedding.weight\"")
-    {
-        return Some(Role::TextEncoder);
+    if let Some(role) = transformer_like_flux(text) {
+        return Some(role);
+    }
+    // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
+    if has("diffusion_model.") {
+        return None;
+    }
+    if has("SelfAttention.relative_attention_bias.weight\"") {
+        let second = "block.1.layer.0.SelfAttention.relative_attention_bias.weight\"";
+        return Some(if has(second) { Role::Umt5 } else { Role::T5 });
+    }
+    if has("blocks.1.pos_embedding.embedding.weight\"") || has("enc.blk.1.attn_rel_b.weight\"") {
+        return Some(Role::Umt5);
+    }
+    if has("enc.blk.0.attn_rel_b.weight\"") {
+        return Some(Role::T5);
+    }
+    if has("embeddings.token_embedding.weight\"") && has("encoder.layers.0.mlp.fc1.weight\"") {
+        return Some(Role::Clip);
     }
     // `gamma` is the name of Wan's norms; picture autoencoders have others.
-    if has("decoder.middle.0.residual.0.gamma\"") || has("decoder.norm_out.gamma\"") {
-        return Some(Role::Vae);
+    if has_any(&[
+        "decoder.middle.0.residual.0.gamma\"",
+        "decoder.norm_out.gamma\"",
+    ]) {
+        return Some(Role::WanVae);
     }
-    let is_foreign = [
-        "double_blocks.0.img_attn.qkv.weight\"",
-        "single_transformer_blocks.0.attn.to_q.weight\"",
-        "individual_token_refiner.blocks.0.self_attn_qkv.weight\"",
-    ];
-    let is_foreign = is_foreign.into_iter().any(has);
-    is_foreign.then_some(Role::Foreign)
+    has_any(&[
+        "decoder.mid.block_1.conv1.weight\"",
+        "decoder.mid_block.resnets.0.conv1.weight\"",
+    ])
+    .then_some(Role::KlVae)
+}
+
+/// Flux, and families that were built after it.
+fn transformer_like_flux(text: &str) -> Option<Role> {
+    let has = |name: &str| text.contains(name);
+    let is_original = has("double_blocks.0.img_attn.qkv.weight\"");
+    let is_diffusers = has("single_transformer_blocks.0.attn.to_q.weight\"");
+    if has("individual_token_refiner.") || has("token_refiner.refiner_blocks.") {
+        return Some(Role::Foreign);
+    }
+    if (is_original && has("img_in.weight\"")) || (is_diffusers && has("x_embedder.weight\"")) {
+        return Some(Role::Transformer(Family::Flux));
+    }
+    (is_original || is_diffusers).then_some(Role::Foreign)
 }

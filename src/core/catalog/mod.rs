@@ -11,19 +11,28 @@ mod component;
 mod configs;
 mod entry;
 mod error;
+mod facts;
 mod files;
+mod flux;
+pub mod gguf;
+pub mod header;
 mod identify;
 mod kind;
 mod library;
+pub mod lora;
 mod names;
+mod networks;
 pub mod safetensors;
 mod scan;
+mod shapes;
 mod single;
 mod spec;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
 mod wan;
+mod wanted;
 mod weights;
 
 use std::collections::HashSet;
@@ -35,11 +44,18 @@ pub use companions::Companions;
 pub use component::{Component, component_config};
 pub use entry::CatalogEntry;
 pub(crate) use error::line_and_column;
-pub use error::{CatalogError, size_text};
+pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
+pub use flux::keys::FluxTransformerKeys;
+pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
-pub use spec::{Defaults, Family, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift};
-pub use wan::keys::{TextEncoderKeys, TransformerKeys};
+pub use networks::kl_vae::KlVaeKeys;
+pub use networks::t5::llama_cpp_from_t5;
+pub use spec::{
+    Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
+    SmallShift,
+};
+pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]
@@ -78,6 +94,7 @@ pub struct Catalog {
     /// The parts that lie in the searched places.
     parts: Vec<Item>,
     tokenizers: Vec<PathBuf>,
+    shipped_tokenizers: Option<PathBuf>,
 }
 
 impl Catalog {
@@ -89,9 +106,10 @@ impl Catalog {
             searched: scan::places(paths, settings),
             problems: problem.into_iter().collect(),
             entries,
+            shipped_tokenizers: paths.assets.as_ref().map(|it| it.join(library::TOKENIZERS)),
             ..Self::default()
         };
-        let mut library = Library::default();
+        let mut library = catalog.library();
         let found = catalog.search(&mut library);
         for folder in &settings.models.folders {
             if !folder.is_dir() {
@@ -170,14 +188,22 @@ impl Catalog {
         Err(self.not_found(id_or_path))
     }
 
+    /// What a search found, to be looked through.
+    fn library(&self) -> Library {
+        let mut library = Library::shipped(self.shipped_tokenizers.clone());
+        library.known.clone_from(&self.parts);
+        library.tokenizers.clone_from(&self.tokenizers);
+        library
+    }
+
     fn open(&self, path: &Path, companions: &Companions) -> Result<ModelSpec, CatalogError> {
-        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+        let library = self.library();
         open(path, &self.entries, companions, &library)
     }
 
     /// The identity card of a file or folder, whose parts may also lie in the searched places.
     pub fn card(&self, path: &Path) -> Result<IdentityCard, CatalogError> {
-        let library = Library::new(self.parts.clone(), self.tokenizers.clone());
+        let library = self.library();
         IdentityCard::read_with(path, &library, |path| {
             open(path, &self.entries, &Companions::default(), &library)
         })
@@ -231,11 +257,12 @@ impl Catalog {
 
     /// Offers the transformers that lie around as single files, two experts as one model.
     fn take_single_files(&mut self, found: &Found, library: &Library) {
-        let of_role = |role: Role| {
-            let parts = self.parts.iter().filter(move |item| item.role == role);
+        let of_role = |is_wanted: fn(&Role) -> bool| {
+            let parts = self.parts.iter().filter(|item| is_wanted(&item.role));
             parts.map(|item| item.place.clone()).collect::<Vec<_>>()
         };
-        let (transformers, foreign) = (of_role(Role::Transformer), of_role(Role::Foreign));
+        let transformers = of_role(|role| matches!(role, Role::Transformer(_)));
+        let foreign = of_role(|role| *role == Role::Foreign);
         for place in foreign.iter().take(MAX_SINGLE_FILES) {
             match identify::foreign_file(place) {
                 err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
@@ -289,7 +316,8 @@ impl ModelSpec {
     /// whole. Its id is its path, so that a request for it can be repeated.
     pub fn open(path: &Path) -> Result<Self, CatalogError> {
         let companions = Companions::default();
-        open(path, &entry::built_in(), &companions, &Library::default())
+        let library = Library::of_this_program();
+        open(path, &entry::built_in(), &companions, &library)
     }
 }
 

@@ -35,7 +35,7 @@ const SPELLINGS: [(&str, &str); 5] = [
 ];
 
 /// Words that only say how weights are stored.
-const STORAGE: [&str; 13] = [
+const STORAGE: [&str; 14] = [
     "fp32",
     "fp16",
     "bf16",
@@ -47,9 +47,19 @@ const STORAGE: [&str; 13] = [
     "scaled",
     "mixed",
     "safetensors",
+    "gguf",
     "sft",
     "comfy",
 ];
+
+/// What stands behind `Q4` or `IQ4` in the name of a GGUF type: `Q4_K_M`, `Q8_0`, `IQ4_XS`.
+const BLOCK_ENDS: [&str; 9] = ["0", "1", "k", "s", "m", "l", "xl", "xs", "nl"];
+
+/// Whether a word begins the name of a GGUF type.
+fn begins_block_type(word: &str) -> bool {
+    let digits = word.strip_prefix("iq").or_else(|| word.strip_prefix('q'));
+    digits.is_some_and(|digits| digits.len() == 1 && digits.as_bytes()[0].is_ascii_digit())
+}
 
 /// The side that a word names, and its number among the spellings.
 fn side_of_word(word: &str) -> Option<(Side, usize)> {
@@ -115,7 +125,8 @@ pub(super) fn implied_side(name: &str, folder: &str, is_14b: bool) -> Option<Sid
 fn is_storage_or_size(part: &str) -> bool {
     let part = part.to_lowercase();
     let size = part.strip_suffix('b').unwrap_or("-");
-    STORAGE.contains(&part.as_str()) || size.bytes().all(|b| b.is_ascii_digit())
+    let is_block_type = begins_block_type(&part) || BLOCK_ENDS.contains(&part.as_str());
+    is_block_type || STORAGE.contains(&part.as_str()) || size.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,9 +237,15 @@ pub(super) fn without_side(name: &str) -> String {
 /// What a name says of a model apart from its storage and its side, in a steady order: the same for
 /// `wan2.1_i2v_480p_14B_fp16` and `Wan2_1-I2V-14B-480P_fp8_e4m3fn`.
 pub(super) fn model_words(name: &str) -> Vec<String> {
+    let mut is_in_block_type = false;
     let mut words: Vec<String> = name
         .split(|c: char| !c.is_alphanumeric())
         .map(str::to_lowercase)
+        .filter(|word| {
+            is_in_block_type = begins_block_type(word)
+                || (is_in_block_type && BLOCK_ENDS.contains(&word.as_str()));
+            !is_in_block_type
+        })
         .filter(|word| !word.is_empty() && !STORAGE.contains(&word.as_str()))
         .filter(|word| word != "noise" && side_of_word(word).is_none())
         .collect();

@@ -4,25 +4,15 @@
 //! sizes. Does not know which tensors a model needs, nor about shards.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use safetensors::tensor::{Metadata, TensorInfo};
-use thiserror::Error;
+
+use super::header::HeaderError;
 
 /// The format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-
-/// What can be wrong with a header. The caller knows the path.
-#[derive(Debug, Error)]
-pub enum HeaderError {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Unsound(String),
-}
 
 /// The checked header of one file: every tensor lies within the file, none overlaps another, and
 /// together they fill it to its last byte.
@@ -35,21 +25,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Opens `path` and reads its header. What is no plain file is not opened at all: opening a pipe
-    /// would wait for its writer.
-    pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
-        if !fs::metadata(path)?.is_file() {
-            return Err(HeaderError::Unsound(
-                "expected a file, found something else".to_owned(),
-            ));
-        }
-        let file = File::open(path)?;
-        let header = Self::of_file(&file)?;
-        Ok((file, header))
-    }
-
     /// Reads the header of an open file, whose position does not matter and does not move.
-    fn of_file(file: &File) -> Result<Self, HeaderError> {
+    pub(super) fn of_file(file: &File) -> Result<Self, HeaderError> {
         let unsound = |reason: String| Err(HeaderError::Unsound(reason));
         let file_bytes = file.metadata()?.len();
         if file_bytes < 8 {
@@ -114,6 +91,8 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -122,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         fs::write(&path, bytes).unwrap();
-        Header::open(&path).map(|(_, header)| header)
+        Header::of_file(&File::open(&path).unwrap())
     }
 
     fn file(json: &str, data_bytes: usize) -> Vec<u8> {
@@ -187,13 +166,6 @@ mod tests {
         for bytes in hostile {
             assert!(matches!(read(&bytes), Err(HeaderError::Unsound(_))));
         }
-    }
-
-    #[test]
-    fn a_folder_is_no_safetensors_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let err = Header::open(folder.path()).unwrap_err();
-        assert!(err.to_string().contains("expected a file"));
     }
 
     proptest! {

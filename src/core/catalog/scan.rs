@@ -57,7 +57,8 @@ pub(super) fn parts(found: &Found, library: &Library) -> Vec<Item> {
         Some(Item { role, place })
     });
     let in_candidates = found.candidates.iter().flat_map(|candidate| {
-        ["vae", "text_encoder", "image_encoder"].map(|name| candidate.folder.join(name))
+        ["vae", "text_encoder", "text_encoder_2", "image_encoder"]
+            .map(|name| candidate.folder.join(name))
     });
     let folders = found.folders.iter().cloned().chain(in_candidates);
     named
@@ -78,7 +79,7 @@ pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
     let own = found.tokenizers.iter().filter(is_umt5).cloned();
     let text_encoders = parts
         .iter()
-        .filter(|item| item.role == Role::TextEncoder)
+        .filter(|item| item.role == Role::Umt5)
         .map(|item| item.place.clone());
     own.chain(text_encoders)
         .chain(of_pipelines)

@@ -1,20 +1,14 @@
-//! From the place of one transformer to a whole model: its other expert, its companions, its tokenizer.
+//! From the place of one transformer to a whole model: which family it is, and what stands for a folder of files.
 //!
-//! Headers say what a file is; only which of two experts it is comes from its name.
+//! Headers say what a file is. What goes with it is the family's business.
 
 use std::path::{Path, PathBuf};
 
-use super::companions::{Companions, Search};
-use super::configs::sorted_entries;
+use super::companions::Companions;
+use super::facts::Facts;
 use super::library::{Library, Role, place_of};
-use super::names::{
-    Side, counterpart, implied_side, possible_side, side_beside, stated_side, without_side,
-};
-use super::wan::{self, Transformer, TransformerKind, Variant, WanFacts, Wanted};
-use super::{CatalogError, ModelFiles, scan};
-
-/// The width of the transformers of 14 billion weights, to which all experts belong.
-const WIDTH_14B: u64 = 5120;
+use super::weights::WeightSet;
+use super::{CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, kind, wan};
 
 /// A model put together from single files.
 pub(super) struct Assembled {
@@ -22,7 +16,7 @@ pub(super) struct Assembled {
     pub place: PathBuf,
     pub name: String,
     pub files: ModelFiles,
-    pub facts: WanFacts,
+    pub facts: Facts,
 }
 
 /// The model of the transformer at a place.
@@ -31,72 +25,50 @@ pub(super) fn assemble(
     companions: &Companions,
     library: &Library,
 ) -> Result<Assembled, CatalogError> {
-    let named = Transformer::read(place)?;
-    let (first, second, variant) = match expert_pair(&named, library)? {
-        Some((high, low)) => {
-            wan::same_experts(&high.cfg, &low.cfg, &low.place)?;
-            // Both are of one kind now, and only experts were paired.
-            let variant = high.kind.as_expert().unwrap_or(Variant::T2vA14b);
-            (high, Some(low.place), variant)
-        }
-        None => match named.kind {
-            TransformerKind::Whole(variant) => (named, None, variant),
-            TransformerKind::TextToVideo => (named, None, Variant::T2v),
-            TransformerKind::ImageToVideoExpert => return Err(lone_expert(&named)),
-        },
-    };
-    let search = Search {
-        library,
-        companions,
-        around: &first.place,
-        transformer: &first.cfg,
-    };
-    let vae = search.find(&Wanted::vae(&first.cfg), companions.vae.as_ref())?;
-    let text = Wanted::text_encoder();
-    let text_encoder = search.find(&text, companions.text_encoder.as_ref())?;
-    let image_encoder = if first.cfg.image_dim.is_some() {
-        let wanted = Wanted::image_encoder();
-        Some(search.find(&wanted, companions.image_encoder.as_ref())?)
+    let weights = WeightSet::at(place)?;
+    let kind_of = kind::of_tensors(&weights);
+    let is_flux = (kind_of.family, kind_of.role) == ("flux", "transformer");
+    if is_flux || FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
+        flux::assemble(place, &weights, companions, library)
     } else {
-        None
-    };
-    let tokenizer = search.tokenizer(&text_encoder)?;
-    let (place, name) = place_and_name(&first.place, second.as_deref());
-    let files = ModelFiles {
-        transformer: first.place,
-        transformer_2: second,
-        vae,
-        text_encoder,
-        tokenizer,
-        image_encoder,
-        boundary_ratio: variant.boundary_ratio(),
-        expand_timesteps: variant == Variant::Ti2v,
-        ..ModelFiles::default()
-    };
-    let facts = wan::check(&files, variant)?;
-    Ok(Assembled {
-        place,
-        name,
-        files,
-        facts,
-    })
+        wan::assemble(place, companions, library)
+    }
 }
 
-/// What a model is called by: the file of its transformer, or the folder that holds all of it.
-fn place_and_name(first: &Path, second: Option<&Path>) -> (PathBuf, String) {
-    let place = match first.parent() {
-        // Two experts' folders lie in that of their model.
-        Some(folder) if second.is_some() && first.is_dir() => folder,
-        _ => first,
-    };
-    let name = if place.is_dir() {
-        scan::model_name(place)
-    } else if second.is_some() {
-        without_side(&file_stem(place))
-    } else {
-        file_stem(place)
-    };
-    (place.to_owned(), name)
+/// Which part a tensor of a checkpoint with all parts belongs to, by how ComfyUI and others name them.
+pub(super) fn part_of_key(key: &str) -> Option<&'static str> {
+    let starts = [
+        ("model.diffusion_model.", "transformer"),
+        ("vae.", "vae"),
+        ("first_stage_model.", "vae"),
+        ("text_encoders.clip_l.", "text_encoder"),
+        ("text_encoders.umt5xxl.", "text_encoder"),
+        ("text_encoders.t5xxl.", "text_encoder_2"),
+    ];
+    let mut starts = starts.iter();
+    starts
+        .find(|(start, _)| key.starts_with(start))
+        .map(|(_, part)| *part)
+}
+
+/// A description without what it says about storage.
+pub(super) fn before_comma(text: &str) -> &str {
+    text.split_once(", ").map_or(text, |(before, _)| before)
+}
+
+/// What is said of a file without a transformer of a known family.
+pub(super) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
+    let path = place.to_owned();
+    match kind.role {
+        "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
+            what: before_comma(&kind.text).to_owned(),
+            path,
+        },
+        _ => CatalogError::Unsupported {
+            what: format!("a single file with {}", kind.text),
+            path,
+        },
+    }
 }
 
 /// A file's name without its extension, or a folder's name.
@@ -112,134 +84,6 @@ pub(super) fn file_stem(place: &Path) -> String {
         .to_owned()
 }
 
-/// The high-noise and the low-noise expert, where the named transformer is one of two.
-fn expert_pair(
-    named: &Transformer,
-    library: &Library,
-) -> Result<Option<(Transformer, Transformer)>, CatalogError> {
-    if named.kind.as_expert().is_none() {
-        return Ok(None);
-    }
-    let is_stated = stated(named).is_some();
-    let mut first_error = None;
-    for (side, place) in others(&named.place, library) {
-        // A name alone makes no pair of files that differ; one that states its side must have one.
-        match Transformer::read(&place) {
-            Ok(other) if other.cfg.is_same_shape(&named.cfg) || is_stated => {
-                return Ok(Some(match side {
-                    Side::High => (named.clone(), other),
-                    Side::Low => (other, named.clone()),
-                }));
-            }
-            Ok(_) => {}
-            Err(err) => first_error = first_error.or(Some(err)),
-        }
-    }
-    match first_error {
-        Some(err) if is_stated => Err(err),
-        _ if is_stated => Err(lone_expert(named)),
-        _ => Ok(None),
-    }
-}
-
-/// The side that a transformer's own name states, or its folder's.
-fn stated(named: &Transformer) -> Option<Side> {
-    let name = file_stem(&named.place);
-    let folder = named.place.parent().and_then(Path::file_name);
-    let folder = folder.unwrap_or_default().to_string_lossy();
-    stated_side(&name)
-        .or_else(|| stated_side(&folder))
-        .or_else(|| {
-            let is_open = named.kind == TransformerKind::TextToVideo;
-            is_open
-                .then(|| implied_side(&name, &folder, named.cfg.dim() == WIDTH_14B))
-                .flatten()
-        })
-}
-
-/// Places that by their names may be the other expert, nearest first, with the side of the named one.
-fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
-    let own = file_stem(place);
-    let folder = place.parent().unwrap_or_else(|| Path::new(""));
-    let mut found = Vec::new();
-    if place.is_dir() {
-        // Of a diffusers folder that lost its index.
-        let sibling = match own.as_str() {
-            "transformer" => Some((Side::High, "transformer_2")),
-            "transformer_2" => Some((Side::Low, "transformer")),
-            _ => None,
-        };
-        found.extend(sibling.map(|(side, name)| (side, folder.join(name))));
-        for path in sorted_entries(folder).unwrap_or_default() {
-            found.extend(side_beside(&own, &file_stem(&path)).map(|side| (side, path)));
-        }
-        found.retain(|(_, path)| path.is_dir());
-        return found;
-    }
-    let transformers = |folder: &Path| -> Vec<PathBuf> {
-        let items = library.in_folder(folder);
-        let items = items.iter().filter(|item| item.role == Role::Transformer);
-        items.map(|item| item.place.clone()).collect()
-    };
-    for path in transformers(folder) {
-        found.extend(side_beside(&own, &file_stem(&path)).map(|side| (side, path)));
-    }
-    let folder_name = file_stem(folder);
-    let around = folder.parent().unwrap_or_else(|| Path::new(""));
-    for sibling in sorted_entries(around).unwrap_or_default() {
-        let Some(side) = side_beside(&folder_name, &file_stem(&sibling)) else {
-            continue;
-        };
-        for path in transformers(&sibling) {
-            let other = file_stem(&path);
-            let is_same = own.eq_ignore_ascii_case(&other);
-            if is_same || side_beside(&own, &other) == Some(side) {
-                found.push((side, path));
-            }
-        }
-    }
-    for item in &library.known {
-        if item.role == Role::Transformer {
-            let side = side_beside(&own, &file_stem(&item.place));
-            found.extend(side.map(|side| (side, item.place.clone())));
-        }
-    }
-    found
-}
-
-/// What is said of one expert without the other.
-fn lone_expert(named: &Transformer) -> CatalogError {
-    let file_name = named
-        .place
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let variant = named.kind.as_expert().unwrap_or(Variant::I2vA14b).name();
-    let side = stated(named).or_else(|| possible_side(&file_stem(&named.place)));
-    let reason = match side {
-        Some(side) => {
-            let folder = named.place.parent().and_then(Path::file_name);
-            let folder = folder.unwrap_or_default().to_string_lossy();
-            let other = counterpart(&file_name).unwrap_or_else(|| {
-                let other = counterpart(&folder).unwrap_or_default();
-                format!("{other}/{file_name}")
-            });
-            format!(
-                "this is the {} expert of a Wan 2.2 {variant} model; expected the {} one beside it, {other}, found none",
-                side.label(),
-                side.other().label(),
-            )
-        }
-        None => format!(
-            "this is one of two experts of a Wan 2.2 {variant} model; expected both, with high_noise and low_noise in their names, found this one"
-        ),
-    };
-    CatalogError::Expert {
-        reason,
-        path: named.place.clone(),
-    }
-}
-
 /// What a path that is no diffusers folder leads to.
 pub(super) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
     if path.is_file() {
@@ -252,12 +96,12 @@ pub(super) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, 
     let items = library.in_folder(path);
     let mut places: Vec<&PathBuf> = items
         .iter()
-        .filter(|item| item.role == Role::Transformer)
+        .filter(|item| matches!(item.role, Role::Transformer(_)))
         .map(|item| &item.place)
         .collect();
     // Two experts are one model.
     if let [one, two] = places[..]
-        && side_beside(&file_stem(one), &file_stem(two)).is_some()
+        && wan::are_experts(one, two)
     {
         places.pop();
     }

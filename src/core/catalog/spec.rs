@@ -13,12 +13,22 @@ use crate::job::form::nearest_multiple;
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     Wan,
+    Flux,
 }
 
 impl Family {
     pub fn label(self) -> &'static str {
         match self {
             Self::Wan => "Wan",
+            Self::Flux => "Flux",
+        }
+    }
+
+    /// Whether its models make pictures only, of one frame.
+    pub fn makes_pictures(self) -> bool {
+        match self {
+            Self::Wan => false,
+            Self::Flux => true,
         }
     }
 }
@@ -41,7 +51,16 @@ pub struct ModelSpec {
     /// Bytes of all weight files.
     pub bytes: u64,
     pub start_image: InputUse,
+    /// What becomes of the start picture.
+    #[serde(default)]
+    pub image_role: ImageRole,
+    /// Which part of the start picture is made anew.
+    #[serde(default)]
+    pub mask: InputUse,
     pub end_image: InputUse,
+    /// What the model's `guidance_scale` is.
+    #[serde(default)]
+    pub guidance: Guidance,
     pub defaults: Defaults,
     /// Named sets of values that go together.
     pub presets: Vec<Preset>,
@@ -64,6 +83,34 @@ impl InputUse {
     pub fn is_possible(self) -> bool {
         self != Self::No
     }
+}
+
+/// What a model does with a start picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageRole {
+    /// It is the clip's first frame.
+    #[default]
+    FirstFrame,
+    /// The walk begins on the way to it, as far as `strength` says.
+    Base,
+    /// The model sees it, and what the mask hides of it, at every step (Fill).
+    Canvas,
+    /// The model sees it beside what it makes (Kontext).
+    Reference,
+}
+
+/// What a model's `guidance_scale` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guidance {
+    /// Classifier-free guidance, by a second pass with the negative prompt.
+    #[default]
+    Cfg,
+    /// A number that the model was trained to be told; classifier-free guidance is apart (`true_cfg_scale`).
+    Distilled,
+    /// The model takes none; classifier-free guidance is apart (`true_cfg_scale`).
+    None,
 }
 
 /// Values that go together, such as what a distilled LoRA needs.
@@ -104,6 +151,9 @@ pub struct Defaults {
     pub sampler: Sampler,
     #[serde(default)]
     pub negative_prompt: String,
+    /// How much of a start picture is made anew; absent in models to which that means nothing.
+    #[serde(default)]
+    pub strength: Option<f64>,
 }
 
 /// A shift of the schedule for frames of at most so many pixels.
@@ -138,6 +188,13 @@ pub struct Limits {
     pub max_frames: u32,
     /// The model knows one size only, so a start picture does not change it.
     pub fixed_size: bool,
+    /// Pictures that one job may make at once.
+    #[serde(default = "one")]
+    pub max_batch: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A linear map from normalised latents to colours, for live previews.
@@ -181,7 +238,10 @@ pub(crate) fn test_spec() -> ModelSpec {
         files: ModelFiles::default(),
         bytes: 0,
         start_image: InputUse::Optional,
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
         end_image: InputUse::No,
+        guidance: Guidance::Cfg,
         presets: Vec::new(),
         defaults: Defaults {
             width: 256,
@@ -195,6 +255,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             small_shift: None,
             sampler: Sampler::UniPc,
             negative_prompt: String::new(),
+            strength: None,
         },
         limits: Limits {
             size_multiple: 32,
@@ -203,6 +264,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             frame_stride: 4,
             max_frames: 257,
             fixed_size: true,
+            max_batch: 1,
         },
         example_prompts: Vec::new(),
         latent_rgb: None,

@@ -3,9 +3,11 @@
 mod broken;
 mod defaults;
 mod found;
+mod gguf;
 mod made_up;
 mod pairs;
 mod parts;
 mod published;
+mod storage;
 mod tiny;
 mod whole;

@@ -1,26 +1,33 @@
-//! Whether a tokenizer is whole and stays within its model's vocabulary: a `tokenizer.json`, a
-//! `spiece.model`, or one within a weight file.
+//! Whether a tokenizer is whole, of its model's form and within its vocabulary: a `tokenizer.json`, a `vocab.json`
+//! with its `merges.txt`, a `spiece.model`, or one within a weight file (safetensors with `spiece_model`, or GGUF).
 //!
 //! Counts ids and keeps none: tokenizing is the engine's.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::CatalogError;
 use super::configs::read_capped;
-use super::safetensors::{Header, HeaderError};
+use super::gguf;
+use super::header::{Header, HeaderError};
+use super::wanted::TokenizerForm;
 
 /// UMT5's has 17 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// What a tokenizer's folder may hold, in the order in which they win.
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
+/// CLIP's older form, in two files.
+const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// The tensor whose bytes are a `spiece.model`.
 const EMBEDDED: &str = "spiece_model";
+/// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
+const GGUF_MODEL: &str = "t5";
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -31,7 +38,7 @@ struct TokenizerFile {
 
 #[derive(Deserialize)]
 struct TokenizerModel {
-    vocab: NumIds,
+    vocab: Vocabulary,
 }
 
 #[derive(Deserialize)]
@@ -39,34 +46,44 @@ struct AddedToken {
     id: u64,
 }
 
-/// One more than the largest id of a vocabulary, which is a list of pieces or a map from piece to id.
-struct NumIds(u64);
+/// A vocabulary, which is a list of pieces or a map from piece to id.
+struct Vocabulary {
+    /// One more than the largest id.
+    num_ids: u64,
+    form: TokenizerForm,
+}
 
-impl<'de> Deserialize<'de> for NumIds {
+impl<'de> Deserialize<'de> for Vocabulary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Count;
 
         impl<'de> Visitor<'de> for Count {
-            type Value = NumIds;
+            type Value = Vocabulary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a vocabulary: a list or a map")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NumIds, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocabulary, A::Error> {
                 let mut count = 0;
                 while seq.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;
                 }
-                Ok(NumIds(count))
+                Ok(Vocabulary {
+                    num_ids: count,
+                    form: TokenizerForm::Pieces,
+                })
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NumIds, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocabulary, A::Error> {
                 let mut count = 0;
                 while let Some((_, id)) = map.next_entry::<IgnoredAny, u64>()? {
                     count = count.max(id.saturating_add(1));
                 }
-                Ok(NumIds(count))
+                Ok(Vocabulary {
+                    num_ids: count,
+                    form: TokenizerForm::Pairs,
+                })
             }
         }
 
@@ -74,72 +91,141 @@ impl<'de> Deserialize<'de> for NumIds {
     }
 }
 
-/// Whether a tokenizer lies here: a folder with `tokenizer.json` or `spiece.model`, or a weight file that
-/// carries `spiece_model`.
+/// Whether a tokenizer lies here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
+/// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
 pub(super) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
+            || PAIRS.iter().all(|name| place.join(name).is_file())
     } else {
-        Header::open(place).is_ok_and(|(_, header)| header.info(EMBEDDED).is_some())
+        Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
+            Some(header) => num_gguf_tokens(header).is_some(),
+            None => header.info(EMBEDDED).is_some(),
+        })
     }
 }
 
-/// Checks a tokenizer against the rows of the text encoder's embedding.
-pub(super) fn check(place: &Path, vocab_size: u64) -> Result<(), CatalogError> {
-    let num_ids = num_ids(place)?;
-    if num_ids > vocab_size {
-        return Err(CatalogError::Config {
-            reason: format!(
-                "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {num_ids}"
-            ),
-            path: place.to_owned(),
-        });
+/// Whether a file of this name stands for the tokenizer in its folder.
+pub(super) fn is_own_file(name: &OsStr) -> bool {
+    FILES.iter().chain(&PAIRS).any(|own| name == *own)
+}
+
+/// Checks a tokenizer against what its text encoder reads: the form of its tokens, and the rows of its embedding.
+pub(super) fn check(
+    place: &Path,
+    vocab_size: u64,
+    form: TokenizerForm,
+) -> Result<(), CatalogError> {
+    let found = Tokenizer::read(place)?;
+    let wrong = |reason: String| CatalogError::Config {
+        reason,
+        path: place.to_owned(),
+    };
+    if found.form != form {
+        return Err(wrong(match form {
+            TokenizerForm::Pieces => {
+                "expected a tokenizer of pieces with scores, as T5 has, found one of merged pairs"
+                    .to_owned()
+            }
+            TokenizerForm::Pairs => {
+                "expected a tokenizer of merged pairs, as CLIP has, found one of pieces with scores"
+                    .to_owned()
+            }
+        }));
+    }
+    if found.num_ids > vocab_size {
+        return Err(wrong(format!(
+            "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {}",
+            found.num_ids
+        )));
     }
     Ok(())
 }
 
-/// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for marks
-/// that a `spiece.model` does not count, but those are fewer than its words.
-pub(super) fn is_of_vocabulary(num_ids: u64, vocab_size: u64) -> bool {
-    num_ids <= vocab_size && num_ids.saturating_mul(2) >= vocab_size
+/// What tokenizers are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tokenizer {
+    /// One more than the largest id; never 0.
+    pub num_ids: u64,
+    pub form: TokenizerForm,
 }
 
-/// One more than the largest id of the tokenizer at a place; never 0.
-pub(super) fn num_ids(place: &Path) -> Result<u64, CatalogError> {
-    let [json, spiece] = FILES.map(|name| place.join(name));
-    let (count, path) = if !place.is_dir() {
-        (count_pieces(&embedded(place)?), place.to_owned())
-    } else if json.exists() || !spiece.exists() {
-        (Some(count_json(&json)?), json)
-    } else {
-        let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
-        (count_pieces(&text), spiece)
-    };
-    match count {
-        Some(count) if count > 0 => Ok(count),
-        _ => Err(CatalogError::Config {
-            reason: "not a sound tokenizer: it has no pieces".to_owned(),
-            path,
-        }),
+impl Tokenizer {
+    /// Reads what lies at a place.
+    pub(super) fn read(place: &Path) -> Result<Self, CatalogError> {
+        let [json, spiece] = FILES.map(|name| place.join(name));
+        let [vocab, merges] = PAIRS.map(|name| place.join(name));
+        let pieces = |count: Option<u64>| {
+            count.map(|num_ids| Self {
+                num_ids,
+                form: TokenizerForm::Pieces,
+            })
+        };
+        let (found, path) = if !place.is_dir() {
+            (pieces(count_in_weights(place)?), place.to_owned())
+        } else if json.exists() {
+            (Some(count_json(&json)?), json)
+        } else if vocab.exists() && merges.exists() {
+            (Some(count_pairs(&vocab)?), vocab)
+        } else if spiece.exists() {
+            let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
+            (pieces(count_pieces(&text)), spiece)
+        } else {
+            // Named as what is missing.
+            (Some(count_json(&json)?), json)
+        };
+        match found {
+            Some(found) if found.num_ids > 0 => Ok(found),
+            _ => Err(CatalogError::Config {
+                reason: "not a sound tokenizer: it has no pieces".to_owned(),
+                path,
+            }),
+        }
+    }
+
+    /// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for
+    /// marks that a `spiece.model` does not count, but those are fewer than its words.
+    pub(super) fn is_of_vocabulary(self, vocab_size: u64) -> bool {
+        self.num_ids <= vocab_size && self.num_ids.saturating_mul(2) >= vocab_size
     }
 }
 
-fn count_json(path: &Path) -> Result<u64, CatalogError> {
-    let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
-    let file: TokenizerFile =
-        serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
-            reason: format!("not a sound tokenizer: {err}"),
-            path: path.to_owned(),
-        })?;
+fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
+    let file: TokenizerFile = read_sound(path)?;
+    let Vocabulary { num_ids, form } = file.model.vocab;
     let added = file
         .added_tokens
         .iter()
         .map(|token| token.id.saturating_add(1));
-    Ok(added.fold(file.model.vocab.0, u64::max))
+    Ok(Tokenizer {
+        num_ids: added.fold(num_ids, u64::max),
+        form,
+    })
 }
 
-/// The bytes of `spiece.model` within a weight file.
-fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
+fn count_pairs(path: &Path) -> Result<Tokenizer, CatalogError> {
+    let Vocabulary { num_ids, form } = read_sound(path)?;
+    Ok(Tokenizer { num_ids, form })
+}
+
+fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
+    let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
+    serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
+        reason: format!("not a sound tokenizer: {err}"),
+        path: path.to_owned(),
+    })
+}
+
+/// The tokens of a GGUF file's own tokenizer, where that is one for these text encoders.
+fn num_gguf_tokens(header: &gguf::Header) -> Option<u64> {
+    let tokens = header.list("tokenizer.ggml.tokens")?;
+    let is_ours = header.text("tokenizer.ggml.model") == Some(GGUF_MODEL)
+        && tokens.element == gguf::Element::Text;
+    is_ours.then_some(tokens.count)
+}
+
+/// The pieces of the tokenizer within a weight file; `None` where it is not sound.
+fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
     let wrong = |reason: String| CatalogError::Weights {
         reason,
         path: path.to_owned(),
@@ -152,21 +238,21 @@ fn embedded(path: &Path) -> Result<Vec<u8>, CatalogError> {
         HeaderError::Io(source) => failed(source),
         HeaderError::Unsound(reason) => wrong(reason),
     })?;
+    if let Some(header) = header.as_gguf() {
+        return Ok(num_gguf_tokens(header));
+    }
     let Some(info) = header.info(EMBEDDED) else {
         return Err(CatalogError::Missing {
             what: format!("the tensor {EMBEDDED}"),
             path: path.to_owned(),
         });
     };
-    let (begin, end) = info.data_offsets;
-    let length = end.saturating_sub(begin);
-    if length as u64 > MAX_TOKENIZER_BYTES {
-        return Err(wrong(format!("its {EMBEDDED} has {length} bytes")));
+    if info.bytes > MAX_TOKENIZER_BYTES {
+        return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));
     }
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, header.data_start + begin as u64)
-        .map_err(failed)?;
-    Ok(bytes)
+    let mut bytes = vec![0; info.bytes as usize];
+    file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
+    Ok(count_pieces(&bytes))
 }
 
 /// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.

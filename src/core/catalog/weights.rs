@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
 use serde::Deserialize;
 
 use super::configs::{read_capped, sorted_entries};
-use super::safetensors::{Header, HeaderError};
-use super::{CatalogError, kind};
+use super::header::{Header, HeaderError, TensorType};
+use super::{CatalogError, kind, storage};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -21,7 +20,7 @@ const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
 /// One tensor as its header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorEntry {
-    pub dtype: Dtype,
+    pub dtype: TensorType,
     pub shape: Vec<u64>,
     /// Which of the files holds it.
     pub file: usize,
@@ -35,6 +34,8 @@ pub struct WeightSet {
     /// Bytes of all files.
     pub bytes: u64,
     pub notes: BTreeMap<String, String>,
+    /// Whether it is a file of GGUF.
+    pub is_gguf: bool,
 }
 
 #[derive(Deserialize)]
@@ -145,14 +146,15 @@ impl WeightSet {
             if let Some(info) = header.info(&name) {
                 let entry = TensorEntry {
                     dtype: info.dtype,
-                    shape: info.shape.iter().map(|&n| n as u64).collect(),
+                    shape: info.shape,
                     file,
                 };
                 self.tensors.insert(name, entry);
             }
         }
-        self.bytes = self.bytes.saturating_add(header.file_bytes);
+        self.bytes = self.bytes.saturating_add(header.file_bytes());
         self.notes.extend(header.notes());
+        self.is_gguf = header.as_gguf().is_some();
         self.files.push(path.to_owned());
         Ok(file)
     }
@@ -177,22 +179,40 @@ impl WeightSet {
         Ok(())
     }
 
+    /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
+    /// the names of one layer more would begin with.
+    pub(super) fn no_more_layers(&self, next: &str, expected: u64) -> Result<(), CatalogError> {
+        match self.tensors.keys().find(|key| key.starts_with(next)) {
+            Some(key) => Err(CatalogError::Config {
+                reason: format!(
+                    "expected {expected} layers by the config, found the tensor '{key}'"
+                ),
+                path: self.files.first().cloned().unwrap_or_default(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.tensors.contains_key(key)
     }
 
-    /// The number of weights.
+    /// The number of weights; what belongs to their storage does not count.
     pub fn parameters(&self) -> u64 {
-        self.tensors
-            .values()
+        self.own_tensors()
             .map(|entry| entry.shape.iter().product::<u64>())
             .fold(0, u64::saturating_add)
+    }
+
+    fn own_tensors(&self) -> impl Iterator<Item = &TensorEntry> {
+        let tensors = self.tensors.iter();
+        tensors.filter_map(|(key, entry)| (!storage::is_aside(key)).then_some(entry))
     }
 
     /// How the weights are stored: the number of weights of each type.
     pub fn dtypes(&self) -> BTreeMap<String, u64> {
         let mut dtypes = BTreeMap::new();
-        for entry in self.tensors.values() {
+        for entry in self.own_tensors() {
             let count: &mut u64 = dtypes.entry(entry.dtype.to_string()).or_default();
             *count = count.saturating_add(entry.shape.iter().product::<u64>());
         }
@@ -212,6 +232,20 @@ impl WeightSet {
     }
 }
 
+/// The bytes of weight files, each counted once however many parts it holds.
+#[derive(Debug, Default)]
+pub(super) struct FileBytes(BTreeMap<Vec<PathBuf>, u64>);
+
+impl FileBytes {
+    pub(super) fn add(&mut self, weights: &WeightSet) {
+        self.0.insert(weights.files.clone(), weights.bytes);
+    }
+
+    pub(super) fn sum(&self) -> u64 {
+        self.0.values().copied().fold(0, u64::saturating_add)
+    }
+}
+
 /// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
 pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     for stem in ["diffusion_pytorch_model", "model"] {
@@ -223,7 +257,7 @@ pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
         }
     }
     let paths = sorted_entries(folder)?;
-    for end in [".safetensors.index.json", ".safetensors"] {
+    for end in [".safetensors.index.json", ".safetensors", ".gguf"] {
         let mut fitting = paths
             .iter()
             .filter(|path| path.to_string_lossy().ends_with(end));
@@ -245,7 +279,8 @@ pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
         return Err(pickle(path));
     }
     Err(CatalogError::Missing {
-        what: "a weight file (.safetensors, or .safetensors.index.json with its shards)".to_owned(),
+        what: "a weight file (.safetensors, .safetensors.index.json with its shards, or .gguf)"
+            .to_owned(),
         path: folder.to_owned(),
     })
 }

@@ -46,6 +46,11 @@ impl JobFolder {
         self.0.join("end.png")
     }
 
+    /// The copy of the mask, as [`Self::start_picture`].
+    pub fn mask(&self) -> PathBuf {
+        self.0.join("mask.png")
+    }
+
     /// The folder with a copy of the clip that is extended, under its own name.
     pub fn extended(&self) -> PathBuf {
         self.0.join("extend")

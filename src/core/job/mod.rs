@@ -1,13 +1,14 @@
 //! What a job is: from the form that widgets and arguments fill in, over the validated request and
 //! its recipe of stages, to the updates and the one end.
 //!
-//! Plain data only: no threads, no channels; the job's folder is the one thing here that touches
-//! the disk.
+//! Plain data only: no threads, no channels; the job's folder and the files of wildcards are all here
+//! that touches the disk.
 
 mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
+pub mod prompt;
 mod recipe;
 mod request;
 mod update;
@@ -19,5 +20,7 @@ pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
 pub use recipe::{Recipe, Stage};
-pub use request::{DeviceChoice, DtypeChoice, Fit, GenerateRequest, Sampler};
+pub use request::{
+    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
+};
 pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};

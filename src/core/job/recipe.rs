@@ -116,6 +116,14 @@ impl Recipe {
                 stages.extend([Stage::Unload, Stage::Decode, Stage::Save]);
                 Self { stages }
             }
+            Family::Flux => {
+                let mut stages = vec![Stage::EncodeText];
+                if request.image.is_some() {
+                    stages.push(Stage::EncodeImage);
+                }
+                stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+                Self { stages }
+            }
         }
     }
 }

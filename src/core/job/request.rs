@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Companions, Family, LatentRgb, ModelFiles};
+use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +75,106 @@ impl FromStr for Sampler {
                 let names = Self::ALL.map(Self::name).join(", ");
                 format!("expected a sampler ({names}), found {text:?}")
             })
+    }
+}
+
+/// How the sigmas of a walk are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigmaSchedule {
+    /// The model's own: timesteps as far from each other, shifted.
+    #[default]
+    Simple,
+    /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
+    Beta,
+    /// Karras and others 2022, with a rho of 7.
+    Karras,
+    /// As far from each other in the logarithm of sigma.
+    Exponential,
+}
+
+impl SigmaSchedule {
+    pub const ALL: [Self; 4] = [Self::Simple, Self::Beta, Self::Karras, Self::Exponential];
+
+    /// The name on the command line, in settings and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Beta => "beta",
+            Self::Karras => "karras",
+            Self::Exponential => "exponential",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Simple => "Simple",
+            Self::Beta => "Beta",
+            Self::Karras => "Karras",
+            Self::Exponential => "Exponential",
+        }
+    }
+}
+
+impl FromStr for SigmaSchedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|schedule| schedule.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("expected a sigma schedule ({names}), found {text:?}")
+            })
+    }
+}
+
+/// A file of low-rank updates, and how strongly they act.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lora {
+    pub path: PathBuf,
+    /// 1 as trained; 0 not at all; may be negative.
+    pub strength: f64,
+    /// On the low-noise expert of models with two; as `strength` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength_2: Option<f64>,
+}
+
+impl Lora {
+    /// The name of its file's fingerprint among those of a job, in which it has this number.
+    pub fn fingerprint_name(&self, index: usize) -> String {
+        format!("loras.{index}")
+    }
+}
+
+impl FromStr for Lora {
+    type Err = String;
+
+    /// `FILE`, `FILE:STRENGTH` or `FILE:STRENGTH:STRENGTH_LOW`; what is no number belongs to the file's name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+        let mut rest = text;
+        let mut numbers = Vec::new();
+        while numbers.len() < 2
+            && let Some((before, end)) = rest.rsplit_once(':')
+            && let Some(value) = number(end)
+        {
+            numbers.push(value);
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!(
+                "expected the file of a LoRA, perhaps with :STRENGTH or :STRENGTH:STRENGTH_LOW behind it, found {text:?}"
+            ));
+        }
+        numbers.reverse();
+        Ok(Self {
+            path: PathBuf::from(rest),
+            strength: numbers.first().copied().unwrap_or(1.0),
+            strength_2: numbers.get(1).copied(),
+        })
     }
 }
 
@@ -190,6 +290,10 @@ impl FromStr for Fit {
     }
 }
 
+fn one() -> u32 {
+    1
+}
+
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
@@ -205,8 +309,18 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
+    /// What the model does with `image`. Not carried in files.
+    #[serde(default)]
+    pub image_role: ImageRole,
+    /// What the text encoders read.
     pub prompt: String,
+    /// What the user wrote, where `prompt` was made of it: with choices, wildcards and comments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
     pub negative_prompt: String,
+    /// As `prompt_template`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_prompt_template: Option<String>,
     /// The start picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PathBuf>,
@@ -217,6 +331,13 @@ pub struct GenerateRequest {
     /// before the new ones in the written clip. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
+    /// Which part of `image` is made anew, as the user named it: white is, black stays. The job's folder has
+    /// its own copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<PathBuf>,
+    /// How much of `image` is made anew, 0 to 1, for models that begin on the way to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
     #[serde(default)]
     pub fit: Fit,
     /// Pixels.
@@ -227,9 +348,16 @@ pub struct GenerateRequest {
     pub num_frames: u32,
     /// Frames a second of the written clip.
     pub fps: f64,
+    /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
+    #[serde(default = "one")]
+    pub batch_size: u32,
     pub num_steps: u32,
-    /// Real classifier-free guidance; two passes a step when above 1.
+    /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
+    /// a distilled model is told in Flux.
     pub guidance_scale: f64,
+    /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub true_cfg_scale: Option<f64>,
     /// The low-noise expert's guidance; that of the high-noise one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidance_scale_2: Option<f64>,
@@ -243,7 +371,14 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
     pub sampler: Sampler,
+    #[serde(default)]
+    pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
+    /// Tokens that the longest text encoder reads; the model's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sequence_length: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<Lora>,
     #[serde(default)]
     pub dtype: DtypeChoice,
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
@@ -260,11 +395,38 @@ pub struct GenerateRequest {
     pub sidecar: bool,
 }
 
+/// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
+/// which is no step at all, where the strength is too small for one.
+pub fn first_step(num_steps: u32, strength: f64) -> u32 {
+    let all = f64::from(num_steps);
+    let made = (all * strength).min(all);
+    (all - made).max(0.0) as u32
+}
+
 impl GenerateRequest {
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        let has_low = self.files.transformer_2.is_some();
-        self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+        match self.family {
+            Family::Wan => {
+                let has_low = self.files.transformer_2.is_some();
+                self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+            }
+            Family::Flux => self.true_cfg_scale.is_some_and(|scale| scale > 1.0),
+        }
+    }
+
+    /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
+    pub fn num_decoded(&self) -> usize {
+        self.batch_size as usize * self.num_frames as usize
+    }
+
+    /// The request that makes one picture of the batch again, alone; `index` counts from 0.
+    pub fn of_one(&self, index: usize) -> Self {
+        Self {
+            seed: self.seed.wrapping_add(index as u64),
+            batch_size: 1,
+            ..self.clone()
+        }
     }
 
     /// The guidance of the low-noise expert.

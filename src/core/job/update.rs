@@ -1,7 +1,7 @@
 //! What a running job tells: its stages, steps, frames, memory, and its one end.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{JobError, Recipe, Stage};
+use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
 
 /// A job's number: unique, and later jobs have larger ones.
@@ -80,8 +81,9 @@ pub struct StageTime {
 /// What a finished job leaves.
 #[derive(Clone, Debug)]
 pub struct JobOutput {
-    /// The file, or the first of numbered ones.
-    pub path: PathBuf,
+    /// The files: one, one a picture of a batch, or one a frame where they are numbered.
+    pub paths: Vec<PathBuf>,
+    /// The clip, or the pictures of a batch.
     pub clip: Arc<Clip>,
     pub seed: u64,
     pub secs: f64,
@@ -92,6 +94,15 @@ pub struct JobOutput {
     pub warnings: Vec<String>,
 }
 
+impl JobOutput {
+    /// The file, or the first of several.
+    pub fn path(&self) -> &Path {
+        self.paths
+            .first()
+            .map_or_else(|| Path::new(""), PathBuf::as_path)
+    }
+}
+
 /// How a job ended.
 #[derive(Clone, Debug)]
 pub enum JobOutcome {
@@ -100,7 +111,7 @@ pub enum JobOutcome {
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Stage`, `StageEnded`, `Warning` and `Ended` arrive for
+/// What a running job says. `Started`, `Stage`, `StageEnded`, `Lora`, `Warning` and `Ended` arrive for
 /// certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
@@ -125,6 +136,8 @@ pub enum JobUpdate {
     /// A decoded frame.
     Frame(Frame),
     Memory(MemorySample),
+    /// How much of a LoRA the model takes.
+    Lora(CheckedLora),
     Warning(String),
     /// The last word, exactly once.
     Ended(JobOutcome),

@@ -97,7 +97,7 @@ pub enum MediaError {
     NoPixels { width: u32, height: u32 },
 
     #[error(
-        "expected a file name that ends in .mp4, .webm, .gif, .webp or .png, found {found}: {path}",
+        "expected a file name that ends in .mp4, .webm, .gif, .webp, .png or .jpg, found {found}: {path}",
         path = path.display()
     )]
     UnknownExtension { found: String, path: PathBuf },

@@ -17,7 +17,7 @@ mod source;
 
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
-    write_clip, write_png,
+    numbered_path, write_clip, write_png,
 };
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
@@ -25,6 +25,7 @@ pub(crate) use kind::{Kind, sniff};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
+pub use place::check_target;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
 pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};

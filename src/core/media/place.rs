@@ -17,7 +17,7 @@ pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
 }
 
 /// Refuses what must not be replaced by a file.
-pub(super) fn check_target(path: &Path) -> Result<(), MediaError> {
+pub fn check_target(path: &Path) -> Result<(), MediaError> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Err(MediaError::IsFolder {
             path: path.to_path_buf(),

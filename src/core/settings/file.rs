@@ -137,7 +137,12 @@ impl Settings {
     /// Turns a leading `~/` of every path into the home folder, as people write it.
     fn expand_home(&mut self, home: &Path) {
         let named = [&mut self.runtime.libtorch, &mut self.output.folder];
-        for path in named.into_iter().flatten().chain(&mut self.models.folders) {
+        let listed = self
+            .models
+            .folders
+            .iter_mut()
+            .chain(&mut self.models.wildcards);
+        for path in named.into_iter().flatten().chain(listed) {
             if let Ok(rest) = path.strip_prefix("~") {
                 *path = home.join(rest);
             }
@@ -375,12 +380,12 @@ mod tests {
 
     #[test]
     fn paths_under_the_home_folder_can_be_written_with_a_tilde() {
-        let text =
-            "[models]\nfolders = ['~/models', '/a/~/b', '~other/c']\n[runtime]\nlibtorch = '~'\n";
+        let text = "[models]\nfolders = ['~/models', '/a/~/b', '~other/c']\nwildcards = ['~/w']\n[runtime]\nlibtorch = '~'\n";
         let (mut settings, _) = Settings::parse(text, Path::new("")).unwrap();
         settings.expand_home(Path::new("/home/me"));
         let folders = ["/home/me/models", "/a/~/b", "~other/c"].map(PathBuf::from);
         assert_eq!(settings.models.folders, folders);
+        assert_eq!(settings.models.wildcards, [PathBuf::from("/home/me/w")]);
         assert_eq!(settings.runtime.libtorch, Some("/home/me".into()));
     }
 

@@ -8,12 +8,14 @@ mod runtime;
 
 pub use file::{LoadedSettings, SettingsError};
 pub use paths::Paths;
+pub(crate) use paths::find_assets;
 pub use runtime::{Runtime, RuntimeMissing, runtime_folder};
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice};
 
 /// Everything that a user can set.
@@ -24,6 +26,14 @@ pub struct Settings {
     pub output: OutputSettings,
     pub models: ModelSettings,
     pub interface: InterfaceSettings,
+}
+
+impl Settings {
+    /// Where prompts find their wildcard files.
+    pub fn wildcard_folders(&self, paths: &Paths) -> WildcardFolders {
+        let own = std::iter::once(paths.wildcards());
+        WildcardFolders::new(own.chain(self.models.wildcards.iter().cloned()))
+    }
 }
 
 /// Which libtorch computes, where, and how long it may be silent.
@@ -93,6 +103,8 @@ impl Default for OutputSettings {
 #[serde(default)]
 pub struct ModelSettings {
     pub folders: Vec<PathBuf>,
+    /// Folders with wildcard files for prompts, besides `wildcards` beside the settings.
+    pub wildcards: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ pub struct Paths {
     pub data: PathBuf,
     /// The prepared libtorch.
     pub cache: PathBuf,
-    /// The shipped models.
+    /// What ships with the app: a model, and tokenizers.
     pub assets: Option<PathBuf>,
     /// Hugging Face's download cache, where other programs may have put models.
     pub huggingface: Option<PathBuf>,
@@ -65,6 +65,11 @@ impl Paths {
     /// The user's own additions to the catalogue.
     pub fn models_file(&self) -> PathBuf {
         self.config.join("models.toml")
+    }
+
+    /// Where a user can put wildcard files without telling anybody.
+    pub fn wildcards(&self) -> PathBuf {
+        self.config.join("wildcards")
     }
 
     /// Where a user can put models without telling anybody.
@@ -119,7 +124,7 @@ fn find_huggingface(cache: &Path) -> PathBuf {
 }
 
 /// The assets folder: named outright, or near the executable as installed, unpacked or built.
-fn find_assets() -> Option<PathBuf> {
+pub(crate) fn find_assets() -> Option<PathBuf> {
     if let Some(named) = variable("SAFELIGHT_ASSETS") {
         return Some(PathBuf::from(named));
     }

@@ -2,14 +2,16 @@
 //!
 //! What shapes cannot say, the size of a head and the axes of positions, is as published then.
 
+use std::ops::Range;
 use std::path::Path;
 
+use safelight_core::job::{GenerateRequest, Sampler};
 use serde::Deserialize;
 
 use super::keys::TransformerKeys;
 use crate::error::EngineError;
 use crate::json;
-use crate::sampling::{Schedule, linspace};
+use crate::sampling::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, linspace, spaced};
 use crate::weights::Weights;
 
 /// Width of the sinusoids of timestep and guidance.
@@ -267,6 +269,68 @@ impl SchedulerConfig {
             }
         });
         Schedule::of_sigmas(sigmas.collect(), self.num_train_timesteps)
+    }
+
+    /// The sampler of a request, for a picture of so many tokens and only some of the steps, with the sigmas that
+    /// diffusers' `FluxPipeline` has with it. The request's own shift is a fixed one.
+    ///
+    /// Those of Euler, LCM and (which diffusers does not have with Flux) Heun are [`SchedulerConfig::schedule`]'s;
+    /// UniPC and DPM++ make their own, of the same shift and hardly different.
+    pub fn solver(
+        &self,
+        request: &GenerateRequest,
+        tokens: i64,
+        steps: Range<usize>,
+    ) -> Result<Solver, EngineError> {
+        let own = Self {
+            shift: request.shift.unwrap_or(self.shift),
+            use_dynamic_shifting: self.use_dynamic_shifting && request.shift.is_none(),
+            ..self.clone()
+        };
+        let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
+        if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
+            return Err(EngineError::Request {
+                reason: format!(
+                    "cannot make a schedule of {num_steps} steps with a shift of {shift}"
+                ),
+            });
+        }
+        let (start, end) = (steps.start, steps.end);
+        Solver::new(own.algorithm(request, tokens), steps).ok_or_else(|| EngineError::Request {
+            reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
+        })
+    }
+
+    fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
+        let num_steps = request.num_steps as usize;
+        let (sampler, seed) = (request.sampler, request.seed);
+        match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m => {
+                let spacing = Spacing {
+                    schedule: request.sigma_schedule,
+                    num_steps,
+                    shift: self.shift_factor(tokens),
+                    num_train_timesteps: self.num_train_timesteps,
+                };
+                Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
+            }
+            Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
+                let mut simple = self.schedule(num_steps, tokens).sigmas;
+                simple.pop();
+                let simple = simple.into_iter().map(f64::from).collect();
+                let sigmas = spaced(request.sigma_schedule, simple);
+                Algorithm::along(sampler, sigmas, self.num_train_timesteps, seed)
+            }
+        }
+    }
+
+    /// The shift as other schedulers are told it: fixed, or what the dynamic one comes to.
+    fn shift_factor(&self, tokens: i64) -> f64 {
+        match (self.use_dynamic_shifting, self.time_shift_type.as_str()) {
+            (false, _) => self.shift,
+            (true, "linear") => self.mu(tokens),
+            (true, _) => self.mu(tokens).exp(),
+        }
     }
 
     fn objection(&self) -> Option<String> {

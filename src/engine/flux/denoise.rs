@@ -1,39 +1,62 @@
-//! From noise to latents: the model's answers, real guidance by a negative prompt, checkpoints.
+//! Stage 3, from noise to latents: what the model is given, its answers, real guidance by a negative prompt.
 //!
-//! The arithmetic of a step is the sampler's, that of the network the transformer's. Opens no files.
+//! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's.
 
+use std::cell::RefCell;
+use std::ops::Range;
+
+use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::{LatentShape, image_ids, text_ids};
+use super::condition::Role;
+use super::config::{SchedulerConfig, TransformerConfig};
+use super::prepare::{
+    Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
+    seeds, text_ids,
+};
+use super::state::{GivenImage, PromptEmbeds, TextEmbeds};
 use super::transformer::{Context, FluxTransformer, Modulations};
 use crate::capture::Capture;
+use crate::denoise::{Call, DenoiseState, Denoiser, walk};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
+use crate::place::{Placement, warn_unexpected};
 use crate::sampling::Solver;
-use crate::wan::DenoiseState;
+use crate::weights::warn_unused_updates;
 
-/// A checkpoint costs a copy of the latents: rarely more than a MB.
-const STEPS_PER_CHECKPOINT: usize = 4;
+/// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
+const BASE_STRENGTH: f64 = 0.6;
+const CANVAS_STRENGTH: f64 = 1.0;
 
 /// Calls whose modulations are made at once: 2 MB each for a published model in halves.
 const CALLS_AT_ONCE: usize = 32;
 
-/// What the text encoders made of one text.
-pub struct TextEmbeds<'a> {
-    /// `(1, T, joint_attention_dim)`, padding included
-    pub prompt: &'a Tensor,
-    /// `(1, pooled_projection_dim)`
-    pub pooled: &'a Tensor,
+/// What the model is given beside the noise.
+pub struct Conditions {
+    pub prompt: TextEmbeds,
+    /// Only where the job has real guidance.
+    pub negative: Option<TextEmbeds>,
+    /// Picture and mask in models that fill, `(B, tokens, condition_channels)`.
+    pub image: Option<Tensor>,
+    /// A picture that is seen beside the one that is made.
+    pub reference: Option<Reference>,
+    /// What stays as it is, in models that do not fill.
+    pub kept: Option<Kept>,
 }
 
-/// What the model is given beside the noise.
-pub struct Conditions<'a> {
-    pub prompt: TextEmbeds<'a>,
-    /// Only where the job has real guidance.
-    pub negative: Option<TextEmbeds<'a>>,
-    /// Picture and mask in models that fill, `(1, tokens, condition_channels)`.
-    pub image: Option<&'a Tensor>,
+pub struct Reference {
+    /// `(1, R, 4 C)`
+    pub tokens: Tensor,
+    pub shape: LatentShape,
+}
+
+/// Each `(B, tokens, 4 C)`, or the mask `(1, …)`.
+pub struct Kept {
+    pub image: Tensor,
+    pub noise: Tensor,
+    /// 1 for what is made anew.
+    pub mask: Tensor,
 }
 
 /// Two controls that have nothing to do with each other.
@@ -45,32 +68,234 @@ pub struct Guidance {
     pub scale: f64,
 }
 
+/// `image`: what [`encode_image`](super::encode_image) gave; `resume`: where an earlier run got to -> the latents,
+/// `(B, C, h, w)` on the CPU.
+pub fn denoise(
+    request: &GenerateRequest,
+    embeds: PromptEmbeds,
+    image: Option<GivenImage>,
+    resume: Option<DenoiseState>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let home = &request.files.transformer;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let config = TransformerConfig::read(home, &weights)?;
+    let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
+    let job = Job {
+        request,
+        role: Role::of(request),
+        image: image.as_ref(),
+        shape,
+    };
+    job.check(&config)?;
+    let scheduler = match request.files.scheduler.as_deref() {
+        Some(folder) => SchedulerConfig::read(folder)?,
+        None => SchedulerConfig::published(config.guidance_embeds),
+    };
+    let mut solver = scheduler.solver(request, shape.tokens(), job.steps()?)?;
+    solver.set_draws_before(job.draws_per_seed());
+    let draws = Draws::new(shape, job.draws_per_seed(), seeds(request))?;
+    let conditions = job.conditions(embeds, &draws);
+    let size = [
+        i64::from(request.batch_size),
+        shape.tokens(),
+        config.out_channels(),
+    ];
+    let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
+    let state = match resumed {
+        Some(state) => state,
+        None => job.start(&draws, &solver),
+    };
+    job.record(&draws, &conditions, capture);
+
+    let transformer = FluxTransformer::new(&config, &weights)?;
+    let unexpected = super::TransformerKeys::detect(&weights).unexpected(&weights);
+    warn_unexpected(&unexpected, "transformer", hooks);
+    warn_unused_updates(&weights, hooks);
+    drop(weights);
+    let guidance = Guidance {
+        distilled: request.guidance_scale,
+        scale: request.true_cfg_scale.unwrap_or(1.0),
+    };
+    let behind = sample(
+        &transformer,
+        shape,
+        &conditions,
+        guidance,
+        &mut solver,
+        &state,
+        capture,
+        hooks,
+    )?;
+    Ok(behind.map(|behind| shape.unpack(&behind.latents)))
+}
+
+/// What a request and its picture make of noise.
+struct Job<'a> {
+    request: &'a GenerateRequest,
+    role: Role,
+    image: Option<&'a GivenImage>,
+    shape: LatentShape,
+}
+
+impl Job<'_> {
+    /// What comes from files of other stages is checked before anything is loaded.
+    fn check(&self, config: &TransformerConfig) -> Result<(), EngineError> {
+        let fills = config.condition_channels() > 0;
+        let reason = match self.image {
+            None if fills => "this model needs a picture and a mask that says what it fills",
+            Some(_) if fills != (self.role == Role::Canvas) => {
+                "this model does something else with a picture"
+            }
+            _ if self.request.batch_size == 0 => "no picture was asked for",
+            _ => return Ok(()),
+        };
+        Err(EngineError::Request {
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// Whether the walk begins on the way to the picture.
+    fn starts_from_image(&self) -> bool {
+        self.image.is_some() && self.role != Role::Reference
+    }
+
+    /// The steps that the request wants, of those that its strength leaves.
+    fn steps(&self) -> Result<Range<usize>, EngineError> {
+        let num_steps = self.request.num_steps as usize;
+        let mut first = 0;
+        if self.starts_from_image() {
+            let strength = self.request.strength.unwrap_or(match self.role {
+                Role::Canvas => CANVAS_STRENGTH,
+                Role::Base | Role::Reference => BASE_STRENGTH,
+            });
+            first = first_step(num_steps, strength);
+            if first >= num_steps {
+                return Err(EngineError::Request {
+                    reason: format!(
+                        "a strength of {strength} leaves none of {num_steps} steps to make"
+                    ),
+                });
+            }
+        }
+        let start = first.max(self.request.start_step as usize);
+        let end = self.request.end_step.map_or(num_steps, |end| end as usize);
+        Ok(start..end)
+    }
+
+    fn draws_per_seed(&self) -> usize {
+        let image = self.image.filter(|_| self.starts_from_image());
+        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
+    }
+
+    fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {
+        let first = solver.all_calls().start;
+        let noise = draws.noise.shallow_clone();
+        let latents = match self.image.filter(|_| self.starts_from_image()) {
+            Some(image) => {
+                let image = image.latents.to_device(Device::Cpu);
+                noised(&image, &noise, solver.sigmas()[first])
+            }
+            None => solver.initial(noise),
+        };
+        DenoiseState {
+            step: first,
+            latents: self.shape.pack(&latents),
+            history: Vec::new(),
+        }
+    }
+
+    fn conditions(&self, embeds: PromptEmbeds, draws: &Draws) -> Conditions {
+        let pack = |latents: &Tensor| self.shape.pack(latents);
+        let mut conditions = Conditions {
+            prompt: embeds.prompt,
+            negative: embeds.negative,
+            image: None,
+            reference: None,
+            kept: None,
+        };
+        let Some(image) = self.image else {
+            return conditions;
+        };
+        match (self.role, &image.mask, &image.masked) {
+            (Role::Reference, ..) => {
+                let size = image.latents.size();
+                let shape = LatentShape {
+                    height: size[2],
+                    width: size[3],
+                    ..self.shape
+                };
+                conditions.reference = Some(Reference {
+                    tokens: shape.pack(&image.latents),
+                    shape,
+                });
+            }
+            (Role::Canvas, Some(mask), Some(masked)) => {
+                let (masked, mask) = (pack(masked), folded_mask(mask, self.shape));
+                let mask = mask.expand([masked.size()[0], -1, -1], false);
+                conditions.image = Some(Tensor::cat(&[masked, mask], 2));
+            }
+            (Role::Base, Some(mask), _) => {
+                conditions.kept = Some(Kept {
+                    image: pack(&image.latents),
+                    noise: pack(&draws.noise),
+                    mask: latent_mask(mask, self.shape),
+                });
+            }
+            _ => {}
+        }
+        conditions
+    }
+
+    fn record(&self, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
+        let number = usize::from(draws.posterior.is_some());
+        capture.put(format!("noise.{number}"), &draws.noise);
+        if let Some(kept) = &conditions.kept {
+            capture.put("mask", &kept.mask);
+        }
+        if let Some(image) = &conditions.image {
+            let split = 4 * self.shape.channels;
+            let rest = image.size()[2] - split;
+            capture.put("masked_image_latents", &image.narrow(2, 0, split));
+            capture.put("mask", &image.narrow(2, split, rest));
+        }
+    }
+}
+
 /// What all steps share.
 struct Loop<'a> {
     transformer: &'a FluxTransformer,
     prompt: Context,
     negative: Option<(Context, f64)>,
     image: Option<Tensor>,
+    reference: Option<Tensor>,
+    kept: Option<Kept>,
     /// Of both texts, which are equally long.
     rope: Rope,
+    /// Of every call of the whole schedule.
+    timesteps: Vec<f32>,
+    told: RefCell<Told>,
     shape: LatentShape,
     hooks: &'a dyn Hooks,
 }
 
-/// What the model is told in one call, in the form of each text.
+/// What the model is told in the calls from `first` on, in the form of each text.
+#[derive(Default)]
 struct Told {
-    timestep: f32,
-    prompt: Modulations,
-    negative: Option<Modulations>,
+    first: usize,
+    prompt: Vec<Modulations>,
+    negative: Vec<Modulations>,
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
-/// `(1, tokens, 4 C)` in f32 and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU;
+/// `(B, tokens, 4 C)` in f32 and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU;
 /// `None` when cancelled.
-pub fn denoise(
+pub fn sample(
     transformer: &FluxTransformer,
     shape: LatentShape,
-    conditions: &Conditions<'_>,
+    conditions: &Conditions,
     guidance: Guidance,
     solver: &mut Solver,
     state: &DenoiseState,
@@ -79,28 +304,37 @@ pub fn denoise(
 ) -> Result<Option<DenoiseState>, EngineError> {
     tch::no_grad(|| {
         check(transformer, shape, conditions, state)?;
-        let device = transformer.device();
         let calls = solver.all_calls();
-        let latents = state.latents.to_device(device);
-        let history = state.history.iter().map(|past| past.to_device(device));
+        let place = Placement {
+            device: transformer.device(),
+            kind: transformer.kind(),
+        };
+        let history = state
+            .history
+            .iter()
+            .map(|past| past.to_device(place.device));
         if !solver.restore(state.step, history.collect()) {
             return Err(EngineError::Internal {
                 reason: "the state to go on from is not this sampler's".to_owned(),
             });
         }
         if state.step == calls.start {
-            capture.put("latents.initial", &latents);
+            capture.put("latents.initial", &state.latents);
             capture.put("timesteps", &solver.timesteps());
             capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
         }
-        let run = Loop::new(transformer, shape, conditions, guidance, capture, hooks);
-        let Some(latents) = run.walk(latents, state.step, solver, capture)? else {
-            return Ok(None);
+        let pictures = state.latents.size()[0];
+        let timesteps =
+            (0..solver.timesteps().size()[0] as usize).map(|call| solver.timestep(call));
+        let run = Loop {
+            timesteps: timesteps.collect(),
+            ..Loop::new(transformer, shape, conditions, guidance, pictures, hooks)
         };
-        capture.put("latents.final", &latents);
-        Ok(Some(DenoiseState {
-            step: calls.end,
-            latents: latents.to_device(Device::Cpu),
+        run.record(conditions, guidance, capture);
+        let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
+        Ok(behind.map(|behind| DenoiseState {
+            step: behind.step,
+            latents: behind.latents.to_device(Device::Cpu),
             history: Vec::new(),
         }))
     })
@@ -110,7 +344,7 @@ pub fn denoise(
 fn check(
     transformer: &FluxTransformer,
     shape: LatentShape,
-    conditions: &Conditions<'_>,
+    conditions: &Conditions,
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
     let config = transformer.config();
@@ -119,27 +353,37 @@ fn check(
         let same = |(found, wanted): (&i64, &i64)| *wanted < 0 || found == wanted;
         found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
     };
-    let tokens = shape.tokens();
+    let (tokens, channels) = (shape.tokens(), config.out_channels());
     let texts = [Some(&conditions.prompt), conditions.negative.as_ref()];
     let text_len = conditions.prompt.prompt.size().get(1).copied().unwrap_or(0);
     let are_texts_fit = texts.into_iter().flatten().all(|text| {
-        fits(text.prompt, &[1, text_len, config.joint_attention_dim])
-            && fits(text.pooled, &[1, config.pooled_projection_dim])
+        fits(&text.prompt, &[1, text_len, config.joint_attention_dim])
+            && fits(&text.pooled, &[1, config.pooled_projection_dim])
     });
+    let pictures = state.latents.size().first().copied().unwrap_or(0);
     let image_channels = config.condition_channels();
-    let reason = if !fits(&state.latents, &[1, tokens, config.out_channels()]) {
+    let image = conditions.image.as_ref();
+    let reference = conditions.reference.as_ref();
+    let is_kept_fit = conditions.kept.as_ref().is_none_or(|kept| {
+        fits(&kept.image, &[pictures, tokens, channels])
+            && fits(&kept.noise, &[pictures, tokens, channels])
+            && fits(&kept.mask, &[-1, tokens, channels])
+    });
+    let reason = if !fits(&state.latents, &[pictures, tokens, channels]) {
         format!(
             "these are no latents of this model: {:?}",
             state.latents.size()
         )
     } else if !are_texts_fit {
         "the embeddings of the texts are not what this model reads".to_owned()
-    } else if (image_channels > 0) != conditions.image.is_some()
-        || conditions
-            .image
-            .is_some_and(|image| !fits(image, &[1, tokens, image_channels]))
+    } else if (image_channels > 0) != image.is_some()
+        || image.is_some_and(|image| !fits(image, &[pictures, tokens, image_channels]))
     {
         format!("this model reads {image_channels} numbers of a picture with each token")
+    } else if !is_kept_fit
+        || reference.is_some_and(|seen| !fits(&seen.tokens, &[1, seen.shape.tokens(), channels]))
+    {
+        "the picture's latents are not of this job".to_owned()
     } else {
         return Ok(());
     };
@@ -150,156 +394,156 @@ impl<'a> Loop<'a> {
     fn new(
         transformer: &'a FluxTransformer,
         shape: LatentShape,
-        conditions: &Conditions<'_>,
+        conditions: &Conditions,
         guidance: Guidance,
-        capture: &mut Capture,
+        pictures: i64,
         hooks: &'a dyn Hooks,
     ) -> Self {
-        let read = |text: &TextEmbeds<'_>| {
-            transformer.context(text.prompt, text.pooled, guidance.distilled)
-        };
-        let txt_ids = text_ids(conditions.prompt.prompt.size()[1]);
-        let img_ids = image_ids(shape);
-        capture.put("text_ids", &txt_ids);
-        capture.put("latent_image_ids", &img_ids);
+        let read =
+            |text: &TextEmbeds| transformer.context(&text.prompt, &text.pooled, guidance.distilled);
+        let here = |xs: &Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
         let negative = conditions.negative.as_ref();
+        let reference = conditions.reference.as_ref();
+        let (txt_ids, img_ids) = conditions.ids(shape);
         Self {
             prompt: read(&conditions.prompt),
             negative: negative
                 .filter(|_| guidance.scale > 1.0)
                 .map(|text| (read(text), guidance.scale)),
-            image: conditions
-                .image
-                .map(|image| image.to_device(transformer.device()).to_kind(Kind::Float)),
-            rope: transformer.rope(&txt_ids, &img_ids),
+            image: conditions.image.as_ref().map(here),
+            reference: reference.map(|seen| here(&seen.tokens).expand([pictures, -1, -1], false)),
+            kept: conditions.kept.as_ref().map(|kept| Kept {
+                image: here(&kept.image),
+                noise: here(&kept.noise),
+                mask: here(&kept.mask),
+            }),
+            rope: transformer.rope(&txt_ids, &img_ids, pictures),
+            timesteps: Vec::new(),
+            told: RefCell::default(),
             transformer,
             shape,
             hooks,
         }
     }
 
-    /// From `first` to the solver's last call.
-    fn walk(
-        &self,
-        mut latents: Tensor,
-        first: usize,
-        solver: &mut Solver,
-        capture: &mut Capture,
-    ) -> Result<Option<Tensor>, EngineError> {
-        let wanted = solver.steps();
-        let calls = solver.all_calls();
-        let mut asked = Vec::new();
-        for call in first..calls.end {
-            if self.hooks.cancelled() {
-                return Ok(None);
-            }
-            if asked.is_empty() || call % CALLS_AT_ONCE == 0 {
-                asked = self.modulations(call / CALLS_AT_ONCE * CALLS_AT_ONCE, solver);
-            }
-            // As the reference counts them: from the first that is made.
-            let number = call - calls.start;
-            capture.put(
-                format!("step.{number:02}.timestep"),
-                &solver.timesteps().get(call as i64),
-            );
-            let told = &asked[call % CALLS_AT_ONCE];
-            let Some(velocity) = self.velocity(&latents, told, number, capture) else {
-                return Ok(None);
-            };
-            let next = solver.step(call, &velocity, &latents);
-            latents = next.latents;
-            capture.put(format!("step.{number:02}.noise_pred"), &velocity);
-            capture.put(format!("step.{number:02}.latents"), &latents);
-            if !solver.is_step_end(call) {
-                continue;
-            }
-            self.check_numbers(&latents)?;
-            let done = solver.step_of(call + 1) - wanted.start;
-            self.hooks.step(done, wanted.len());
-            self.hooks
-                .preview(&self.shape.unpack(&next.x0).unsqueeze(2));
-            if done.is_multiple_of(STEPS_PER_CHECKPOINT) && call + 1 < calls.end {
-                self.checkpoint(call + 1, &latents, solver, capture);
-            }
+    /// Makes what the model is told in `call` and those behind it, where that is not at hand. Parts of the whole
+    /// schedule and not from where a run begins, so that one that goes on from a checkpoint gets the same numbers.
+    fn tell(&self, call: usize) {
+        let mut told = self.told.borrow_mut();
+        let first = call / CALLS_AT_ONCE * CALLS_AT_ONCE;
+        if told.first == first && !told.prompt.is_empty() {
+            return;
         }
-        Ok(Some(latents))
+        let last = self.timesteps.len().min(first + CALLS_AT_ONCE);
+        let of = |context| {
+            self.transformer
+                .modulations(&self.timesteps[first..last], context)
+        };
+        *told = Told {
+            first,
+            prompt: of(&self.prompt),
+            negative: self
+                .negative
+                .iter()
+                .flat_map(|(context, _)| of(context))
+                .collect(),
+        };
     }
 
-    /// What the model is told in the calls from `first` on. Counted in the whole schedule and not from where a run
-    /// begins, so that one that goes on from a checkpoint gets the same numbers.
-    fn modulations(&self, first: usize, solver: &Solver) -> Vec<Told> {
-        let last = solver.timesteps().size()[0] as usize;
-        let calls = first..last.min(first + CALLS_AT_ONCE);
-        let timesteps: Vec<f32> = calls.map(|call| solver.timestep(call)).collect();
-        let of = |context| self.transformer.modulations(&timesteps, context);
-        let mut negative = self.negative.iter().flat_map(|(context, _)| of(context));
-        let prompt = of(&self.prompt).into_iter().zip(&timesteps);
-        prompt
-            .map(|(prompt, &timestep)| Told {
-                timestep,
-                prompt,
-                negative: negative.next(),
-            })
-            .collect()
-    }
-
-    /// Latents that are no numbers would become a black picture at the end of the job.
-    fn check_numbers(&self, latents: &Tensor) -> Result<(), EngineError> {
-        if latents.isfinite().all().int64_value(&[]) == 1 {
-            return Ok(());
+    /// What the model is told in every call.
+    fn record(&self, conditions: &Conditions, guidance: Guidance, capture: &mut Capture) {
+        if !capture.is_on() {
+            return;
         }
-        let (kind, device) = (self.transformer.kind(), self.transformer.device());
-        Err(EngineError::Request {
-            reason: format!(
-                "the latents are no numbers any more, computed in {kind:?} on {device:?}: try another dtype"
+        let (txt_ids, img_ids) = conditions.ids(self.shape);
+        capture.put("latent_image_ids", &img_ids);
+        let negative = conditions.negative.as_ref();
+        let texts = [
+            ("", "cond", Some(&conditions.prompt)),
+            (
+                "negative_",
+                "uncond",
+                negative.filter(|_| self.negative.is_some()),
             ),
-        })
-    }
-
-    fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
-        // A run that goes on from here records only the steps behind it.
-        if let Err(err) = capture.finish() {
-            self.hooks
-                .warn(format!("the capture could not be written: {err}"));
+        ];
+        for (prefix, branch, text) in texts {
+            let Some(text) = text else { continue };
+            let name = |part: &str| format!("transformer.in.{branch}.{part}");
+            capture.put(format!("{prefix}text_ids"), &txt_ids);
+            capture.put(name("txt_ids"), &txt_ids);
+            capture.put(name("img_ids"), &img_ids);
+            capture.put(name("encoder_hidden_states"), &text.prompt);
+            capture.put(name("pooled_projections"), &text.pooled);
+            if self.transformer.config().guidance_embeds {
+                let told = Tensor::from_slice(&[guidance.distilled as f32]);
+                capture.put(name("guidance"), &told);
+            }
         }
-        self.hooks.checkpoint(DenoiseState {
-            step: call,
-            latents: latents.shallow_clone(),
-            history: solver.history(),
-        });
     }
+}
 
-    /// The model's guided answer, `(1, tokens, 4 C)` in f32.
-    fn velocity(
-        &self,
-        latents: &Tensor,
-        told: &Told,
-        number: usize,
-        capture: &mut Capture,
-    ) -> Option<Tensor> {
-        let input = match &self.image {
-            Some(image) => Tensor::cat(&[latents, image], 2),
-            None => latents.shallow_clone(),
+impl Conditions {
+    /// The places of a text's tokens and of a picture's, with one that is only seen behind it.
+    fn ids(&self, shape: LatentShape) -> (Tensor, Tensor) {
+        let own = image_ids(shape);
+        let img_ids = match &self.reference {
+            Some(seen) => Tensor::cat(&[own, reference_ids(seen.shape)], 0),
+            None => own,
+        };
+        (text_ids(self.prompt.prompt.size()[1]), img_ids)
+    }
+}
+
+impl Denoiser for Loop<'_> {
+    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
+        let input = match (&self.image, &self.reference) {
+            (Some(image), _) => Tensor::cat(&[latents, image], 2),
+            (None, Some(seen)) => Tensor::cat(&[latents, seen], 1),
+            (None, None) => latents.shallow_clone(),
         };
         let mut put = |part: &str, xs: &Tensor| {
-            capture.put(format!("step.{number:02}.transformer.{part}"), xs);
+            capture.put(call.name(&format!("transformer.{part}")), xs);
         };
         put("in.hidden_states", &input);
         put(
             "in.timestep",
-            &Tensor::from_slice(&[told.timestep / 1000.0]),
+            &Tensor::from_slice(&[call.timestep / 1000.0]),
         );
-        let ask = |context, modulations| {
+        self.tell(call.index);
+        let told = self.told.borrow();
+        let at = call.index - told.first;
+        let ask = |context, modulations: &[Modulations]| {
             self.transformer
-                .forward(&input, modulations, context, &self.rope, self.hooks)
+                .forward(&input, &modulations[at], context, &self.rope, self.hooks)
         };
+        let own = |answer: &Tensor| answer.narrow(1, 0, self.shape.tokens());
         let cond = ask(&self.prompt, &told.prompt)?;
         put("cond", &cond);
-        let (Some((negative, scale)), Some(modulations)) = (&self.negative, &told.negative) else {
-            return Some(cond);
+        let Some((negative, scale)) = &self.negative else {
+            return Some(own(&cond));
         };
-        let uncond = ask(negative, modulations)?;
+        let uncond = ask(negative, &told.negative)?;
         put("uncond", &uncond);
+        let (cond, uncond) = (own(&cond), own(&uncond));
         Some(&uncond + (cond - &uncond) * *scale)
+    }
+
+    fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
+        match &self.kept {
+            Some(kept) => {
+                let image = noised(&kept.image, &kept.noise, sigma);
+                (1.0 - &kept.mask) * image + &kept.mask * latents
+            }
+            None => latents,
+        }
+    }
+
+    fn first_recorded(&self, first: usize) -> usize {
+        first
+    }
+
+    fn shown(&self, x0: &Tensor) -> Tensor {
+        // b c h w -> 1 c b h w
+        self.shape.unpack(x0).transpose(0, 1).unsqueeze(0)
     }
 }

@@ -107,6 +107,11 @@ impl TransformerKeys {
         }
     }
 
+    /// Whether they are diffusers' names; the authors' otherwise.
+    pub fn is_diffusers(self) -> bool {
+        self.is_diffusers
+    }
+
     /// `w`, to be asked for by the original names.
     pub fn translate(self, w: &Weights) -> Weights {
         w.translated(move |original| self.file_key(original))

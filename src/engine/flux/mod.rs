@@ -1,22 +1,55 @@
-//! FLUX.1 dev, schnell and Fill: the transformer and the way from noise to latents.
+//! FLUX.1 dev, schnell, Fill and Kontext: text to image, image to image, filling, editing.
 //!
-//! [`FluxTransformer`] is the network, [`SchedulerConfig::schedule`] the sigmas of a picture, [`denoise()`] the loop,
-//! and `prepare.rs` has what goes into it. Text encoders and autoencoder are elsewhere, and so is the order of stages.
-//! The reference is `FluxPipeline` and `FluxImg2ImgPipeline` of diffusers 0.42.1.
+//! The stages of a job, each a function of its own, because each may run in a process of its own:
 //!
-//! Shapes: `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
+//! 3. [`denoise()`]: noise to latents, of which [`sample`] is the part behind files,
+//! 4. [`decode`]: latents to pictures.
+//!
+//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
+//! What comes between stages (files, unloading, messages) is the caller's.
+//! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
+//! `FluxKontextPipeline` of diffusers 0.42.1.
+//!
+//! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
+mod condition;
 mod config;
+mod decode;
 mod denoise;
 mod keys;
 mod prepare;
+mod state;
+mod text;
 mod transformer;
 
+pub use condition::encode_image;
 pub use config::{SchedulerConfig, TransformerConfig};
-pub use denoise::{Conditions, Guidance, TextEmbeds, denoise};
+pub use decode::decode;
+pub use denoise::{Conditions, Guidance, Kept, Reference, denoise, sample};
 pub use keys::TransformerKeys;
-pub use prepare::{Draws, LatentShape, first_step, image_ids, noised, text_ids};
+pub use prepare::{
+    Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
+    reference_size, seeds, text_ids,
+};
+pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
+pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, Modulations};
+
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::Lora;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FluxTransformer::new`].
+pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    let keys = TransformerKeys::detect(weights);
+    let network = Network::Flux {
+        is_diffusers: keys.is_diffusers(),
+    };
+    weights.with_loras(loras, LoraExpert::Only, network, &keys.translate(weights))
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! What goes into the denoising loop: sizes, noise, a given picture, tokens and their places.
 
+use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
@@ -10,6 +11,27 @@ const PIXELS: u32 = 8;
 
 /// Latents that make one token, along each edge.
 const PATCH: i64 = 2;
+
+/// Widths and heights that Kontext was trained with, narrow ones first.
+const REFERENCE_SIZES: [(u32, u32); 17] = [
+    (672, 1568),
+    (688, 1504),
+    (720, 1456),
+    (752, 1392),
+    (800, 1328),
+    (832, 1248),
+    (880, 1184),
+    (944, 1104),
+    (1024, 1024),
+    (1104, 944),
+    (1184, 880),
+    (1248, 832),
+    (1328, 800),
+    (1392, 752),
+    (1456, 720),
+    (1504, 688),
+    (1568, 672),
+];
 
 /// The sizes of one picture's latents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +62,7 @@ impl LatentShape {
         })
     }
 
-    /// `(1, C, h, w)`
+    /// `(1, C, h, w)`: those of one picture.
     pub fn size(&self) -> [i64; 4] {
         [1, self.channels, self.height, self.width]
     }
@@ -49,24 +71,26 @@ impl LatentShape {
         (self.height / PATCH) * (self.width / PATCH)
     }
 
-    /// `(1, C, h, w)` -> `(1, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
+    /// `(B, C, h, w)` -> `(B, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
     pub fn pack(&self, latents: &Tensor) -> Tensor {
         let (rows, columns) = (self.height / PATCH, self.width / PATCH);
+        let pictures = latents.size()[0];
         // b c (h p) (w q) -> b (h w) (c p q)
         latents
-            .reshape([1, -1, rows, PATCH, columns, PATCH])
+            .reshape([pictures, -1, rows, PATCH, columns, PATCH])
             .permute([0, 2, 4, 1, 3, 5])
-            .reshape([1, rows * columns, -1])
+            .reshape([pictures, rows * columns, -1])
     }
 
-    /// `(1, tokens, 4 C)` -> `(1, C, h, w)`
+    /// `(B, tokens, 4 C)` -> `(B, C, h, w)`
     pub fn unpack(&self, tokens: &Tensor) -> Tensor {
         let (rows, columns) = (self.height / PATCH, self.width / PATCH);
+        let pictures = tokens.size()[0];
         // b (h w) (c p q) -> b c (h p) (w q)
         tokens
-            .reshape([1, rows, columns, -1, PATCH, PATCH])
+            .reshape([pictures, rows, columns, -1, PATCH, PATCH])
             .permute([0, 3, 1, 4, 2, 5])
-            .reshape([1, -1, self.height, self.width])
+            .reshape([pictures, -1, self.height, self.width])
     }
 }
 
@@ -85,24 +109,59 @@ pub fn image_ids(shape: LatentShape) -> Tensor {
     Tensor::stack(&[row.zeros_like(), row, column], -1).flatten(0, 1)
 }
 
-/// What a seed draws for one picture, in the order of diffusers.
+/// The same for a picture that is only seen, beside the one that is made: 1, row and column.
+pub fn reference_ids(shape: LatentShape) -> Tensor {
+    let ids = image_ids(shape);
+    drop(ids.select(1, 0).fill_(1.0));
+    ids
+}
+
+/// What seeds draw, one for each of `B` pictures, in the order of diffusers.
 #[derive(Debug)]
 pub struct Draws {
-    /// Where a given picture's latents are drawn around their mean: `(1, C, h, w)`. Always the first draw.
+    /// Where a given picture's latents are drawn around their mean: `(B, C, h, w)`. Always the first draw.
     pub posterior: Option<Tensor>,
-    /// `(1, C, h, w)`
+    /// `(B, C, h, w)`
     pub noise: Tensor,
+    /// As `posterior`, for what a mask leaves of the picture.
+    pub masked: Option<Tensor>,
 }
 
 impl Draws {
-    pub fn new(shape: LatentShape, has_image: bool, seed: u64) -> Result<Self, EngineError> {
-        let mut generator = Generator::new(seed);
-        let mut draw = || generator.normal(&shape.size());
+    /// `per_seed`: 1 for noise alone, 2 with a given picture, 3 with one that has a mask; `seeds`: each picture's own,
+    /// so that any of them can be made again by itself.
+    pub fn new(
+        shape: LatentShape,
+        per_seed: usize,
+        seeds: impl Iterator<Item = u64>,
+    ) -> Result<Self, EngineError> {
+        let mut drawn: [Vec<Tensor>; 3] = Default::default();
+        for seed in seeds {
+            let mut generator = Generator::new(seed);
+            for draws in drawn.iter_mut().take(per_seed) {
+                draws.push(generator.normal(&shape.size())?);
+            }
+        }
+        let [first, second, masked] =
+            drawn.map(|draws| (!draws.is_empty()).then(|| Tensor::cat(&draws, 0)));
+        let (posterior, noise) = match second {
+            Some(second) => (first, Some(second)),
+            None => (None, first),
+        };
         Ok(Self {
-            posterior: has_image.then(&mut draw).transpose()?,
-            noise: draw()?,
+            posterior,
+            noise: noise.ok_or_else(|| EngineError::Internal {
+                reason: "no picture was asked for".to_owned(),
+            })?,
+            masked,
         })
     }
+}
+
+/// The seeds of a job's pictures.
+pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
+    let first = request.seed;
+    (0..u64::from(request.batch_size)).map(move |i| first.wrapping_add(i))
 }
 
 /// The first step that is made of a given picture: the less `strength`, 0 to 1, the later. `num_steps`, which is no
@@ -111,6 +170,38 @@ pub fn first_step(num_steps: usize, strength: f64) -> usize {
     let all = num_steps as f64;
     let made = (all * strength).min(all);
     (all - made).max(0.0) as usize
+}
+
+/// A mask as the autoencoder's picture has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
+/// make one latent, for each channel of a token: `(1, tokens, 4 C)`
+pub fn latent_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+    let step = i64::from(PIXELS);
+    let corners = mask.slice(2, None, None, step).slice(3, None, None, step);
+    shape.pack(&corners.expand([1, shape.channels, -1, -1], false))
+}
+
+/// All pixels of a mask, `(1, 1, H, W)`, folded into the tokens that they are below: `(1, tokens, 256)`
+pub fn folded_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+    let step = i64::from(PIXELS);
+    // (h p) (w q) -> (p q) h w
+    let folded = mask
+        .reshape([shape.height, step, shape.width, step])
+        .permute([1, 3, 0, 2])
+        .reshape([1, step * step, shape.height, shape.width]);
+    shape.pack(&folded)
+}
+
+/// The size at which a model that sees a picture beside its own wants it: of those it was trained with, the one of the
+/// most similar aspect.
+pub fn reference_size(width: u32, height: u32) -> (u32, u32) {
+    // Sizes count in tokens here already.
+    let cut = |edge: u32| f64::from((edge - edge % 16).max(16));
+    let aspect = cut(width) / cut(height);
+    let distance = |&(w, h): &(u32, u32)| (aspect - f64::from(w) / f64::from(h)).abs();
+    let nearest = REFERENCE_SIZES
+        .iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.copied().unwrap_or((1024, 1024))
 }
 
 /// A given picture's latents as they are on the way at `sigma`.

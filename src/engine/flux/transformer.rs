@@ -4,11 +4,12 @@
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
 //! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names.
 //!
-//! One picture at a time. Its hidden states and the text's lie in one tensor all the way, text first, so that every
-//! pass over memory serves both and nothing is joined or cut for the attention. Queries, keys and values are views
-//! of one product, changed in place.
+//! The hidden states of pictures and of their text lie in one tensor all the way, the texts first, so that every pass
+//! over memory serves both and, for one picture, nothing is joined or cut for the attention. Queries, keys and values
+//! are views of one product, changed in place.
 //!
-//! Shapes: `L` tokens, `T` of text and then `I` of the picture; `C` width, `H` heads of `D`, `M` = 4 `C`.
+//! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width, `H` heads
+//! of `D`, `M` = 4 `C`.
 
 use tch::{Device, Kind, Tensor};
 
@@ -126,8 +127,10 @@ impl FluxTransformer {
         }
     }
 
-    /// The turns of all tokens, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, whole numbers from 0.
-    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor) -> Rope {
+    /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, those of one
+    /// picture, whole numbers from 0.
+    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, pictures: i64) -> Rope {
+        let [txt_ids, img_ids] = [txt_ids, img_ids].map(|ids| ids.repeat([pictures, 1]));
         let ids = Tensor::cat(&[txt_ids, img_ids], 0).to_kind(Kind::Int64);
         let axes = (0..).zip(self.config.axes_dims_rope).map(|(axis, dim)| {
             let ids = ids.select(1, axis);
@@ -161,8 +164,8 @@ impl FluxTransformer {
             .collect()
     }
 
-    /// `img`: `(1, I, in_channels)`, `modulations`: the timestep's, made with the same context, `rope`: what
-    /// [`rope`](Self::rope) gave -> velocity, `(1, I, out_channels)` in f32; `None` when cancelled
+    /// `img`: `(B, I, in_channels)`, `modulations`: the timestep's, made with the same context, `rope`: what
+    /// [`rope`](Self::rope) gave for as many -> velocity, `(B, I, out_channels)` in f32; `None` when cancelled
     pub fn forward(
         &self,
         img: &Tensor,
@@ -171,10 +174,12 @@ impl FluxTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let txt_len = context.txt.size()[1];
+        let pictures = img.size()[0];
+        let txt_len = pictures * context.txt.size()[1];
         let tokens = Tokens {
             txt: (0, txt_len),
-            img: (txt_len, img.size()[1]),
+            img: (txt_len, pictures * img.size()[1]),
+            pictures,
         };
         let mut xs = self.embed(img, context, &tokens);
         let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
@@ -197,20 +202,20 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
-            let ys = block.linear2.forward(&block.attend(normed, rope));
+            let ys = block.linear2.forward(&block.attend(normed, &tokens, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
         }
         // Nobody reads the text behind its last attention.
         let ys = last
             .linear2
-            .forward(&tokens.of_img(&last.attend(normed, rope)));
-        let img = tokens.of_img(&xs);
-        Some(self.finish(img, &ys, modulations))
+            .forward(&tokens.of_img(&last.attend(normed, &tokens, rope)));
+        let velocity = self.finish(tokens.of_img(&xs), &ys, modulations);
+        Some(velocity.view([pictures, -1, self.config.out_channels()]))
     }
 
-    /// The picture's hidden states and what the last block adds to them, both `(1, I, C)`
-    /// -> `(1, I, out_channels)` in f32
+    /// The pictures' hidden states and what the last block adds to them, both `(1, B I, C)`
+    /// -> `(1, B I, out_channels)` in f32
     fn finish(&self, mut img: Tensor, ys: &Tensor, modulations: &Modulations) -> Tensor {
         let ranges = [(0, img.size()[1])];
         let rows = |values| TokenRows {
@@ -224,12 +229,15 @@ impl FluxTransformer {
         velocity.to_kind(Kind::Float)
     }
 
-    /// Text and picture one behind the other: `(1, L, C)`
+    /// Texts and pictures one behind the other: `(1, L, C)`
     fn embed(&self, img: &Tensor, context: &Context, tokens: &Tokens) -> Tensor {
         let img = img.to_device(self.device).to_kind(self.kind);
         let size = [1, tokens.len(), self.config.dim()];
         let xs = Tensor::empty(size, (self.kind, self.device));
-        tokens.of_txt(&xs).copy_(&context.txt);
+        let mut txt = tokens
+            .of_txt(&xs)
+            .view([tokens.pictures, -1, self.config.dim()]);
+        txt.copy_(&context.txt.expand_as(&txt));
         self.img_in
             .forward_into(&img.contiguous(), &tokens.of_img(&xs));
         xs
@@ -253,10 +261,11 @@ impl FluxTransformer {
     }
 }
 
-/// Where the tokens of text and picture lie: start and number.
+/// Where the tokens of all texts and of all pictures lie: start and number.
 struct Tokens {
     txt: (i64, i64),
     img: (i64, i64),
+    pictures: i64,
 }
 
 impl Tokens {
@@ -266,6 +275,14 @@ impl Tokens {
 
     fn streams(&self) -> [(i64, i64); 2] {
         [self.txt, self.img]
+    }
+
+    /// The same of one picture and its text.
+    fn of_picture(&self, index: i64) -> [(i64, i64); 2] {
+        self.streams().map(|(start, len)| {
+            let own = len / self.pictures;
+            (start + index * own, own)
+        })
     }
 
     /// `(1, L, ..)` -> a view, `(1, T, ..)`
@@ -434,7 +451,7 @@ impl DoubleBlock {
                 let mut qk = heads.queries_and_keys().narrow(1, start, len);
                 norm.forward_rope(&mut qk, &rope.narrow(start, len));
             }
-            let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend());
+            let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend(tokens));
             add_norm(xs, &ys, rows, 2, &modulated(rows, 3))
         };
         let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
@@ -468,14 +485,16 @@ impl SingleBlock {
     }
 
     /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
-    fn attend(&self, normed: Tensor, rope: &Rope) -> Tensor {
+    fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
         let dim = self.dim;
         let products = self.linear1.forward(&normed); // (1, L, 3 C + M)
         drop(normed);
         let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
         self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
         // The values have been read: what the attention gives takes their place, beside the rest.
-        products.narrow(-1, 2 * dim, dim).copy_(&heads.attend());
+        products
+            .narrow(-1, 2 * dim, dim)
+            .copy_(&heads.attend(tokens));
         let mlp_dim = products.size()[2] - 3 * dim;
         drop(gelu_tanh(products.narrow(-1, 3 * dim, mlp_dim)));
         products.narrow(-1, 2 * dim, dim + mlp_dim)
@@ -506,11 +525,32 @@ impl Heads {
         self.qkv.narrow(2, 0, 2 * self.num_heads)
     }
 
-    /// `(1, L, C)`
-    fn attend(&self) -> Tensor {
+    /// Each picture with its text alone: `(1, L, C)`
+    fn attend(&self, tokens: &Tokens) -> Tensor {
+        if tokens.pictures == 1 {
+            return self.attend_to(&self.qkv);
+        }
+        let size = self.qkv.size();
+        let size = [1, size[1], self.num_heads * size[3]];
+        let out = Tensor::empty(size, (self.qkv.kind(), self.qkv.device()));
+        for index in 0..tokens.pictures {
+            let own = tokens.of_picture(index);
+            let parts = own.map(|(start, len)| self.qkv.narrow(1, start, len));
+            let ys = self.attend_to(&Tensor::cat(&parts, 1));
+            let mut done = 0;
+            for (start, len) in own {
+                out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));
+                done += len;
+            }
+        }
+        out
+    }
+
+    /// `qkv`: `(1, l, 3 H, D)` -> `(1, l, C)`
+    fn attend_to(&self, qkv: &Tensor) -> Tensor {
         let [q, k, v] = [0, 1, 2].map(|i| {
-            let part = self.qkv.narrow(2, i * self.num_heads, self.num_heads);
-            part.transpose(1, 2) // (1, H, L, D)
+            let part = qkv.narrow(2, i * self.num_heads, self.num_heads);
+            part.transpose(1, 2) // (1, H, l, D)
         });
         // b h l d -> b l (h d)
         attention(&q, &k, &v, None, None)

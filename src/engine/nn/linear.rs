@@ -1,25 +1,35 @@
-//! A matrix product with an optional bias. How the matrix is stored is this file's business alone.
+//! A matrix product with an optional bias. The matrix stays in its storage and is expanded for each product.
+//!
+//! What LoRAs add to the product comes from the same [`Weights`]; no network knows of them.
 
 use tch::{Device, Kind, Tensor};
 
-use crate::weights::{Weights, WeightsError};
+use super::adapter::{Adapter, Parts};
+use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
     parts: Vec<Part>,
+    /// Where LoRAs change it.
+    adapter: Option<Adapter>,
+    /// What is computed with, whatever the storage.
+    kind: Kind,
 }
 
 struct Part {
-    weight: Tensor,
+    weight: StoredMatrix,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     pub fn new(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self::of(
-            w.tensor("weight", &[out_features, in_features])?,
-            Some(w.tensor("bias", &[out_features])?),
-        ))
+        Self::as_stored(in_features, out_features, w)?.adapted(in_features, w)
+    }
+
+    fn as_stored(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let weight = w.matrix("weight", [out_features, in_features])?;
+        let bias = w.tensor("bias", &[out_features])?;
+        Ok(Self::of(weight, Some(bias), w.kind()))
     }
 
     pub fn without_bias(
@@ -27,14 +37,15 @@ impl Linear {
         out_features: i64,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
-        let weight = w.tensor("weight", &[out_features, in_features])?;
-        Ok(Self::of(weight, None))
+        let weight = w.matrix("weight", [out_features, in_features])?;
+        Self::of(weight, None, w.kind()).adapted(in_features, w)
     }
 
     /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
     ///
-    /// Files have them as one matrix or as matrices of their own, below `w`. On a GPU those become one: a large
-    /// product is faster than several. On the CPU they stay where the file is mapped, which costs no memory.
+    /// Files have them as one matrix or as matrices of their own, below `w`. On a GPU those become one where
+    /// they are stored alike: a large product is faster than several. On the CPU they stay where the file is mapped,
+    /// which costs no memory.
     pub fn fused(
         in_features: i64,
         parts: &[(&str, i64)],
@@ -46,17 +57,22 @@ impl Linear {
         }
         let mut read = Vec::with_capacity(parts.len());
         for (name, size) in parts {
-            read.append(&mut Self::new(in_features, *size, &(w / name))?.parts);
+            read.append(&mut Self::as_stored(in_features, *size, &(w / name))?.parts);
         }
-        if w.device() == Device::Cpu {
-            return Ok(Self { parts: read });
+        let weights: Vec<&StoredMatrix> = read.iter().map(|part| &part.weight).collect();
+        if w.device() != Device::Cpu
+            && let Some(weight) = StoredMatrix::stack(&weights)
+        {
+            let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
+            let bias = Tensor::cat(&biases, 0);
+            return Self::of(weight, Some(bias), w.kind()).adapted(in_features, w);
         }
-        let weights: Vec<&Tensor> = read.iter().map(|part| &part.weight).collect();
-        let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
-        Ok(Self::of(
-            Tensor::cat(&weights, 0),
-            Some(Tensor::cat(&biases, 0)),
-        ))
+        let apart = Self {
+            parts: read,
+            adapter: None,
+            kind: w.kind(),
+        };
+        apart.adapted(in_features, w)
     }
 
     /// A convolution whose kernel is also its stride: `kernel` lists the sizes, inputs are flattened patches.
@@ -68,34 +84,95 @@ impl Linear {
     ) -> Result<Self, WeightsError> {
         let mut shape = vec![out_channels, in_channels];
         shape.extend_from_slice(kernel);
-        Ok(Self::of(
-            w.tensor("weight", &shape)?.view([out_channels, -1]),
-            Some(w.tensor("bias", &[out_channels])?),
-        ))
+        // Too small to be worth a narrow storage.
+        let weight = StoredMatrix::plain(w.tensor("weight", &shape)?.view([out_channels, -1]));
+        let bias = w.tensor("bias", &[out_channels])?;
+        let in_features = in_channels * kernel.iter().product::<i64>();
+        Self::of(weight, Some(bias), w.kind()).adapted(in_features, w)
     }
 
-    fn of(weight: Tensor, bias: Option<Tensor>) -> Self {
+    /// With what the LoRAs at this position add.
+    fn adapted(mut self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let updates = w.layer_updates()?;
+        if updates.is_empty() {
+            return Ok(self);
+        }
+        let sides = [self.out_features(), in_features];
+        let base = |first, count| self.rows(first, count);
+        let Parts { bias, adapter } = Adapter::new(updates, sides, self.kind, &base);
+        if let Some(bias) = bias {
+            self.add_to_biases(&bias);
+        }
+        self.adapter = adapter;
+        if let Some(adapter) = &mut self.adapter
+            && adapter.scales_rows()
+        {
+            // It may be added only to the scaled rows.
+            let (kind, device) = (self.kind, w.device());
+            let take = |part: &mut Part| {
+                let zeros = || Tensor::zeros([part.weight.rows()], (kind, device));
+                part.bias.take().unwrap_or_else(zeros)
+            };
+            let biases: Vec<Tensor> = self.parts.iter_mut().map(take).collect();
+            adapter.set_bias(Tensor::cat(&biases, 0));
+        }
+        Ok(self)
+    }
+
+    /// `more`: `(out_features)` in f32
+    fn add_to_biases(&mut self, more: &Tensor) {
+        let mut start = 0;
+        for part in &mut self.parts {
+            let features = part.weight.rows();
+            let more = more.narrow(0, start, features);
+            // Never in place: what is stored may be a file.
+            let sum = match &part.bias {
+                Some(own) => own.to_kind(Kind::Float) + more,
+                None => more,
+            };
+            part.bias = Some(sum.to_kind(self.kind));
+            start += features;
+        }
+    }
+
+    /// Some of the matrix's rows, `(count, in_features)` in f32.
+    fn rows(&self, first: i64, count: i64) -> Tensor {
+        let wide = |part: &Part| part.weight.expand(Kind::Float);
+        if let [only] = &self.parts[..] {
+            return wide(only).narrow(0, first, count);
+        }
+        let parts: Vec<Tensor> = self.parts.iter().map(wide).collect();
+        Tensor::cat(&parts, 0).narrow(0, first, count)
+    }
+
+    fn of(weight: StoredMatrix, bias: Option<Tensor>, kind: Kind) -> Self {
         Self {
             parts: vec![Part { weight, bias }],
+            adapter: None,
+            kind,
         }
     }
 
     /// The type of the numbers that go in and come out.
     pub fn kind(&self) -> Kind {
-        let first = self.parts.first();
-        first.map_or(Kind::Float, |part| part.weight.kind())
+        self.kind
     }
 
     pub fn out_features(&self) -> i64 {
-        self.parts.iter().map(|part| part.weight.size()[0]).sum()
+        self.parts.iter().map(|part| part.weight.rows()).sum()
     }
 
     /// `xs`: `(.., in_features)` -> `(.., out_features)`
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         if let [only] = &self.parts[..]
             && xs.is_contiguous()
+            && only.is_one_piece(as_rows(xs).size()[0], self.kind)
         {
-            return xs.linear(&only.weight, only.bias.as_ref());
+            let out = xs.linear(&only.weight.expand(self.kind), only.bias.as_ref());
+            if let Some(adapter) = &self.adapter {
+                adapter.add_to(&as_rows(xs), &as_rows(&out));
+            }
+            return out;
         }
         let mut size = xs.size();
         size.pop();
@@ -107,17 +184,45 @@ impl Linear {
 
     /// The same into `out`. The rows of both may lie apart, at any one distance.
     pub fn forward_into(&self, xs: &Tensor, out: &Tensor) {
-        let rows = |xs: &Tensor| xs.view([-1, xs.size().last().copied().unwrap_or(1)]);
-        let (xs, out) = (rows(xs), rows(out));
+        let (xs, out) = (as_rows(xs), as_rows(out));
         let mut start = 0;
-        for Part { weight, bias } in &self.parts {
-            let features = weight.size()[0];
-            let part = out.narrow(1, start, features);
-            drop(match bias {
-                Some(bias) => bias.addmm_out(&part, &xs, &weight.tr()),
-                None => xs.mm_out(&part, &weight.tr()),
-            });
+        for part in &self.parts {
+            let features = part.weight.rows();
+            part.multiply(&xs, &out.narrow(1, start, features), self.kind);
             start += features;
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.add_to(&xs, &out);
+        }
     }
+}
+
+impl Part {
+    fn is_one_piece(&self, others: i64, kind: Kind) -> bool {
+        self.weight.rows_per_piece(others, kind) >= self.weight.rows()
+    }
+
+    /// `xs`: `(N, in_features)`, `out`: `(N, rows)`, both `kind`
+    fn multiply(&self, xs: &Tensor, out: &Tensor, kind: Kind) {
+        let rows = self.weight.rows();
+        let step = self.weight.rows_per_piece(xs.size()[0], kind);
+        let mut first = 0;
+        while first < rows {
+            let count = step.min(rows - first);
+            let out = out.narrow(1, first, count);
+            let weight = self.weight.expand_rows(first, count, kind);
+            drop(match &self.bias {
+                Some(bias) => bias
+                    .narrow(0, first, count)
+                    .addmm_out(&out, xs, &weight.tr()),
+                None => xs.mm_out(&out, &weight.tr()),
+            });
+            first += count;
+        }
+    }
+}
+
+/// `(.., features)` -> `(N, features)`, a view
+fn as_rows(xs: &Tensor) -> Tensor {
+    xs.view([-1, xs.size().last().copied().unwrap_or(1)])
 }

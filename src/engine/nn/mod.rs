@@ -4,6 +4,7 @@
 //! Nothing here trains, drops out or initialises. Passes between matrix products come from
 //! [`kernels`](crate::kernels), which fuses them where it can.
 
+mod adapter;
 mod attention;
 mod clip;
 mod linear;

@@ -7,6 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 use crate::kernels;
 use crate::weights::Weights;
+use crate::weights::made_up_gguf::both_forms;
 
 fn recorded(kind: Kind) -> Weights {
     let path =
@@ -152,4 +153,41 @@ fn products_that_a_file_has_apart_are_those_that_it_has_in_one() {
         }
     }
     assert!(Linear::fused(8, &[("q", 5), ("v", 7)], &(&w / "two")).is_err());
+}
+
+#[test]
+fn a_matrix_in_blocks_is_multiplied_piece_by_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let (rows, columns) = (300, 16384);
+    let numbers = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)).sin();
+    let parts = [("q.weight", 0), ("k.weight", 100), ("v.weight", 200)];
+    let parts = parts.map(|(name, start)| {
+        let part = numbers.view([rows, columns]).narrow(0, start, 100);
+        (name.to_owned(), part)
+    });
+    let bias = Tensor::arange(rows, (Kind::Float, Device::Cpu)).cos();
+    let mut all = vec![
+        ("weight".to_owned(), numbers.view([rows, columns])),
+        ("bias".to_owned(), bias.shallow_clone()),
+    ];
+    for (i, (name, part)) in parts.into_iter().enumerate() {
+        let name = format!("apart.{name}");
+        let bias = bias.narrow(0, 100 * i as i64, 100);
+        all.push((name.replace("weight", "bias"), bias));
+        all.push((name, part));
+    }
+    let xs = (Tensor::arange(7 * columns, (Kind::Float, Device::Cpu)) * 0.37).cos();
+    let xs = xs.view([1, 7, columns]);
+    let places = both_forms(dir.path(), &all, str::to_owned);
+    let [found, expected] = places.map(|place| {
+        let w = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
+        let sizes = [("q", 100), ("k", 100), ("v", 100)];
+        let fused = Linear::fused(columns, &sizes, &(&w / "apart")).unwrap();
+        let whole = Linear::new(columns, rows, &w).unwrap();
+        [whole.forward(&xs), fused.forward(&xs)]
+    });
+    for (found, expected) in found.iter().zip(&expected) {
+        let off = (found - expected).norm() / expected.norm();
+        assert!(off.double_value(&[]) < 1e-6, "{off:?}");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod device;
 mod memory;
+mod team;
 
 pub use device::{LIBTORCH_VERSION, Runtime, RuntimeError};
 pub(crate) use device::{folder_of_loaded, is_rocm, libtorch_folder};
@@ -12,3 +13,4 @@ pub use memory::{
     MemoryCounts, MemoryPeaks, count_cpu_tensors, empty_cache, memory_counts, memory_peaks,
     reset_peaks, synchronize,
 };
+pub(crate) use team::for_each_range;

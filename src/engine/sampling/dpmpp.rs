@@ -15,9 +15,11 @@ pub struct DpmPp2m {
 }
 
 impl DpmPp2m {
-    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
+    /// Along any schedule. Behind a sigma of 1, which is endlessly far in the time of this solver and which
+    /// [`Schedule::dpm`] does not have, the second step is first order too.
+    pub fn along(schedule: Schedule) -> Self {
         Self {
-            schedule: Schedule::dpm(num_steps, shift, num_train_timesteps),
+            schedule,
             last_prediction: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Flow-match Euler, as diffusers' `FlowMatchEulerDiscreteScheduler`.
 //!
-//! The schedule is [`Schedule::flow_match`], or one that is given. Keeps nothing between steps.
+//! Keeps nothing between steps.
 
 use tch::Tensor;
 
@@ -11,13 +11,7 @@ pub struct Euler {
 }
 
 impl Euler {
-    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
-        Self {
-            schedule: Schedule::flow_match(num_steps, shift, num_train_timesteps),
-        }
-    }
-
-    /// Along any schedule, such as [`Schedule::of_sigmas`] gives.
+    /// Along any schedule, such as [`Schedule::flow_match`] and [`Schedule::of_sigmas`] give.
     pub fn along(schedule: Schedule) -> Self {
         Self { schedule }
     }

@@ -14,9 +14,10 @@ pub struct Heun {
 }
 
 impl Heun {
-    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
+    /// Along a schedule that has every sigma [`Schedule::twice`].
+    pub fn along(schedule: Schedule) -> Self {
         Self {
-            schedule: Schedule::flow_match_twice(num_steps, shift, num_train_timesteps),
+            schedule,
             begun: None,
         }
     }

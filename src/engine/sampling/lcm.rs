@@ -2,7 +2,8 @@
 //! new noise. For models that are distilled to a few steps.
 //!
 //! The new noise is what one `torch.Generator` gives that drew the initial latents before, so nothing has to be
-//! kept between steps: the draws before are made again. Without that scheduler's growing sizes.
+//! kept between steps: the draws before are made again. Each picture of a batch has a generator of its own, with a
+//! seed one higher than the one before. Without that scheduler's growing sizes.
 
 use tch::Tensor;
 
@@ -12,17 +13,20 @@ use super::{Schedule, Stepped};
 pub struct Lcm {
     pub(super) schedule: Schedule,
     seed: u64,
-    /// What draws, and how often it has.
-    generator: Option<(Generator, usize)>,
+    /// How often a generator was asked before the first call.
+    pub(super) draws_before: usize,
+    /// What draws, one for each picture, and how often it has.
+    generators: (Vec<Generator>, usize),
 }
 
 impl Lcm {
     /// `seed`: the one that the initial latents were drawn with.
-    pub fn new(num_steps: usize, shift: f64, num_train_timesteps: u32, seed: u64) -> Self {
+    pub fn along(schedule: Schedule, seed: u64) -> Self {
         Self {
-            schedule: Schedule::flow_match(num_steps, shift, num_train_timesteps),
+            schedule,
             seed,
-            generator: None,
+            draws_before: 1,
+            generators: (Vec::new(), 0),
         }
     }
 
@@ -49,22 +53,30 @@ impl Lcm {
         }
     }
 
-    /// The draw after the initial latents and `done` others.
+    /// The draw after those before the first call and `done` others: `size`, whose first axis is that of pictures.
     fn noise(&mut self, done: usize, size: &[i64]) -> Tensor {
-        let (mut generator, drawn) = match self.generator.take() {
-            Some((generator, drawn)) if drawn <= done + 1 => (generator, drawn),
-            _ => (Generator::new(self.seed), 0),
-        };
+        let pictures = size[0];
+        let mut one = size.to_vec();
+        one[0] = 1;
+        let number = self.draws_before + done;
+        let (generators, drawn) = &mut self.generators;
+        if generators.is_empty() || *drawn > number {
+            let seeds = (0..pictures as u64).map(|i| self.seed.wrapping_add(i));
+            (*generators, *drawn) = (seeds.map(Generator::new).collect(), 0);
+        }
         let mut draw = || {
-            generator
-                .normal(size)
-                .expect("the latents have a sound size")
+            let draws = generators.iter_mut().map(|generator| {
+                generator
+                    .normal(&one)
+                    .expect("the latents have a sound size")
+            });
+            Tensor::cat(&draws.collect::<Vec<_>>(), 0)
         };
-        for _ in drawn..=done {
+        for _ in *drawn..number {
             drop(draw());
         }
         let noise = draw();
-        self.generator = Some((generator, done + 2));
+        *drawn = number + 1;
         noise
     }
 }

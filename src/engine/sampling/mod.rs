@@ -11,10 +11,12 @@ mod heun;
 mod lcm;
 mod noise;
 mod schedule;
+mod spacing;
 mod unipc;
 
 use std::ops::Range;
 
+use safelight_core::job::Sampler;
 use tch::Tensor;
 
 pub use dpmpp::DpmPp2m;
@@ -22,7 +24,8 @@ pub use euler::Euler;
 pub use heun::Heun;
 pub use lcm::Lcm;
 pub use noise::{Generator, noise};
-pub use schedule::{End, Schedule, Timesteps, linspace};
+pub use schedule::{End, Schedule, Spacing, Timesteps, linspace};
+pub use spacing::spaced;
 pub use unipc::{UniPc, UniPcOptions};
 
 /// What one call gives.
@@ -42,6 +45,44 @@ pub enum Algorithm {
     Lcm(Lcm),
 }
 
+impl Algorithm {
+    /// Along the sigmas that diffusers' scheduler of the sampler makes, which are not quite the same for each of
+    /// them. `seed`: what the initial latents were drawn with.
+    pub fn spaced(sampler: Sampler, spacing: &Spacing, unipc: UniPcOptions, seed: u64) -> Self {
+        let flow_match = || Schedule::flow_match(spacing);
+        match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 => {
+                let schedule = Schedule::unipc(spacing, unipc.end);
+                Self::UniPc(UniPc::along(schedule, unipc.of(sampler)))
+            }
+            Sampler::Euler => Self::Euler(Euler::along(flow_match())),
+            Sampler::Heun => Self::Heun(Heun::along(flow_match().twice())),
+            Sampler::DpmPp2m => Self::DpmPp2m(DpmPp2m::along(Schedule::dpm(spacing))),
+            Sampler::Lcm => Self::Lcm(Lcm::along(flow_match(), seed)),
+        }
+    }
+
+    /// Along sigmas that are given, shifted already and without the 0 at the end: the same for every sampler.
+    ///
+    /// Diffusers' Euler, LCM and UniPC take such too and make the same of them. Its Heun and DPM++ do not; here they
+    /// are what they are along their own, with timesteps as exact as Euler's.
+    pub fn along(sampler: Sampler, sigmas: Vec<f64>, num_train_timesteps: u32, seed: u64) -> Self {
+        let unipc = UniPcOptions::default().of(sampler);
+        let rounded = sigmas.iter().map(|sigma| *sigma as f32).collect();
+        let given = Schedule::of_sigmas(rounded, num_train_timesteps);
+        match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 => {
+                let schedule = Schedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end);
+                Self::UniPc(UniPc::along(schedule, unipc))
+            }
+            Sampler::Euler => Self::Euler(Euler::along(given)),
+            Sampler::Heun => Self::Heun(Heun::along(given.twice())),
+            Sampler::DpmPp2m => Self::DpmPp2m(DpmPp2m::along(given)),
+            Sampler::Lcm => Self::Lcm(Lcm::along(given, seed)),
+        }
+    }
+}
+
 /// A sampler in the middle of its schedule.
 pub struct Solver {
     algorithm: Algorithm,
@@ -55,6 +96,14 @@ impl Solver {
         let solver = Self { algorithm, steps };
         let is_sound = !solver.steps.is_empty() && solver.steps.end <= solver.num_steps();
         is_sound.then_some(solver)
+    }
+
+    /// How often each picture's generator was asked before the first call: once for noise alone, which is what counts
+    /// unless this says otherwise. Only of interest to samplers that draw themselves.
+    pub fn set_draws_before(&mut self, draws: usize) {
+        if let Algorithm::Lcm(solver) = &mut self.algorithm {
+            solver.draws_before = draws;
+        }
     }
 
     /// How many steps the whole schedule has.

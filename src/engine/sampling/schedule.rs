@@ -2,7 +2,20 @@
 //!
 //! One table a scheduler of diffusers, because each rounds and ends in its own way. Knows no sampler's arithmetic.
 
+use safelight_core::job::SigmaSchedule;
 use tch::Tensor;
+
+use super::spacing::{karras_of_ddpm, spaced};
+
+/// What a scheduler makes its sigmas of.
+#[derive(Clone, Copy, Debug)]
+pub struct Spacing {
+    pub schedule: SigmaSchedule,
+    pub num_steps: usize,
+    /// More than 0. For a dynamic shift by mu, `exp(mu)`.
+    pub shift: f64,
+    pub num_train_timesteps: u32,
+}
 
 /// What a walk from noise to picture passes, and what the model is told on the way.
 pub struct Schedule {
@@ -45,28 +58,24 @@ impl Schedule {
     ///
     /// The shift meets the smallest sigma twice, once for the range of the schedule and once for each of its
     /// values. That is diffusers' doing and kept, because a seed should give the same picture here.
-    pub fn flow_match(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
-        let train = f64::from(num_train_timesteps);
+    pub fn flow_match(spacing: &Spacing) -> Self {
+        let (shift, train) = (spacing.shift, f64::from(spacing.num_train_timesteps));
         // The ends of the training schedule, in f32 as there.
         let end = |timestep: f32| {
-            let sigma = timestep / num_train_timesteps as f32;
+            let sigma = timestep / spacing.num_train_timesteps as f32;
             let shift32 = shift as f32;
             f64::from(shift32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma))
         };
-        let (largest, smallest) = (end(num_train_timesteps as f32), end(1.0));
-        let mut sigmas: Vec<f32> = linspace(largest * train, smallest * train, num_steps)
+        let largest = end(spacing.num_train_timesteps as f32);
+        let simple = linspace(largest * train, end(1.0) * train, spacing.num_steps)
             .into_iter()
-            .map(|timestep| shifted(timestep / train, shift) as f32)
+            .map(|timestep| shifted(timestep / train, shift))
             .collect();
-        let timesteps = sigmas
-            .iter()
-            .map(|sigma| sigma * num_train_timesteps as f32)
-            .collect();
-        sigmas.push(0.0);
-        Self {
-            sigmas,
-            timesteps: Timesteps::Exact(timesteps),
-        }
+        let sigmas = spaced(spacing.schedule, simple).into_iter();
+        Self::of_sigmas(
+            sigmas.map(|sigma| sigma as f32).collect(),
+            spacing.num_train_timesteps,
+        )
     }
 
     /// The same with sigmas that are given, shifted already and without the 0 at the end.
@@ -80,53 +89,62 @@ impl Schedule {
         }
     }
 
-    /// The same for two calls a step but the last: every sigma but the ends stands twice.
-    pub fn flow_match_twice(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
-        let once = Self::flow_match(num_steps, shift, num_train_timesteps);
-        let calls = 0..2 * num_steps - 1;
+    /// For two calls a step but the last, as `FlowMatchHeunDiscreteScheduler` has them: every sigma but the ends
+    /// stands twice. Of Karras' and the other schedules it knows none; its sigmas are then Euler's.
+    #[must_use]
+    pub fn twice(self) -> Self {
+        let calls = 0..(2 * self.timesteps.count()).saturating_sub(1);
         let place = |call: usize| call.div_ceil(2);
-        let mut sigmas: Vec<f32> = calls.clone().map(|call| once.sigmas[place(call)]).collect();
-        sigmas.push(0.0);
+        let sigmas = calls.clone().map(|call| self.sigmas[place(call)]);
+        let timesteps = calls.map(|call| self.timesteps.get(place(call)));
         Self {
-            sigmas,
-            timesteps: Timesteps::Exact(
-                calls.map(|call| once.timesteps.get(place(call))).collect(),
-            ),
+            sigmas: sigmas.chain([0.0]).collect(),
+            timesteps: Timesteps::Exact(timesteps.collect()),
         }
     }
 
-    /// `UniPCMultistepScheduler`'s with flow sigmas.
-    pub fn unipc(num_steps: usize, shift: f64, num_train_timesteps: u32, end: End) -> Self {
-        let train = f64::from(num_train_timesteps);
-        let mut exact = linspace(1.0, 1.0 / train, num_steps + 1);
-        exact.pop();
-        for sigma in &mut exact {
-            *sigma = shifted(*sigma, shift);
+    /// `UniPCMultistepScheduler`'s with flow sigmas. Its exponential and beta schedules leave the sigmas of a flow
+    /// (they reach 157); here they are laid between its own ends.
+    pub fn unipc(spacing: &Spacing, end: End) -> Self {
+        let train = f64::from(spacing.num_train_timesteps);
+        if spacing.schedule == SigmaSchedule::Karras {
+            let exact = karras_of_ddpm(spacing.num_steps, spacing.num_train_timesteps);
+            return Self::ending_at(exact, end, train);
         }
-        // The logarithm of 1 - sigma is needed.
-        const TINY: f64 = 1e-6;
-        if let Some(first) = exact.first_mut()
-            && (*first - 1.0).abs() < TINY
-        {
-            *first -= TINY;
+        let mut simple = linspace(1.0, 1.0 / train, spacing.num_steps + 1);
+        simple.pop();
+        for sigma in &mut simple {
+            *sigma = shifted(*sigma, spacing.shift);
         }
+        below_one(&mut simple);
+        Self::ending_at(spaced(spacing.schedule, simple), end, train)
+    }
+
+    /// The same with sigmas that are given, shifted already and without the end.
+    pub fn unipc_of_sigmas(mut sigmas: Vec<f64>, num_train_timesteps: u32, end: End) -> Self {
+        below_one(&mut sigmas);
+        Self::ending_at(sigmas, end, f64::from(num_train_timesteps))
+    }
+
+    /// `DPMSolverMultistepScheduler`'s with flow sigmas: begins below 1, where [`Schedule::unipc`] begins at it. Its
+    /// other schedules leave the sigmas of a flow; here they are laid between its own ends.
+    pub fn dpm(spacing: &Spacing) -> Self {
+        let train = f64::from(spacing.num_train_timesteps);
+        let mut simple: Vec<f64> = linspace(1.0, 1.0 / train, spacing.num_steps + 1)
+            .into_iter()
+            .map(|alpha| shifted(1.0 - alpha, spacing.shift))
+            .skip(1)
+            .collect();
+        simple.reverse();
+        Self::with_whole_timesteps(spaced(spacing.schedule, simple), 0.0, train)
+    }
+
+    fn ending_at(exact: Vec<f64>, end: End, train: f64) -> Self {
         let end = match (exact.last(), end) {
             (Some(&last), End::SigmaMin) => last,
             _ => 0.0,
         };
         Self::with_whole_timesteps(exact, end, train)
-    }
-
-    /// `DPMSolverMultistepScheduler`'s with flow sigmas: begins below 1, where [`Schedule::unipc`] begins at it.
-    pub fn dpm(num_steps: usize, shift: f64, num_train_timesteps: u32) -> Self {
-        let train = f64::from(num_train_timesteps);
-        let mut exact: Vec<f64> = linspace(1.0, 1.0 / train, num_steps + 1)
-            .into_iter()
-            .map(|alpha| shifted(1.0 - alpha, shift))
-            .skip(1)
-            .collect();
-        exact.reverse();
-        Self::with_whole_timesteps(exact, 0.0, train)
     }
 
     /// Timesteps are cut, while the update uses the exact sigmas.
@@ -149,6 +167,16 @@ pub enum End {
     SigmaMin,
 }
 
+/// UniPC needs the logarithm of 1 - sigma.
+fn below_one(sigmas: &mut [f64]) {
+    const TINY: f64 = 1e-6;
+    if let Some(first) = sigmas.first_mut()
+        && (*first - 1.0).abs() < TINY
+    {
+        *first -= TINY;
+    }
+}
+
 fn shifted(sigma: f64, shift: f64) -> f64 {
     shift * sigma / (1.0 + (shift - 1.0) * sigma)
 }
@@ -160,8 +188,8 @@ pub fn lambda(sigma: f32) -> f32 {
 
 /// `numpy.linspace` in its own rounding.
 pub fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
-    if count == 1 {
-        return vec![start];
+    if count < 2 {
+        return vec![start; count];
     }
     let last = count - 1;
     let step = (stop - start) / last as f64;

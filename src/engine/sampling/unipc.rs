@@ -3,6 +3,7 @@
 //! In the arithmetic of diffusers' `UniPCMultistepScheduler`, coefficients in f32, and finite where that is not: the
 //! step to a sigma of 0 is first order, whose remaining term vanishes. Knows no other prediction than velocity.
 
+use safelight_core::job::Sampler;
 use tch::Tensor;
 
 use super::schedule::lambda;
@@ -10,7 +11,6 @@ use super::{End, Schedule, Stepped};
 
 #[derive(Clone, Debug)]
 pub struct UniPcOptions {
-    pub num_train_timesteps: u32,
     /// 1 to 3.
     pub order: usize,
     /// `B(h) = h` instead of `exp(h) - 1`.
@@ -25,12 +25,22 @@ pub struct UniPcOptions {
 impl Default for UniPcOptions {
     fn default() -> Self {
         Self {
-            num_train_timesteps: 1000,
             order: 2,
             is_bh1: false,
             lower_order_final: true,
             end: End::Zero,
             disable_corrector: Vec::new(),
+        }
+    }
+}
+
+impl UniPcOptions {
+    /// The form of it that `sampler` asks for.
+    #[must_use]
+    pub fn of(self, sampler: Sampler) -> Self {
+        Self {
+            is_bh1: self.is_bh1 || sampler == Sampler::UniPcBh1,
+            ..self
         }
     }
 }
@@ -45,8 +55,8 @@ pub struct UniPc {
 }
 
 impl UniPc {
-    pub fn new(num_steps: usize, shift: f64, options: UniPcOptions) -> Self {
-        let schedule = Schedule::unipc(num_steps, shift, options.num_train_timesteps, options.end);
+    /// Along a schedule whose sigmas are below 1, such as [`Schedule::unipc`] gives.
+    pub fn along(schedule: Schedule, options: UniPcOptions) -> Self {
         Self {
             options,
             schedule,

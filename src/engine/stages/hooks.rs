@@ -2,7 +2,7 @@
 //!
 //! Turns tensors into pixels; decides nothing.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
 
 use safelight_core::job::JobFolder;
@@ -10,15 +10,15 @@ use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
 
 use super::StageContext;
+use crate::denoise::DenoiseState;
 use crate::fault::Fault;
 use crate::hooks::Hooks;
 use crate::preview::LatentPreview;
-use crate::wan::DenoiseState;
 
 pub(super) struct StageHooks<'a> {
     context: &'a StageContext<'a>,
-    /// For stages that show latents.
-    preview: Option<LatentPreview>,
+    /// Made with the first latents that are shown.
+    preview: OnceCell<LatentPreview>,
     /// The frames that were sent so far.
     num_frames: Cell<u32>,
     /// Only in tests of the app.
@@ -26,18 +26,19 @@ pub(super) struct StageHooks<'a> {
 }
 
 impl<'a> StageHooks<'a> {
-    /// `num_channels`: those of the latents that will be shown, 0 for none.
-    pub(super) fn new(context: &'a StageContext<'a>, num_channels: i64) -> Self {
-        let preview = (num_channels > 0).then(|| {
-            let map = context.order.request.latent_rgb.as_ref();
-            LatentPreview::new(map, num_channels, context.device)
-        });
+    pub(super) fn new(context: &'a StageContext<'a>) -> Self {
         Self {
             context,
-            preview,
+            preview: OnceCell::default(),
             num_frames: Cell::default(),
             fault: Fault::of(context.order.stage),
         }
+    }
+
+    /// How many frames the job makes.
+    fn total_frames(&self) -> u32 {
+        let request = &self.context.order.request;
+        request.num_frames.saturating_mul(request.batch_size)
     }
 
     /// Sends pictures `(n, H, W, 3)`, counted from `first`.
@@ -91,17 +92,19 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn preview(&self, x0_latents: &Tensor) {
-        if let Some(preview) = &self.preview {
-            let pictures = preview.pictures(x0_latents);
-            let count = pictures.size()[0] as u32;
-            self.send_pictures(&pictures, 0, count, EngineMessage::Preview);
-        }
+        let preview = self.preview.get_or_init(|| {
+            let map = self.context.order.request.latent_rgb.as_ref();
+            LatentPreview::new(map, x0_latents.size()[1], self.context.device)
+        });
+        let pictures = preview.pictures(x0_latents);
+        let count = pictures.size()[0] as u32;
+        self.send_pictures(&pictures, 0, count, EngineMessage::Preview);
     }
 
     fn frames(&self, frames: &Tensor) {
         let frames = frames.to_kind(Kind::Uint8);
         let first = self.num_frames.get();
-        let total = self.context.order.request.num_frames;
+        let total = self.total_frames();
         self.send_pictures(&frames, first, total, EngineMessage::Frame);
         self.num_frames.set(first + frames.size()[0] as u32);
         self.step(self.num_frames.get() as usize, total as usize);

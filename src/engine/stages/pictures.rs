@@ -1,4 +1,4 @@
-//! The job's own copies of its start and end pictures, as stages read them.
+//! The job's own copies of its start and end pictures and of its mask, as stages read them.
 //!
 //! What is made of the pixels is the family's.
 
@@ -27,6 +27,15 @@ pub(super) fn of_job(
     let end = request.last_image.as_ref();
     let end = end.map(|_| open(&folder.end_picture(), request));
     Ok((start, end.transpose()?))
+}
+
+/// What says which part of the start picture is made anew, where the request has it. Cropped as that picture is.
+pub(super) fn mask_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<Option<GivenPicture>, EngineError> {
+    let mask = request.mask.as_ref();
+    mask.map(|_| open(&folder.mask(), request)).transpose()
 }
 
 fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {

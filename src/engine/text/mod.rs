@@ -21,5 +21,19 @@ pub use t5::{T5Config, T5Encoder};
 pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};
 
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::Lora;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A text encoder's weights with what LoRAs do to them, for [`ClipTextEncoder::new`] or [`T5Encoder::new`].
+pub fn with_loras(
+    weights: &Weights,
+    loras: &[Lora],
+    network: Network,
+) -> Result<Weights, WeightsError> {
+    weights.with_loras(loras, LoraExpert::Only, network, weights)
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,6 @@
 //! T5 1.1's encoder: Flux reads T5-XXL, and UMT5 is the same with a table of relative positions in every block.
 //!
-//! Reads the names of `transformers`, whatever stands before them. Has no decoder, no dropout, no cache, and the
+//! Reads the names of `transformers`, whatever stands before them, and those of GGUF files. Has no decoder, no dropout, no cache, and the
 //! gated GELU only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/t5/modeling_t5.py>.
 //!
@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use safelight_core::catalog::llama_cpp_from_t5;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
@@ -16,7 +17,7 @@ use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh};
-use crate::weights::{Weights, WeightsError};
+use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// A table of relative positions, by which a file is known and its numbers are counted.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
@@ -83,7 +84,7 @@ impl T5Config {
             path: path.to_owned(),
         };
         let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
-        let w = place::at_key(&weights, &[POSITIONS]);
+        let w = at_encoder(&weights);
         let size = |name: &str| place::matrix(&w, name, "T5");
         let (buckets, num_heads) = size(POSITIONS)?;
         if w.has(&POSITIONS.replace("block.0", "block.1")) {
@@ -146,16 +147,18 @@ pub(super) enum Tables {
 }
 
 pub struct T5Encoder {
-    shared: Tensor,
+    /// The table of the tokens.
+    shared: StoredMatrix,
     block: Vec<Block>,
     final_layer_norm: T5Norm,
     config: T5Config,
+    kind: Kind,
 }
 
 impl T5Encoder {
     /// Reads a T5, from a file that may hold other components too.
     pub fn new(config: &T5Config, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &place::at_key(w, &[POSITIONS]);
+        let w = &at_encoder(w);
         Self::with_tables(config, Tables::First, w)
     }
 
@@ -166,7 +169,7 @@ impl T5Encoder {
     ) -> Result<Self, WeightsError> {
         let encoder = &(w / "encoder");
         let [table, twin] = table_names(w);
-        let shared = w.tensor(table, &[config.vocab_size, config.d_model])?;
+        let shared = w.matrix(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
         let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
@@ -180,12 +183,14 @@ impl T5Encoder {
                 &(encoder / "final_layer_norm"),
             )?,
             config: config.clone(),
+            kind: w.kind(),
         })
     }
 
     /// The keys of a file that a T5 should not have; what stands before its names belongs to it alone.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        place::left_over(weights, &[POSITIONS], &["decoder.", "lm_head."])
+        let others = ["decoder.", "lm_head.", "dec.", "output."];
+        place::left_over(weights, &[POSITIONS], &others)
     }
 
     /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to; Flux gives none and attends to
@@ -198,7 +203,7 @@ impl T5Encoder {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let device = self.shared.device();
-        let mut xs = Tensor::embedding(&self.shared, &ids.to_device(device), -1, false, false);
+        let mut xs = self.shared.look_up(&ids.to_device(device), self.kind);
         let mask = mask.map(|mask| {
             let hidden = mask.to_device(device).eq(0);
             // (B, 1, 1, L): as far below every score as the type allows
@@ -219,6 +224,14 @@ impl T5Encoder {
         }
         Some(self.final_layer_norm.forward(&xs))
     }
+}
+
+/// Where the names of `transformers` begin, which GGUF files have under others.
+fn at_encoder(w: &Weights) -> Weights {
+    if w.has(&llama_cpp_from_t5(POSITIONS)) {
+        return w.translated(llama_cpp_from_t5);
+    }
+    place::at_key(w, &[POSITIONS])
 }
 
 /// The table of the tokens and its twin: some files repeat it under the encoder, some have it only there.

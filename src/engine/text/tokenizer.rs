@@ -42,8 +42,8 @@ impl TextTokenizer {
     /// Opens a tokenizer where users have it; texts come out with `length` ids.
     ///
     /// `place` is a folder with `tokenizer.json`, with `vocab.json` and `merges.txt`, or with `spiece.model`, the
-    /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; or a `.safetensors` file that
-    /// carries the latter in its tensor `spiece_model`. `class` is what the pipeline reads the tokenizer with;
+    /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; a `.safetensors` file that
+    /// carries the latter in its tensor `spiece_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
     /// absent, what its `tokenizer_config.json` says.
     pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
         if length < 1 {
@@ -104,9 +104,11 @@ impl TextTokenizer {
     }
 
     fn read_spiece(place: &Path, length: usize) -> Result<Self, EngineError> {
-        let found = SpieceModel::find_bytes(place)?;
-        let (bytes, path) = found.ok_or_else(|| EngineError::Config {
-            reason: if has_end(place, "safetensors") {
+        let found = SpieceModel::find_model(place)?;
+        let (model, path) = found.ok_or_else(|| EngineError::Config {
+            reason: if has_end(place, "gguf") {
+                "it carries no tokenizer of a T5 in its metadata".to_owned()
+            } else if has_end(place, "safetensors") {
                 format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
             } else if place.is_dir() {
                 "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here"
@@ -116,8 +118,8 @@ impl TextTokenizer {
             },
             path: place.to_owned(),
         })?;
-        if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_bytes(&bytes) {
-            let special = if has_end(&path, "safetensors") {
+        if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_model(&model) {
+            let special = if is_weight_file(&path) {
                 SpecialTokens::default()
             } else {
                 SpecialTokens::read(folder_of(&path), &Value::Null)?
@@ -127,7 +129,7 @@ impl TextTokenizer {
             let value = classes::t5_of_pieces(&with_extra(pieces, count), &normalizer, eos);
             return Self::t5(value, &special, length, path);
         }
-        let model = SpieceModel::from_bytes(&bytes, &path)?;
+        let model = SpieceModel::from_model(&model, &path)?;
         Ok(Self {
             pad_id: model.pad_id(),
             inner: Inner::Spiece(Box::new(model)),
@@ -246,6 +248,20 @@ impl TextTokenizer {
         })
     }
 
+    /// Refuses an encoder whose table ends before the tokenizer's ids do.
+    pub fn check_ids(&self, table_size: i64) -> Result<(), EngineError> {
+        let vocab_size = self.vocab_size();
+        if vocab_size <= table_size {
+            return Ok(());
+        }
+        Err(EngineError::Config {
+            reason: format!(
+                "the tokenizer has {vocab_size} ids, the text encoder only {table_size}"
+            ),
+            path: self.path.clone(),
+        })
+    }
+
     /// One more than the largest id that can come out.
     pub fn vocab_size(&self) -> i64 {
         match &self.inner {
@@ -267,6 +283,11 @@ fn class_of<'a>(class: Option<&'a str>, special: &'a SpecialTokens) -> &'a str {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new(""))
+}
+
+/// Files beside it speak of other tokenizers.
+fn is_weight_file(path: &Path) -> bool {
+    has_end(path, "safetensors") || has_end(path, "gguf")
 }
 
 /// A `spiece.model` lacks a T5's last tokens.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::{Component, TextEncoderKeys};
+use safelight_core::catalog::{Component, Family, TextEncoderKeys};
 use serde::Deserialize;
 use tch::Tensor;
 
@@ -51,7 +51,7 @@ impl Default for Umt5Config {
 impl Umt5Config {
     /// Reads and checks the numbers of a text encoder, which lies in a folder or in one file.
     pub fn read(place: &Path) -> Result<Self, EngineError> {
-        let config: Self = json::read_component(Component::TextEncoder, None, place)?;
+        let config: Self = json::read_component(Family::Wan, Component::TextEncoder, None, place)?;
         match config.as_t5().objection("UMT5") {
             None => Ok(config),
             Some(reason) => Err(EngineError::Config {

@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 use crate::kernels;
 
 use super::slices::{SharedMut, VectorWork, floats, vectorized};
-use super::team::for_each_range;
+use crate::runtime::for_each_range;
 
 /// The four pixels that one becomes.
 const CORNERS: i64 = 4;

@@ -13,8 +13,8 @@ use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 use super::slices::{SharedMut, VectorWork, floats, multiply_add, vectorized};
-use super::team::for_each_range;
 use super::toom::TimeTransform;
+use crate::runtime::for_each_range;
 
 /// Frames that a convolution remembers.
 const REMEMBERED: usize = 2;

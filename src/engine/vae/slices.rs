@@ -72,7 +72,7 @@ impl<'a> SharedMut<'a> {
 }
 
 /// Work that is compiled once for each kind of vector unit.
-pub(super) trait VectorWork {
+pub(crate) trait VectorWork {
     /// Must be `inline(always)` down to its loops. `FUSED`: whether `a · b + c` is one instruction.
     fn run<const FUSED: bool>(self);
 }
@@ -82,7 +82,7 @@ pub(super) trait VectorWork {
     unsafe_code,
     reason = "code for a vector unit may only run where the unit is"
 )]
-pub(super) fn vectorized(work: impl VectorWork) {
+pub(crate) fn vectorized(work: impl VectorWork) {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::Component;
+use safelight_core::catalog::{Component, Family};
 use serde::Deserialize;
 use tch::Tensor;
 
@@ -54,7 +54,7 @@ impl ClipVisionConfig {
     /// The configuration may be that of a whole CLIP, with `vision_config` in it.
     pub fn read(place: &Path) -> Result<Self, EngineError> {
         let part = Some("vision_config");
-        let config: Self = json::read_component(Component::ImageEncoder, part, place)?;
+        let config: Self = json::read_component(Family::Wan, Component::ImageEncoder, part, place)?;
         match config.objection() {
             None => Ok(config),
             Some(reason) => Err(EngineError::Config {

@@ -7,11 +7,13 @@ use safelight_core::media::Picture;
 use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
-use super::prepare::{LatentShape, clip_of_given, given_frames_mask, pixels_from_rgb8};
-use super::{Placement, tiling, warn_unexpected};
+use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
+use super::tiling;
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
+use crate::pixels::pixels_from_rgb8;
+use crate::place::{Placement, warn_unexpected};
 use crate::vae::{WanVaeEncoder, normalize};
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::{Component, ModelFiles};
+use safelight_core::catalog::{Component, Family, ModelFiles};
 use serde::Deserialize;
 use tch::Kind;
 
@@ -169,7 +169,7 @@ impl Default for TransformerConfig {
 impl TransformerConfig {
     /// Reads and checks what a transformer's folder or file says.
     pub fn read(place: &Path) -> Result<Self, EngineError> {
-        let config: Self = json::read_component(Component::Transformer, None, place)?;
+        let config: Self = json::read_component(Family::Wan, Component::Transformer, None, place)?;
         let sizes = [
             config.image_dim.unwrap_or(1),
             config.pos_embed_seq_len.unwrap_or(2),

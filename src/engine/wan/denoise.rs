@@ -6,25 +6,24 @@ use std::ops::Range;
 use std::path::Path;
 
 use safelight_core::catalog::TransformerKeys;
-use safelight_core::job::GenerateRequest;
-use tch::{Device, Kind, Tensor};
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::{GenerateRequest, Lora};
+use tch::{Device, Tensor};
 
 use super::config::{TransformerConfig, WanConfig};
 use super::guidance::Guidance;
 use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
 use super::solver::new_solver;
-use super::state::{DenoiseState, PromptEmbeds};
+use super::state::PromptEmbeds;
 use super::transformer::WanTransformer;
-use super::{Placement, warn_unexpected};
 use crate::capture::Capture;
+use crate::denoise::{Call, DenoiseState, Denoiser, walk};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
+use crate::place::{Placement, warn_unexpected};
 use crate::sampling::{Solver, noise};
-use crate::weights::{ReadAhead, Weights};
-
-/// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
-const STEPS_PER_CHECKPOINT: usize = 4;
+use crate::weights::{ReadAhead, Weights, warn_unused_updates};
 
 /// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +90,7 @@ pub fn denoise(
         let behind = if state.step < calls.end {
             let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
             let _read_ahead = read_ahead(config, expert, &solver, place.device);
-            match run.walk(&state, calls.end, &mut solver, place, capture)? {
+            match walk(&run, &state, calls.end, &mut solver, place, capture, hooks)? {
                 Some(behind) => behind,
                 None => return Ok(None),
             }
@@ -99,9 +98,6 @@ pub fn denoise(
             state
         };
         let is_last = expert != Expert::HighNoise;
-        if is_last {
-            capture.put("latents.final", &behind.latents);
-        }
         // The history is of use to the other expert alone.
         let history = behind.history.iter().filter(|_| !is_last);
         let first_frame = first_frame(config, conditions).filter(|_| is_last);
@@ -157,9 +153,10 @@ impl<'a> Loop<'a> {
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
-        let weights = open_transformer(folder, place)?;
+        let weights = open_transformer(folder, place, &request.loras, expert)?;
         let transformer = WanTransformer::new(network, &weights)?;
         warn_unexpected(&weights.finish(), "transformer", hooks);
+        warn_unused_updates(&weights, hooks);
         let (per_frame, frames) = shape.tokens(network.patch_size);
         let guidance = Guidance::new(
             &transformer,
@@ -185,68 +182,17 @@ impl<'a> Loop<'a> {
         })
     }
 
-    /// From `state` to the call before `end`.
-    fn walk(
-        &self,
-        state: &DenoiseState,
-        end: usize,
-        solver: &mut Solver,
-        place: Placement,
-        capture: &mut Capture,
-    ) -> Result<Option<DenoiseState>, EngineError> {
-        let wanted = solver.steps();
-        let mut latents = state.latents.to_device(place.device);
-        for call in state.step..end {
-            if self.hooks.cancelled() {
-                return Ok(None);
-            }
-            let Some(velocity) = self.velocity(&latents, call, solver, capture) else {
-                return Ok(None);
-            };
-            let next = solver.step(call, &velocity, &latents);
-            latents = next.latents;
-            capture.put(format!("step.{call:02}.noise_pred"), &velocity);
-            capture.put(format!("step.{call:02}.latents"), &latents);
-            if !solver.is_step_end(call) {
-                continue;
-            }
-            check_numbers(&latents, place)?;
-            let done = solver.step_of(call + 1) - wanted.start;
-            self.hooks.step(done, wanted.len());
-            self.hooks.preview(&self.with_given_frame(&next.x0));
-            if done.is_multiple_of(STEPS_PER_CHECKPOINT) && call + 1 < end {
-                self.checkpoint(call + 1, &latents, solver, capture);
-            }
+    fn with_given_frame(&self, latents: &Tensor) -> Tensor {
+        match &self.first_frame {
+            Some(first) => with_first_frame(latents, first),
+            None => latents.shallow_clone(),
         }
-        Ok(Some(DenoiseState {
-            step: end,
-            latents,
-            history: solver.history(),
-        }))
     }
+}
 
-    fn checkpoint(&self, call: usize, latents: &Tensor, solver: &Solver, capture: &Capture) {
-        // A run that goes on from here records only the steps behind it.
-        if let Err(err) = capture.finish() {
-            self.hooks
-                .warn(format!("the capture could not be written: {err}"));
-        }
-        self.hooks.checkpoint(DenoiseState {
-            step: call,
-            latents: latents.shallow_clone(),
-            history: solver.history(),
-        });
-    }
-
-    /// The model's guided answer, `(1, C, f, h, w)` in f32.
-    fn velocity(
-        &self,
-        latents: &Tensor,
-        call: usize,
-        solver: &Solver,
-        capture: &mut Capture,
-    ) -> Option<Tensor> {
-        let timestep = solver.timestep(call);
+impl Denoiser for Loop<'_> {
+    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
+        let timestep = call.timestep;
         let (per_frame, frames) = self.shape.tokens(self.patch_size);
         let timesteps = if self.first_frame.is_some() {
             TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
@@ -257,58 +203,51 @@ impl<'a> Loop<'a> {
         if let Some(condition) = &self.condition {
             input = Tensor::cat(&[&input, condition], 1);
         }
-        let name = |part: &str| format!("step.{call:02}.{part}");
         if capture.is_on() {
-            let all = solver.timesteps();
-            capture.put(name("timestep"), &all.get(call as i64));
-            capture.put(name("transformer.in.hidden_states"), &input);
+            capture.put(call.name("transformer.in.hidden_states"), &input);
             let told = if self.has_token_timesteps {
                 timesteps.per_token()
             } else {
-                all.get(call as i64).unsqueeze(0)
+                call.told.unsqueeze(0)
             };
-            capture.put(name("transformer.in.timestep"), &told);
+            capture.put(call.name("transformer.in.timestep"), &told);
         }
         let answer = self.guidance.ask(|context| {
             self.transformer
                 .forward(&input, &timesteps, context, &self.rope, self.hooks)
         })?;
-        capture.put(name("transformer.cond"), &answer.cond);
+        capture.put(call.name("transformer.cond"), &answer.cond);
         if let Some(uncond) = &answer.uncond {
-            capture.put(name("transformer.uncond"), uncond);
+            capture.put(call.name("transformer.uncond"), uncond);
         }
         Some(self.guidance.guided(answer))
     }
 
-    fn with_given_frame(&self, latents: &Tensor) -> Tensor {
-        match &self.first_frame {
-            Some(first) => with_first_frame(latents, first),
-            None => latents.shallow_clone(),
-        }
+    fn shown(&self, x0: &Tensor) -> Tensor {
+        self.with_given_frame(x0)
     }
 }
 
-/// Latents that are no numbers would become a black clip at the end of the job.
-fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
-    if latents.isfinite().all().int64_value(&[]) == 1 {
-        return Ok(());
-    }
-    Err(EngineError::Request {
-        reason: format!(
-            "the latents are no numbers any more, computed in {:?} on {:?}: try another dtype, and the model's own shift",
-            place.kind, place.device
-        ),
-    })
-}
-
-/// A transformer's weights, to be asked for by the authors' names whatever the file calls them.
-pub fn open_transformer(place: &Path, how: Placement) -> Result<Weights, EngineError> {
+/// A transformer's weights, to be asked for by the authors' names whatever the file calls them, and what LoRAs do to
+/// them.
+pub fn open_transformer(
+    place: &Path,
+    how: Placement,
+    loras: &[Lora],
+    expert: Expert,
+) -> Result<Weights, EngineError> {
     let weights = how.open(place)?;
     // What is no transformer at all is named by the first key that is asked for.
-    Ok(match TransformerKeys::detect(|key| weights.has(key)) {
+    let weights = match TransformerKeys::detect(|key| weights.has(key)) {
         Some(keys) => weights.translated(move |original| keys.file_key(original)),
         None => weights,
-    })
+    };
+    let expert = match expert {
+        Expert::Only => LoraExpert::Only,
+        Expert::HighNoise => LoraExpert::HighNoise,
+        Expert::LowNoise => LoraExpert::LowNoise,
+    };
+    Ok(weights.with_loras(loras, expert, Network::Wan, &weights)?)
 }
 
 /// The network of an expert, where it lies, and how strongly it is guided.
@@ -351,17 +290,10 @@ fn start(
     place: Placement,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
-    if let Some(state) = resume {
-        let fits = |tensor: &Tensor| tensor.size() == shape.size() && tensor.kind() == Kind::Float;
-        let is_ours = fits(&state.latents) && state.history.iter().all(fits);
-        let history = state
-            .history
-            .iter()
-            .map(|tensor| tensor.to_device(place.device));
-        if is_ours && solver.restore(state.step, history.collect()) {
-            return Ok(state);
-        }
-        hooks.warn("the saved state is of another job; starting from the first step".to_owned());
+    let resumed =
+        resume.and_then(|state| state.resumed(&shape.size(), solver, place.device, hooks));
+    if let Some(state) = resumed {
+        return Ok(state);
     }
     Ok(DenoiseState {
         step: solver.all_calls().start,

@@ -23,44 +23,30 @@ mod solver;
 mod state;
 mod transformer;
 
-use std::path::Path;
-
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
+use crate::pixels::rgb8_from_pixels;
+use crate::place::{Placement, warn_unexpected};
 use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
 use crate::vae::{Tiling, WanVaeDecoder, denormalize};
-use crate::weights::Weights;
 
 pub use condition::{encode_image, encode_vision};
 pub use config::{SchedulerConfig, TransformerConfig, WanConfig};
 pub use denoise::{Conditions, Expert, denoise, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
-    pixels_from_rgb8, rgb8_from_pixels, with_first_frame,
+    with_first_frame,
 };
 pub use solver::new_solver;
-pub use state::{DenoiseState, PromptEmbeds, load_tensor, save_tensor};
+pub use state::PromptEmbeds;
 pub use transformer::{Context, WanTransformer};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
-
-/// Where a stage computes, and in which kind of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    pub device: Device,
-    pub kind: Kind,
-}
-
-impl Placement {
-    fn open(self, folder: &Path) -> Result<Weights, EngineError> {
-        Ok(Weights::open(folder, self.kind, self.device)?)
-    }
-}
 
 /// Stage 1. The negative prompt is read only where the request is guided.
 pub fn encode_text(
@@ -75,16 +61,7 @@ pub fn encode_text(
         config.files.tokenizer_class.as_deref(),
         TEXT_LENGTH,
     )?;
-    let vocab_size = tokenizer.vocab_size();
-    if vocab_size > config.text_encoder.vocab_size {
-        return Err(EngineError::Config {
-            reason: format!(
-                "the tokenizer has {vocab_size} ids, the text encoder only {}",
-                config.text_encoder.vocab_size
-            ),
-            path: config.files.tokenizer.clone(),
-        });
-    }
+    tokenizer.check_ids(config.text_encoder.vocab_size)?;
     let weights = place.open(&config.files.text_encoder)?;
     let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
     warn_unexpected(&weights.finish(), "text encoder", hooks);
@@ -220,15 +197,6 @@ pub fn decode(
 fn tiling(config: &WanConfig, request: &GenerateRequest) -> Option<Tiling> {
     let size = i64::from(request.vae_tile?);
     Some(Tiling::of_size(size / config.vae.patch_size))
-}
-
-fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
-    if let [first, ..] = keys {
-        hooks.warn(format!(
-            "the {component} has {} tensors that are not used, such as '{first}'",
-            keys.len()
-        ));
-    }
 }
 
 #[cfg(test)]

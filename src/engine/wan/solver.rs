@@ -2,11 +2,11 @@
 //!
 //! The arithmetic is `sampling`'s.
 
-use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::job::GenerateRequest;
 
 use super::config::SchedulerConfig;
 use crate::error::EngineError;
-use crate::sampling::{Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions};
+use crate::sampling::{Algorithm, End, Solver, Spacing, UniPcOptions};
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
 pub fn new_solver(
@@ -20,29 +20,23 @@ pub fn new_solver(
             reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
         });
     }
-    let train = scheduler.num_train_timesteps;
-    let unipc = |is_bh1| {
-        let options = UniPcOptions {
-            num_train_timesteps: train,
-            order: scheduler.solver_order,
-            is_bh1,
-            lower_order_final: scheduler.lower_order_final,
-            end: match scheduler.final_sigmas_type.as_str() {
-                "sigma_min" => End::SigmaMin,
-                _ => End::Zero,
-            },
-            disable_corrector: scheduler.disable_corrector.clone(),
-        };
-        Algorithm::UniPc(UniPc::new(num_steps, shift, options))
+    let spacing = Spacing {
+        schedule: request.sigma_schedule,
+        num_steps,
+        shift,
+        num_train_timesteps: scheduler.num_train_timesteps,
     };
-    let algorithm = match request.sampler {
-        Sampler::UniPc => unipc(scheduler.solver_type == "bh1"),
-        Sampler::UniPcBh1 => unipc(true),
-        Sampler::Euler => Algorithm::Euler(Euler::new(num_steps, shift, train)),
-        Sampler::Heun => Algorithm::Heun(Heun::new(num_steps, shift, train)),
-        Sampler::DpmPp2m => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, train)),
-        Sampler::Lcm => Algorithm::Lcm(Lcm::new(num_steps, shift, train, request.seed)),
+    let unipc = UniPcOptions {
+        order: scheduler.solver_order,
+        is_bh1: scheduler.solver_type == "bh1",
+        lower_order_final: scheduler.lower_order_final,
+        end: match scheduler.final_sigmas_type.as_str() {
+            "sigma_min" => End::SigmaMin,
+            _ => End::Zero,
+        },
+        disable_corrector: scheduler.disable_corrector.clone(),
     };
+    let algorithm = Algorithm::spaced(request.sampler, &spacing, unipc, request.seed);
     let start = request.start_step as usize;
     let end = request.end_step.map_or(num_steps, |end| end as usize);
     Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {

@@ -3,17 +3,21 @@
 use std::io;
 use std::path::PathBuf;
 
+use safelight_core::catalog::{CatalogError, format_name};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
+    /// What the catalogue found wrong with a LoRA.
+    #[error(transparent)]
+    Lora(CatalogError),
     #[error("cannot read the weights: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
-    #[error("not a sound safetensors file: {reason}: {}", path.display())]
+    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
     Header { reason: String, path: PathBuf },
     #[error("not a sound weight index: {reason}: {}", path.display())]
     Index { reason: String, path: PathBuf },
-    #[error("no .safetensors file in the folder: {}", path.display())]
+    #[error("no .safetensors or .gguf file in the folder: {}", path.display())]
     NoWeights { path: PathBuf },
     #[error(
         "only pickled weights here, which can run code when opened; get the .safetensors version instead: {}",
@@ -40,6 +44,8 @@ pub enum WeightsError {
         dtype: String,
         path: PathBuf,
     },
+    #[error("tensor '{key}' is no scale of a matrix, expected one finite number: {}", path.display())]
+    Scale { key: String, path: PathBuf },
     #[error("cannot load tensor '{key}': {source}: {}", path.display())]
     Tensor {
         key: String,

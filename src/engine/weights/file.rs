@@ -1,20 +1,20 @@
-//! One safetensors file: its checked header, its mapping (CPU) or its reader (other devices).
+//! One weight file, safetensors or GGUF: its checked header, its mapping (CPU) or its reader (other devices).
 //!
 //! The header is read and checked by the catalogue, which trusts no length, text, offset or size in it.
 //! Does not know about keys of models, shards or folders.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::catalog::safetensors::{Header, HeaderError};
+use safelight_core::catalog::header::{Header, HeaderError, TensorInfo, TensorType};
 use safetensors::Dtype;
-use safetensors::tensor::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
-use super::WeightsError;
 use super::mapping::Mapping;
 use super::staging::{Staging, StagingError, Stored};
+use super::{WeightsError, gguf};
 
 pub(super) struct WeightFile {
     path: PathBuf,
@@ -71,6 +71,36 @@ impl WeightFile {
         Some(info.shape.iter().map(|&n| n as i64).collect())
     }
 
+    pub(super) fn stored_kind(&self, key: &str, info: &TensorInfo) -> Result<Kind, WeightsError> {
+        kind_from_dtype(info.dtype).ok_or_else(|| WeightsError::UnsupportedDtype {
+            key: key.to_owned(),
+            dtype: info.dtype.to_string(),
+            path: self.path.clone(),
+        })
+    }
+
+    /// The one number that `key` is, read without a buffer; `None` where it is more, or no plain number.
+    pub(super) fn number(&self, key: &str, info: &TensorInfo) -> Result<Option<f32>, WeightsError> {
+        if info.shape.iter().any(|&n| n != 1) {
+            return Ok(None);
+        }
+        let mut bytes = [0; 8];
+        let Some(bytes) = bytes.get_mut(..info.bytes as usize) else {
+            return Ok(None);
+        };
+        let read = self.file.read_exact_at(bytes, info.start);
+        read.map_err(|source| WeightsError::Io {
+            source,
+            path: self.path.clone(),
+        })?;
+        let stored = self.stored_kind(key, info)?;
+        let is_plain = matches!(
+            stored,
+            Kind::Half | Kind::BFloat16 | Kind::Float | Kind::Double
+        );
+        Ok(is_plain.then(|| Tensor::from_data_size(bytes, &[1], stored).double_value(&[0]) as f32))
+    }
+
     /// `key` as a tensor of `kind` on `device`; a view of the mapping where nothing has to change.
     pub(super) fn tensor(
         &self,
@@ -79,31 +109,48 @@ impl WeightFile {
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, WeightsError> {
-        let stored = kind_from_dtype(info.dtype).ok_or_else(|| WeightsError::UnsupportedDtype {
-            key: key.to_owned(),
-            dtype: info.dtype.to_string(),
-            path: self.path.clone(),
-        })?;
+        let stored = self.stored_kind(key, info)?;
         let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
+        self.bring(key, info, &shape, [stored, kind], device)
+    }
+
+    /// The blocks of a tensor of GGUF as they are: flat bytes on `device`.
+    pub(super) fn blocks(
+        &self,
+        key: &str,
+        info: &TensorInfo,
+        device: Device,
+    ) -> Result<Tensor, WeightsError> {
+        let kinds = [Kind::Uint8, Kind::Uint8];
+        self.bring(key, info, &[info.bytes as i64], kinds, device)
+    }
+
+    /// Bytes as `shape` of one kind, turned into another.
+    fn bring(
+        &self,
+        key: &str,
+        info: &TensorInfo,
+        shape: &[i64],
+        [stored, kind]: [Kind; 2],
+        device: Device,
+    ) -> Result<Tensor, WeightsError> {
         let torch = |source| WeightsError::Tensor {
             key: key.to_owned(),
             source,
             path: self.path.clone(),
         };
-        let start = self.header.data_start + info.data_offsets.0 as u64;
-        let len = info.data_offsets.1 - info.data_offsets.0;
-        if len == 0 {
-            return Tensor::f_zeros(&shape, (kind, device)).map_err(torch);
+        if info.bytes == 0 {
+            return Tensor::f_zeros(shape, (kind, device)).map_err(torch);
         }
         if let Some(mapping) = &self.mapping {
             let view = mapping
-                .tensor(start as usize, &shape, stored)
+                .tensor(info.start as usize, shape, stored)
                 .map_err(torch)?;
             return view.f_to_kind(kind).map_err(torch);
         }
         let stored = Stored {
-            start,
-            len,
+            start: info.start,
+            len: info.bytes as usize,
             kind: stored,
         };
         let flat = self.staging.bring(&self.file, stored, kind, device);
@@ -114,10 +161,10 @@ impl WeightFile {
             },
             StagingError::Tensor(source) => torch(source),
         })?;
-        flat.f_view(&shape[..]).map_err(torch)
+        flat.f_view(shape).map_err(torch)
     }
 
-    /// `key`, which the file has, on the CPU in its own type.
+    /// `key`, which the file has, on the CPU in its own type; in f32 where that is one of blocks.
     pub(super) fn stored_tensor(&self, key: &str) -> Result<Tensor, WeightsError> {
         let Some(info) = self.header.info(key) else {
             return Err(WeightsError::Header {
@@ -125,18 +172,23 @@ impl WeightFile {
                 path: self.path.clone(),
             });
         };
+        if let Some(block) = info.dtype.blocks() {
+            let bytes = self.blocks(key, &info, Device::Cpu)?;
+            let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
+            return Ok(gguf::expand(&bytes, block, Kind::Float).view(&shape[..]));
+        }
         let stored = kind_from_dtype(info.dtype).unwrap_or(Kind::Float);
-        self.tensor(key, info, stored, Device::Cpu)
+        self.tensor(key, &info, stored, Device::Cpu)
     }
 
-    pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {
+    pub(super) fn info(&self, key: &str) -> Option<TensorInfo> {
         self.header.info(key)
     }
 }
 
 /// `None` for types that libtorch has no arithmetic for.
-fn kind_from_dtype(dtype: Dtype) -> Option<Kind> {
-    Some(match dtype {
+fn kind_from_dtype(dtype: TensorType) -> Option<Kind> {
+    Some(match dtype.plain()? {
         // A byte that claims to be a truth value may be anything.
         Dtype::BOOL | Dtype::U8 => Kind::Uint8,
         Dtype::I8 => Kind::Int8,

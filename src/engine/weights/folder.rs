@@ -80,7 +80,7 @@ fn file_in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
         let ends = |p: &&PathBuf| p.to_string_lossy().ends_with(end);
         paths.iter().filter(ends).collect()
     };
-    for end in [".safetensors.index.json", ".safetensors"] {
+    for end in [".safetensors.index.json", ".safetensors", ".gguf"] {
         if let [only] = with_end(end)[..] {
             return Ok(only.clone());
         }

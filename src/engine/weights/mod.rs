@@ -1,19 +1,28 @@
-//! Weights from safetensors files, asked for one by one through a cursor.
+//! Weights from safetensors and GGUF files, asked for one by one through a cursor.
 //!
 //! Whoever asks states the shape; a missing key or a wrong shape fails at once, and keys that nobody asked
 //! for can be listed at the end. Nothing here is trainable or a copy of a whole file, and nothing random but in
 //! [`Weights::random`], for measuring networks that have no files.
 //! Does not translate the key dialects of a family (the catalogue knows them; see [`Weights::translated`]).
 
+#[cfg(test)]
+pub(crate) mod as_fp8;
 mod error;
 mod file;
 mod folder;
+mod fp8;
+mod gguf;
+mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
+#[cfg(test)]
+pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;
+mod scales;
 mod staging;
+mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -21,13 +30,18 @@ use std::ops::Div;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use safelight_core::catalog::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
 pub use self::error::WeightsError;
 use self::file::WeightFile;
+use self::gguf::BlockMatrix;
+use self::lora::Loras;
+pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
 use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
+pub use self::stored::StoredMatrix;
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
 
@@ -37,6 +51,8 @@ pub struct Weights {
     source: Arc<Source>,
     prefix: String,
     translate: Option<Arc<Translate>>,
+    /// What changes some of the tensors.
+    loras: Option<Arc<Loras>>,
     kind: Kind,
     device: Device,
 }
@@ -52,7 +68,7 @@ struct Source {
 }
 
 impl Weights {
-    /// Opens a `.safetensors` file, an index of shards, or a component folder that holds either.
+    /// Opens a `.safetensors` or `.gguf` file, an index of shards, or a component folder that holds one of them.
     pub fn open(path: &Path, kind: Kind, device: Device) -> Result<Self, WeightsError> {
         let (files, keys) = folder::open(path, device)?;
         Ok(Self {
@@ -65,6 +81,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         })
@@ -83,6 +100,7 @@ impl Weights {
             }),
             prefix: String::new(),
             translate: None,
+            loras: None,
             kind,
             device,
         }
@@ -160,7 +178,7 @@ impl Weights {
 
     /// The tensor `name` under this position, which must have exactly `shape`.
     ///
-    /// On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
+    /// Numbers of fp8 and of GGUF's blocks come expanded. On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
     pub fn tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
         let key = self.file_key(name);
         if let Some(random) = &self.source.random {
@@ -171,29 +189,76 @@ impl Weights {
                 path: self.source.path.clone(),
             });
         }
-        let Some(file) = self.source.keys.get(&key).map(|&i| &self.source.files[i]) else {
-            return Err(self.missing(key, shape));
+        let (file, info) = self.find(&key, shape)?;
+        if let Some(block) = info.dtype.blocks() {
+            let bytes = file.blocks(&key, &info, self.device)?;
+            self.asked().insert(key);
+            return Ok(gguf::expand(&bytes, block, self.kind).view(shape));
+        }
+        let scale = self.scale_of(&key, info.dtype)?;
+        let tensor = match (file.stored_kind(&key, &info)?, scale) {
+            (stored, scale) if fp8::is_fp8(stored) => {
+                let numbers = file.tensor(&key, &info, stored, self.device)?;
+                fp8::expand(&numbers, scale.unwrap_or(1.0), self.kind)
+            }
+            (_, None) => file.tensor(&key, &info, self.kind, self.device)?,
+            (_, Some(scale)) => {
+                let exact = file.tensor(&key, &info, Kind::Float, self.device)?;
+                (exact * f64::from(scale)).to_kind(self.kind)
+            }
         };
-        let Some(info) = file.info(&key) else {
-            return Err(self.missing(key, shape));
+        self.asked().insert(key);
+        match &self.loras {
+            Some(loras) => loras.changed(&self.full_name(&name), tensor),
+            None => Ok(tensor),
+        }
+    }
+
+    /// The matrix `name` under this position, which must have exactly these rows and columns. It stays in a narrow
+    /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives.
+    pub fn matrix(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
+        if self.source.random.is_none() {
+            let key = self.file_key(name);
+            let (file, info) = self.find(&key, &size)?;
+            if let Some(block) = info.dtype.blocks() {
+                let bytes = file.blocks(&key, &info, self.device)?;
+                self.asked().insert(key);
+                let blocks = BlockMatrix::new(&bytes, block, size);
+                return Ok(StoredMatrix::blocks(blocks));
+            }
+            let stored = file.stored_kind(&key, &info)?;
+            if fp8::is_fp8(stored) {
+                let scale = self.scale_of(&key, info.dtype)?.unwrap_or(1.0);
+                let numbers = file.tensor(&key, &info, stored, self.device)?;
+                self.asked().insert(key);
+                return Ok(StoredMatrix::fp8(numbers, scale));
+            }
+        }
+        self.tensor(name, &size).map(StoredMatrix::plain)
+    }
+
+    /// The file that has `key`, and what its header says of it; `shape` must be its own.
+    fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, TensorInfo), WeightsError> {
+        let file = self.source.keys.get(key).map(|&i| &self.source.files[i]);
+        let Some((file, info)) = file.and_then(|file| Some((file, file.info(key)?))) else {
+            return Err(self.missing(key.to_owned(), shape));
         };
         let found: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
         if found != shape {
             return Err(WeightsError::WrongShape {
-                key,
+                key: key.to_owned(),
                 expected: shape.to_vec(),
                 found,
                 path: file.path().to_owned(),
             });
         }
-        let tensor = file.tensor(&key, info, self.kind, self.device)?;
-        self.asked().insert(key);
-        Ok(tensor)
+        Ok((file, info))
     }
 
-    /// Counts `name` as asked for without loading it: a twin of something else.
+    /// Counts `name` as asked for without loading it, with all that stands beside it: a twin of something else.
     pub fn ignore(&self, name: &str) {
         let key = self.file_key(name);
+        self.ignore_beside(&key);
         self.asked().insert(key);
     }
 
@@ -210,7 +275,7 @@ impl Weights {
         self.source
             .keys
             .keys()
-            .filter(|key| !asked.contains(*key))
+            .filter(|key| !asked.contains(*key) && !scales::is_marker(key))
             .cloned()
             .collect()
     }

@@ -247,7 +247,7 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
         ("WanVACEPipeline", "VACE"),
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
-        ("FluxPipeline", "a Flux model"),
+        ("Flux2Pipeline", "a Flux 2 model"),
         ("HunyuanVideoFramepackPipeline", "FramePack"),
         ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),
@@ -288,7 +288,7 @@ fn single_files_and_original_checkpoints_are_named() {
     let gguf = root.path().join("flux.gguf");
     fs::write(&gguf, b"GGUF\x03\0\0\0").unwrap();
     let text = ModelSpec::open(&gguf).unwrap_err().to_string();
-    assert!(text.contains("a GGUF file"), "{text}");
+    assert!(text.contains("not a sound GGUF file"), "{text}");
     let original = root.path().join("original");
     write_json(
         &original.join("config.json"),

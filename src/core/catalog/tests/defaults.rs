@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
 use super::published::{catalog_of, write_all};
 use super::tiny::{user, write_json};
-use crate::catalog::{Catalog, Component, ModelSpec, TransformerKeys, component_config};
+use crate::catalog::{Catalog, Component, Family, ModelSpec, TransformerKeys, component_config};
 use crate::job::{GenerateForm, Sampler, StartPicture};
 use crate::settings::Settings;
 
@@ -96,7 +96,7 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
     ] {
         let file = folder.join(component);
         let file = fs::read_dir(&file).unwrap().next().unwrap().unwrap().path();
-        let config = component_config(kind, &file).unwrap();
+        let config = component_config(Family::Wan, kind, &file).unwrap();
         write_json(&folder.join(component).join("config.json"), &config);
     }
     fs::create_dir_all(folder.join("tokenizer")).unwrap();
@@ -143,7 +143,7 @@ fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
         .iter()
         .filter(|entry| entry.repository.is_some())
         .collect();
-    assert_eq!(of_repositories.len(), 8);
+    assert_eq!(of_repositories.len(), 12);
     for entry in of_repositories {
         assert!(entry.download_bytes > 1_000_000_000, "{}", entry.id);
     }

@@ -42,6 +42,10 @@ fn the_shipped_catalogue_is_complete() {
             "wan2.2-t2v-a14b",
             "wan2.2-i2v-a14b",
             "wan2.2-ti2v-5b",
+            "flux1-dev",
+            "flux1-schnell",
+            "flux1-fill-dev",
+            "flux1-kontext-dev",
         ]
     );
     for entry in &entries {
@@ -55,7 +59,7 @@ fn the_shipped_catalogue_is_complete() {
             assert!(!text.is_empty(), "{}", entry.id);
         }
     }
-    let wan = entries.last().unwrap();
+    let wan = &entries[8];
     let defaults = &wan.built_in.defaults;
     assert_eq!(
         (defaults.width, defaults.height, defaults.num_frames),
@@ -139,9 +143,9 @@ fn broken_and_foreign_folders_are_told_apart_and_hide_nothing() {
     write_pipeline(&mine.join("good"));
     let broken = write_pipeline(&mine.join("broken"));
     fs::remove_file(broken.join("vae/config.json")).unwrap();
-    let flux = write_pipeline(&mine.join("flux"));
-    edit_json(&flux.join("model_index.json"), |index| {
-        index["_class_name"] = json!("FluxPipeline");
+    let foreign = write_pipeline(&mine.join("foreign"));
+    edit_json(&foreign.join("model_index.json"), |index| {
+        index["_class_name"] = json!("HunyuanVideoPipeline");
     });
     let catalog = Catalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available.len(), 1);
@@ -260,7 +264,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
         .map(|entry| entry.id.as_str())
         .collect();
     assert_eq!(missing.len(), built_in().len());
-    assert!(missing.ends_with(&["wan2.2-ti2v-5b", "later"]));
+    assert!(missing.ends_with(&["flux1-kontext-dev", "later"]));
 }
 
 #[test]
@@ -273,7 +277,7 @@ fn a_wrong_users_catalogue_is_reported_with_its_place_and_the_rest_works() {
             "[[model]]\nid = 'a'\n[[model]]\nid = 'a'\n",
             "line 4, column 6",
         ),
-        ("[[model]]\nid = 'a'\nfamily = 'flux'\n", "line 3"),
+        ("[[model]]\nid = 'a'\nfamily = 'sdxl'\n", "line 3"),
         (
             "[[model]]\nid = 'a'\n[model.defaults]\nwidth = -1\n",
             "line 4",
@@ -298,8 +302,8 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     let rest = "name = 'Known'\nlicence = 'MIT'\n";
     // As a shipped entry would be: only such lend their defaults.
     let mut entries = built_in();
-    let last = entries.last_mut().unwrap();
-    last.shape = Some(crate::catalog::wan::TransformerShape {
+    let last = &mut entries[8];
+    last.shape = Some(crate::catalog::facts::TransformerShape {
         heads: 2,
         head_dim: 4,
         layers: 2,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::catalog::TransformerKeys;
 
@@ -408,7 +408,7 @@ pub(super) fn clip_vision() -> Shapes {
 }
 
 /// Writes a header and a file of the length that it promises, whose data takes no place on the disk.
-pub(super) fn write(path: &Path, shapes: &Shapes, dtype: &str) -> PathBuf {
+pub(super) fn write(path: &Path, shapes: &Shapes, dtype: &'static str) -> PathBuf {
     write_with_tokenizer(path, shapes, dtype, 0)
 }
 
@@ -416,22 +416,35 @@ pub(super) fn write(path: &Path, shapes: &Shapes, dtype: &str) -> PathBuf {
 pub(super) fn write_with_tokenizer(
     path: &Path,
     shapes: &Shapes,
-    dtype: &str,
+    dtype: &'static str,
     num_pieces: usize,
 ) -> PathBuf {
-    let size = match dtype {
-        "F32" => 4,
-        "F16" | "BF16" => 2,
-        _ => 1,
-    };
+    write_as(path, shapes, &|_| dtype, num_pieces, &json!({}))
+}
+
+/// As [`write_with_tokenizer`], where tensors are of several types and the header has notes.
+pub(super) fn write_as(
+    path: &Path,
+    shapes: &Shapes,
+    dtype_of: &dyn Fn(&str) -> &'static str,
+    num_pieces: usize,
+    notes: &Value,
+) -> PathBuf {
     let spiece = [0x0a, 0].repeat(num_pieces);
     let mut header = serde_json::Map::new();
+    header.insert("__metadata__".into(), notes.clone());
     let mut end = spiece.len() as u64;
     if end > 0 {
         let entry = json!({"dtype": "U8", "shape": [end], "data_offsets": [0, end]});
         header.insert("spiece_model".into(), entry);
     }
     for (name, shape) in shapes {
+        let dtype = dtype_of(name);
+        let size = match dtype {
+            "F32" => 4,
+            "F16" | "BF16" => 2,
+            _ => 1,
+        };
         let begin = end;
         end += size * shape.iter().product::<u64>();
         let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});

@@ -11,7 +11,7 @@ use super::made_up::{
 };
 use super::tiny::{user, write_json};
 use crate::catalog::{
-    Catalog, Component, IdentityCard, ModelSpec, TransformerKeys, component_config,
+    Catalog, Component, Family, IdentityCard, ModelSpec, TransformerKeys, component_config,
 };
 use crate::job::Sampler;
 use crate::settings::Settings;
@@ -181,7 +181,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
             (spec.variant.as_str(), &spec.files.transformer),
             ("FLF2V", &place)
         );
-        configs.push(component_config(Component::Transformer, &place).unwrap());
+        configs.push(component_config(Family::Wan, Component::Transformer, &place).unwrap());
     }
     assert_eq!(
         configs[0],
@@ -200,7 +200,9 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
 fn the_configs_of_companions_are_the_published_ones() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
-    let read = |component, name: &str| component_config(component, &models.join(name)).unwrap();
+    let read = |component, name: &str| {
+        component_config(Family::Wan, component, &models.join(name)).unwrap()
+    };
     let old = read(Component::Vae, "vae/wan_2.1_vae.safetensors");
     let new = read(Component::Vae, "vae/wan2.2_vae.safetensors");
     for (config, expected) in [
@@ -324,7 +326,7 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
         folder.join("text_encoders"),
     )
     .unwrap();
-    let config = component_config(Component::Transformer, &folder).unwrap();
+    let config = component_config(Family::Wan, Component::Transformer, &folder).unwrap();
     assert_eq!(
         (
             &config["num_attention_heads"],

@@ -6,6 +6,8 @@
 use serde_json::{Value, json};
 
 use super::keys::{TextEncoderKeys, TransformerKeys};
+use crate::catalog::networks::t5;
+use crate::catalog::shapes::{count, not_a, shape_of};
 use crate::catalog::weights::WeightSet;
 
 /// Width of one head in every published Wan transformer.
@@ -76,34 +78,7 @@ pub(super) fn transformer_config(
 pub(super) fn text_encoder_config(weights: &WeightSet) -> Result<Value, String> {
     let keys = TextEncoderKeys::detect(|key| weights.has(key))
         .ok_or_else(|| not_a("UMT5 text encoder", weights))?;
-    let shape = |name: &str| shape_of(weights, &keys.file_key(name), 2);
-    let embedding = shape("shared.weight").or_else(|_| shape("encoder.embed_tokens.weight"))?;
-    let attention = "encoder.block.0.layer.0.SelfAttention";
-    let inner = shape(&format!("{attention}.q.weight"))?[0];
-    let bias = shape(&format!("{attention}.relative_attention_bias.weight"))?;
-    let heads = bias[1];
-    if heads == 0 || inner % heads != 0 {
-        return Err(format!(
-            "expected queries for {heads} heads of one width, found {inner} rows"
-        ));
-    }
-    let feed_forward = shape("encoder.block.0.layer.1.DenseReluDense.wi_0.weight")?;
-    let layers = count(weights, |n| {
-        keys.file_key(&format!("encoder.block.{n}.layer.0.SelfAttention.q.weight"))
-    });
-    Ok(json!({
-        "model_type": "umt5",
-        "vocab_size": embedding[0],
-        "d_model": embedding[1],
-        "d_kv": inner / heads,
-        "d_ff": feed_forward[0],
-        "num_layers": layers,
-        "num_heads": heads,
-        "relative_attention_num_buckets": bias[0],
-        "relative_attention_max_distance": 128,
-        "layer_norm_epsilon": 1e-6,
-        "feed_forward_proj": "gated-gelu",
-    }))
+    t5::config_of_shapes(weights, "umt5", |name| keys.file_key(name))
 }
 
 /// `image_encoder/config.json` of the CLIP ViT-H that Wan 2.1 looks at pictures with.
@@ -145,29 +120,4 @@ pub(super) fn vision_prefix(weights: &WeightSet) -> Option<&'static str> {
     ["vision_model.", ""]
         .into_iter()
         .find(|prefix| weights.has(&format!("{prefix}embeddings.patch_embedding.weight")))
-}
-
-/// How many things are numbered from 0 without a gap.
-fn count(weights: &WeightSet, key: impl Fn(usize) -> String) -> usize {
-    (0..weights.tensors.len())
-        .take_while(|&n| weights.has(&key(n)))
-        .count()
-}
-
-pub(super) fn shape_of(weights: &WeightSet, key: &str, rank: usize) -> Result<Vec<u64>, String> {
-    let Some(entry) = weights.tensors.get(key) else {
-        return Err(format!("the tensor '{key}' is missing"));
-    };
-    if entry.shape.len() != rank || entry.shape.contains(&0) {
-        return Err(format!(
-            "expected {rank} sizes above 0 of the tensor '{key}', found {:?}",
-            entry.shape
-        ));
-    }
-    Ok(entry.shape.clone())
-}
-
-pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
-    let found = crate::catalog::kind::of_tensors(weights).text;
-    format!("expected a {what}, found {found}")
 }

@@ -1,8 +1,10 @@
-//! The key dialects of Wan's transformer and text encoder: the authors' names, diffusers' and
-//! transformers', bare or behind a prefix.
+//! The key dialects of Wan's transformer and text encoder: the authors' names, diffusers',
+//! transformers' and llama.cpp's, bare or behind a prefix.
 //!
 //! Whoever reads a transformer asks with the authors' names, and whoever reads a text encoder with those
 //! of `transformers`; these say what the file calls the same tensor. Knows no shapes.
+
+use crate::catalog::networks::{t5::llama_cpp_from_t5, with_start_replaced};
 
 /// What single files put before a transformer's names.
 const TRANSFORMER_PREFIXES: [&str; 5] = [
@@ -19,6 +21,16 @@ const TEXT_ENCODER_PREFIXES: [&str; 4] = [
     "transformer.",
     "text_encoder.",
 ];
+
+/// Who named the tensors of a UMT5 encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextEncoderNames {
+    Transformers,
+    /// Wan's authors (`umt5-xxl-enc`).
+    Authors,
+    /// GGUF files.
+    LlamaCpp,
+}
 
 /// How one file names the tensors of Wan's transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +71,7 @@ impl TransformerKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextEncoderKeys {
     pub prefix: &'static str,
-    /// The names of Wan's authors (`umt5-xxl-enc`); those of `transformers` otherwise.
-    pub is_original: bool,
+    pub names: TextEncoderNames,
 }
 
 impl TextEncoderKeys {
@@ -69,10 +80,12 @@ impl TextEncoderKeys {
     pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
         TEXT_ENCODER_PREFIXES.into_iter().find_map(|prefix| {
             // A UMT5 of one block could be a T5; the published ones have 24.
-            let keys = [false, true].map(|is_original| Self {
-                prefix,
-                is_original,
-            });
+            let names = [
+                TextEncoderNames::Transformers,
+                TextEncoderNames::Authors,
+                TextEncoderNames::LlamaCpp,
+            ];
+            let keys = names.map(|names| Self { prefix, names });
             keys.into_iter().find(|keys| {
                 let bias = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight";
                 has(&keys.file_key(bias))
@@ -82,10 +95,10 @@ impl TextEncoderKeys {
 
     /// The file's name of the tensor that `transformers` calls `name`.
     pub fn file_key(self, name: &str) -> String {
-        let key = if self.is_original {
-            original_from_umt5(name)
-        } else {
-            name.to_owned()
+        let key = match self.names {
+            TextEncoderNames::Transformers => name.to_owned(),
+            TextEncoderNames::Authors => original_from_umt5(name),
+            TextEncoderNames::LlamaCpp => llama_cpp_from_t5(name),
         };
         format!("{}{key}", self.prefix)
     }
@@ -198,12 +211,6 @@ fn original_from_umt5(key: &str) -> String {
         .unwrap_or_else(|| key.to_owned())
 }
 
-fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {
-    starts
-        .iter()
-        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", key.strip_prefix(ours)?)))
-}
-
 /// `blocks.12.norm3.bias` -> `blocks.12`, `norm3.bias`
 fn split_block(key: &str) -> Option<(&str, &str)> {
     let number = key.strip_prefix("blocks.")?.split('.').next()?;
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authors_names_of_the_text_encoder_are_translated() {
+    fn every_dialect_of_the_text_encoder_is_translated() {
         let keys = TextEncoderKeys::detect(|key| key == "blocks.1.pos_embedding.embedding.weight");
         let keys = keys.unwrap();
         for (ours, theirs) in [
@@ -299,6 +306,25 @@ mod tests {
             (
                 "encoder.block.7.layer.1.DenseReluDense.wi_0.weight",
                 "blocks.7.ffn.gate.0.weight",
+            ),
+        ] {
+            assert_eq!(keys.file_key(ours), theirs);
+        }
+        let keys = TextEncoderKeys::detect(|key| key == "enc.blk.1.attn_rel_b.weight").unwrap();
+        for (ours, theirs) in [
+            ("encoder.embed_tokens.weight", "token_embd.weight"),
+            ("encoder.final_layer_norm.weight", "enc.output_norm.weight"),
+            (
+                "encoder.block.23.layer.0.SelfAttention.o.weight",
+                "enc.blk.23.attn_o.weight",
+            ),
+            (
+                "encoder.block.0.layer.0.layer_norm.weight",
+                "enc.blk.0.attn_norm.weight",
+            ),
+            (
+                "encoder.block.7.layer.1.DenseReluDense.wi_1.weight",
+                "enc.blk.7.ffn_up.weight",
             ),
         ] {
             assert_eq!(keys.file_key(ours), theirs);

@@ -3,52 +3,38 @@
 //! Looks at configs and headers only. Where the parts lie is decided before; defaults and names are not
 //! its business.
 
+mod folder;
 mod headers;
 pub mod keys;
+mod pairs;
+mod parts;
 mod single;
 mod tensors;
 mod vae_header;
 mod vae_tensors;
 mod variant;
-mod wanted;
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::configs::{
-    ClipVisionConfig, SchedulerConfig, Umt5Config, WanTransformerConfig, WanVaeConfig,
+use super::configs::{ClipVisionConfig, SchedulerConfig, WanTransformerConfig, WanVaeConfig};
+use super::facts::{Facts, Schedule, TransformerShape};
+use super::networks::t5::T5Config;
+use super::wanted::TokenizerForm;
+use super::weights::{FileBytes, WeightSet};
+use super::{
+    CatalogError, Component, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, storage,
+    tokenizer,
 };
-use super::weights::WeightSet;
-use super::{CatalogError, Component, Limits, ModelFiles, tokenizer};
 use crate::job::Sampler;
-pub(super) use single::{Transformer, TransformerKind};
-pub(super) use variant::{Variant, of_index};
-pub(super) use wanted::Wanted;
+pub(super) use folder::check_folder;
+pub(super) use pairs::{are_experts, assemble};
+use parts::parts;
+use variant::Variant;
 
 const MAX_PIXELS: u64 = 1 << 24;
 const MAX_FRAMES: u64 = 1025;
-
-/// What configs and headers say about a model.
-#[derive(Clone, Debug)]
-pub(super) struct WanFacts {
-    pub variant: Variant,
-    pub has_image_encoder: bool,
-    pub shape: TransformerShape,
-    /// Channels of the latents.
-    pub latent_channels: u64,
-    pub limits: Limits,
-    /// What the model's own scheduler says, where it has one.
-    pub schedule: Option<Schedule>,
-    pub bytes: u64,
-}
-
-/// The defaults that are a scheduler's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Schedule {
-    pub sampler: Sampler,
-    pub shift: Option<f64>,
-}
 
 /// Checks an autoencoder alone.
 #[cfg(test)]
@@ -56,24 +42,12 @@ pub(super) fn check_vae(weights: &WeightSet, config: &Path) -> Result<(), Catalo
     vae_tensors::check_vae(weights, &WanVaeConfig::read(config)?)
 }
 
-/// What tells published models apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TransformerShape {
-    pub heads: u64,
-    pub head_dim: u64,
-    pub layers: u64,
-    pub channels: u64,
-}
-
-impl TransformerShape {
-    pub(super) fn of(cfg: &WanTransformerConfig) -> Self {
-        Self {
-            heads: cfg.num_attention_heads,
-            head_dim: cfg.attention_head_dim,
-            layers: cfg.num_layers,
-            channels: cfg.in_channels,
-        }
+fn shape_of(cfg: &WanTransformerConfig) -> TransformerShape {
+    TransformerShape {
+        heads: cfg.num_attention_heads,
+        head_dim: cfg.attention_head_dim,
+        layers: cfg.num_layers,
+        channels: cfg.in_channels,
     }
 }
 
@@ -88,6 +62,7 @@ pub(super) fn config_of_header(
         Component::Vae => vae_header::vae_config(weights),
         Component::TextEncoder => headers::text_encoder_config(weights),
         Component::ImageEncoder => headers::image_encoder_config(weights),
+        Component::TextEncoder2 => Err("a Wan model has no second text encoder".to_owned()),
     }
 }
 
@@ -96,7 +71,7 @@ struct Configs {
     transformer: WanTransformerConfig,
     transformer_2: Option<WanTransformerConfig>,
     vae: WanVaeConfig,
-    text: Umt5Config,
+    text: T5Config,
     image: Option<ClipVisionConfig>,
 }
 
@@ -108,23 +83,27 @@ impl Configs {
             transformer: WanTransformerConfig::read(&files.transformer)?,
             transformer_2: second.map(WanTransformerConfig::read).transpose()?,
             vae: WanVaeConfig::read(&files.vae)?,
-            text: Umt5Config::read(&files.text_encoder)?,
+            text: umt5_config(&files.text_encoder)?,
             image: image.map(ClipVisionConfig::read).transpose()?,
         })
     }
 }
 
+fn umt5_config(place: &Path) -> Result<T5Config, CatalogError> {
+    T5Config::read(Family::Wan, Component::TextEncoder, place)
+}
+
 /// Checks a model whose parts are known whole: each against its config, and the configs with each other.
-pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, CatalogError> {
+fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
     let schedule = files.scheduler.as_deref().map(own_schedule).transpose()?;
     let configs = Configs::read(files)?;
     check_agreement(files, variant, &configs)?;
 
-    let mut bytes = 0;
+    let mut bytes = FileBytes::default();
     let mut open = |place: &Path, what: &str| {
         let weights = WeightSet::at(place)?;
-        tensors::check_storage(&weights, what)?;
-        bytes += weights.bytes;
+        storage::check(&weights, what)?;
+        bytes.add(&weights);
         Ok::<_, CatalogError>(weights)
     };
     let weights = open(&files.transformer, "a Wan transformer")?;
@@ -138,16 +117,22 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<WanFacts, Ca
     if let (Some(place), Some(cfg)) = (&files.image_encoder, &configs.image) {
         tensors::check_image_encoder(&open(place, "a CLIP image encoder")?, cfg)?;
     }
-    tokenizer::check(&files.tokenizer, configs.text.vocab_size)?;
+    let vocab_size = configs.text.vocab_size;
+    tokenizer::check(&files.tokenizer, vocab_size, TokenizerForm::Pieces)?;
 
-    Ok(WanFacts {
-        variant,
-        has_image_encoder: files.image_encoder.is_some(),
-        shape: TransformerShape::of(&configs.transformer),
+    Ok(Facts {
+        family: Family::Wan,
+        variant: variant.name(),
+        shape: shape_of(&configs.transformer),
+        start_image: variant.start_image(),
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
+        end_image: variant.end_image(files.image_encoder.is_some()),
+        guidance: Guidance::Cfg,
         latent_channels: configs.vae.z_dim,
         limits: limits(&configs.transformer, &configs.vae),
         schedule,
-        bytes,
+        bytes: bytes.sum(),
     })
 }
 
@@ -202,7 +187,7 @@ fn check_agreement(
             wrong_transformer(&configs.transformer, variant, &configs.vae),
         ),
         (&files.vae, wrong_vae(&configs.vae)),
-        (&files.text_encoder, wrong_text_encoder(&configs.text)),
+        (&files.text_encoder, configs.text.objection("umt5")),
     ];
     for (place, reason) in wrong {
         if let Some(reason) = reason {
@@ -225,7 +210,7 @@ fn wrong_config(reason: String, place: &Path) -> CatalogError {
 }
 
 /// Whether an autoencoder is the one that a transformer was trained with, by its channels.
-pub(super) fn fits_vae(
+fn fits_vae(
     transformer: &WanTransformerConfig,
     vae: &WanVaeConfig,
     place: &Path,
@@ -234,7 +219,7 @@ pub(super) fn fits_vae(
     if vae.z_dim == expected {
         return Ok(());
     }
-    let (what, example) = wanted::vae_example(expected);
+    let (what, example) = parts::vae_example(expected);
     Err(CatalogError::WrongCompanion {
         what,
         example,
@@ -247,9 +232,9 @@ pub(super) fn fits_vae(
     })
 }
 
-pub(super) fn fits_text_encoder(
+fn fits_text_encoder(
     transformer: &WanTransformerConfig,
-    text: &Umt5Config,
+    text: &T5Config,
     place: &Path,
 ) -> Result<(), CatalogError> {
     if text.d_model == transformer.text_dim {
@@ -260,7 +245,7 @@ pub(super) fn fits_text_encoder(
             "a UMT5 text encoder with a d_model of {}, the transformer's text_dim",
             transformer.text_dim
         ),
-        example: wanted::TEXT_ENCODER,
+        example: parts::TEXT_ENCODER,
         found: format!("one of {}", text.d_model),
         path: place.to_owned(),
     })
@@ -276,7 +261,7 @@ fn fits_image_encoder(
         (Some(_), None, _) => Err(CatalogError::MissingCompanion {
             what: "a CLIP image encoder, as the transformer looks at pictures through one,"
                 .to_owned(),
-            example: wanted::IMAGE_ENCODER,
+            example: parts::IMAGE_ENCODER,
             looked: "model_index.json".to_owned(),
             path: files.transformer.clone(),
         }),
@@ -289,7 +274,7 @@ fn fits_image_encoder(
             );
             Err(CatalogError::WrongCompanion {
                 what,
-                example: wanted::IMAGE_ENCODER,
+                example: parts::IMAGE_ENCODER,
                 found: format!("one of {}", image.hidden_size),
                 path: place.clone().unwrap_or_default(),
             })
@@ -313,7 +298,7 @@ fn fits_image_encoder(
 }
 
 /// Two experts share one schedule and one cache of embeddings, so they are of one kind.
-pub(super) fn same_experts(
+fn same_experts(
     first: &WanTransformerConfig,
     second: &WanTransformerConfig,
     second_place: &Path,
@@ -381,19 +366,6 @@ fn wrong_vae(cfg: &WanVaeConfig) -> Option<String> {
     })
 }
 
-fn wrong_text_encoder(cfg: &Umt5Config) -> Option<String> {
-    // What is left out is what every UMT5 has.
-    for (name, expected, found) in [
-        ("model_type", "umt5", &cfg.model_type),
-        ("feed_forward_proj", "gated-gelu", &cfg.feed_forward_proj),
-    ] {
-        if !found.is_empty() && found != expected {
-            return Some(format!("expected the {name} {expected}, found {found}"));
-        }
-    }
-    None
-}
-
 fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
     let [_, patch_height, patch_width] = transformer.patch_size;
     let patch = least_common_multiple(patch_height, patch_width);
@@ -409,6 +381,7 @@ fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
         frame_stride: narrow(frame_stride),
         max_frames: narrow(MAX_FRAMES.min((places - 1) * frame_stride + 1)),
         fixed_size: false,
+        max_batch: 1,
     }
 }
 

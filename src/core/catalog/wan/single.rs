@@ -6,12 +6,13 @@ use super::keys::TransformerKeys;
 use super::tensors;
 use super::variant::Variant;
 use crate::catalog::configs::WanTransformerConfig;
+use crate::catalog::single::{before_comma, not_a_model};
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, TensorKind, kind};
+use crate::catalog::{CatalogError, kind, storage};
 
 /// What the header of one transformer leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::catalog) enum TransformerKind {
+pub(super) enum TransformerKind {
     /// The whole of a model of this variant.
     Whole(Variant),
     /// Wan 2.1 T2V, or an expert of Wan 2.2 T2V: their headers are the same.
@@ -33,7 +34,7 @@ impl TransformerKind {
 
 /// One transformer whose header and config are sound.
 #[derive(Clone, Debug)]
-pub(in crate::catalog) struct Transformer {
+pub(super) struct Transformer {
     pub place: PathBuf,
     pub cfg: WanTransformerConfig,
     pub kind: TransformerKind,
@@ -68,15 +69,16 @@ impl Transformer {
             path: place.to_owned(),
         };
         let kind_of = kind::of_tensors(&weights);
-        let Some(keys) = TransformerKeys::detect(|key| weights.has(key)) else {
-            return Err(not_a_model(&kind_of, place));
-        };
-        if let Some(what) = foreign_part(&weights, keys) {
+        let keys = TransformerKeys::detect(|key| weights.has(key));
+        if let Some(what) = keys.and_then(|keys| foreign_part(&weights, keys)) {
             return Err(unsupported(what));
         }
-        if let Some(storage) = kind::storage(&weights) {
-            let what = before_comma(&kind_of.text);
-            return Err(unsupported(format!("{what} stored as {storage}")));
+        // Some storages have other names.
+        if (kind_of.family, kind_of.role) == ("wan", "transformer") {
+            storage::check(&weights, before_comma(&kind_of.text))?;
+        }
+        if keys.is_none() {
+            return Err(not_a_model(&kind_of, place));
         }
         let cfg = WanTransformerConfig::read(place)?;
         let kind = kind_by_channels(&cfg).map_err(unsupported)?;
@@ -86,26 +88,6 @@ impl Transformer {
             cfg,
             kind,
         })
-    }
-}
-
-/// A description without what it says about storage.
-fn before_comma(text: &str) -> &str {
-    text.split_once(", ").map_or(text, |(before, _)| before)
-}
-
-/// What is said of a file without a Wan transformer.
-fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
-    let path = place.to_owned();
-    match kind.role {
-        "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
-            what: before_comma(&kind.text).to_owned(),
-            path,
-        },
-        _ => CatalogError::Unsupported {
-            what: format!("a single file with {}", kind.text),
-            path,
-        },
     }
 }
 

@@ -1,13 +1,14 @@
 //! Whether a component's file has every tensor that its config asks for, in the shape that it must have.
 //!
 //! All of the transformer's, the text encoder's and the image encoder's; the VAE's are `vae_tensors`'.
-//! Also says how weights are stored, where this version cannot read them.
+//! Knows nothing of how they are stored.
 
 use super::headers::vision_prefix;
-use super::keys::{TextEncoderKeys, TransformerKeys};
-use crate::catalog::configs::{ClipVisionConfig, Umt5Config, WanTransformerConfig};
+use super::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
+use crate::catalog::CatalogError;
+use crate::catalog::configs::{ClipVisionConfig, WanTransformerConfig};
+use crate::catalog::networks::t5::{self, T5Config};
 use crate::catalog::weights::WeightSet;
-use crate::catalog::{CatalogError, kind};
 
 pub(super) fn check_transformer(
     weights: &WeightSet,
@@ -51,7 +52,7 @@ pub(super) fn check_transformer(
     expect("head.modulation", &[1, 2, dim])?;
     linear("head.head", cfg.out_channels * pt * ph * pw, dim)?;
     let next = keys.file_key(&format!("blocks.{}.", cfg.num_layers));
-    no_more_layers(weights, &next, cfg.num_layers)
+    weights.no_more_layers(&next, cfg.num_layers)
 }
 
 fn check_block(
@@ -88,49 +89,12 @@ fn check_block(
     expect(&format!("{block}.modulation"), &[1, 6, dim])
 }
 
-pub(super) fn check_text_encoder(
-    weights: &WeightSet,
-    cfg: &Umt5Config,
-) -> Result<(), CatalogError> {
+pub(super) fn check_text_encoder(weights: &WeightSet, cfg: &T5Config) -> Result<(), CatalogError> {
     let keys = TextEncoderKeys::detect(|key| weights.has(key)).unwrap_or(TextEncoderKeys {
         prefix: "",
-        is_original: false,
+        names: TextEncoderNames::Transformers,
     });
-    let expect = |name: &str, shape: &[u64]| weights.expect(&keys.file_key(name), shape);
-    // Both names hold the same tensor; which of them a file keeps depends on who wrote it.
-    let embedding = ["shared.weight", "encoder.embed_tokens.weight"]
-        .into_iter()
-        .find(|key| weights.has(&keys.file_key(key)))
-        .unwrap_or("shared.weight");
-    expect(embedding, &[cfg.vocab_size, cfg.d_model])?;
-    expect("encoder.final_layer_norm.weight", &[cfg.d_model])?;
-    let inner = cfg.num_heads * cfg.d_kv;
-    for layer in 0..cfg.num_layers {
-        let block = format!("encoder.block.{layer}.layer");
-        for (name, shape) in [
-            ("0.layer_norm.weight", vec![cfg.d_model]),
-            ("0.SelfAttention.q.weight", vec![inner, cfg.d_model]),
-            ("0.SelfAttention.k.weight", vec![inner, cfg.d_model]),
-            ("0.SelfAttention.v.weight", vec![inner, cfg.d_model]),
-            ("0.SelfAttention.o.weight", vec![cfg.d_model, inner]),
-            (
-                "0.SelfAttention.relative_attention_bias.weight",
-                vec![cfg.relative_attention_num_buckets, cfg.num_heads],
-            ),
-            ("1.layer_norm.weight", vec![cfg.d_model]),
-            ("1.DenseReluDense.wi_0.weight", vec![cfg.d_ff, cfg.d_model]),
-            ("1.DenseReluDense.wi_1.weight", vec![cfg.d_ff, cfg.d_model]),
-            ("1.DenseReluDense.wo.weight", vec![cfg.d_model, cfg.d_ff]),
-        ] {
-            expect(&format!("{block}.{name}"), &shape)?;
-        }
-    }
-    // The part of a block is only there for the translation.
-    let next = keys.file_key(&format!(
-        "encoder.block.{}.layer.0.layer_norm.",
-        cfg.num_layers
-    ));
-    no_more_layers(weights, &next, cfg.num_layers)
+    t5::check(weights, cfg, t5::Tables::Each, |name| keys.file_key(name))
 }
 
 pub(super) fn check_image_encoder(
@@ -172,27 +136,5 @@ pub(super) fn check_image_encoder(
         }
     }
     let next = format!("{prefix}encoder.layers.{}.", cfg.num_hidden_layers);
-    no_more_layers(weights, &next, cfg.num_hidden_layers)
-}
-
-/// A config that says fewer layers than the weights have would quietly make another picture.
-fn no_more_layers(weights: &WeightSet, next: &str, expected: u64) -> Result<(), CatalogError> {
-    match weights.tensors.keys().find(|key| key.starts_with(next)) {
-        Some(key) => Err(CatalogError::Config {
-            reason: format!("expected {expected} layers by the config, found the tensor '{key}'"),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Refuses weights in a storage that this version cannot read, by its name.
-pub(super) fn check_storage(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
-    match kind::storage(weights) {
-        None => Ok(()),
-        Some(storage) => Err(CatalogError::Unsupported {
-            what: format!("{what} stored as {storage}"),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
-    }
+    weights.no_more_layers(&next, cfg.num_hidden_layers)
 }

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::headers::{not_a, shape_of};
 use super::vae_tensors::{Half, PartKind};
+use crate::catalog::shapes::{not_a, shape_of};
 use crate::catalog::weights::WeightSet;
 
 /// Of Wan 2.1, as in diffusers' `AutoencoderKLWan`.

@@ -4,7 +4,7 @@ use crate::catalog::configs::{ModelIndex, WanTransformerConfig};
 use crate::catalog::{CatalogError, InputUse, ModelFiles};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::catalog) enum Variant {
+pub(super) enum Variant {
     /// Wan 2.1, text to video.
     T2v,
     /// Wan 2.1, a start picture seen by an image encoder.
@@ -91,7 +91,7 @@ impl Variant {
 }
 
 /// The variant of a diffusers folder, or the sentence part for a Wan model of another kind.
-pub(in crate::catalog) fn of_index(
+pub(super) fn of_index(
     index: &ModelIndex,
     transformer: Option<&WanTransformerConfig>,
 ) -> Result<Variant, String> {

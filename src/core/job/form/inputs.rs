@@ -11,6 +11,11 @@ const MAX_ENCODED_ASPECT: u64 = 1500;
 
 pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
     let name = &spec.name;
+    let things = if spec.family.makes_pictures() {
+        "pictures"
+    } else {
+        "clips"
+    };
     if form.image.is_some() && form.extend.is_some() {
         found.fail(
             "extend",
@@ -25,7 +30,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
         if is_given && !spec.start_image.is_possible() {
             found.fail(
                 field,
-                format!("{name} makes clips from text alone, found {what}"),
+                format!("{name} makes {things} from text alone, found {what}"),
             );
         }
     }
@@ -40,7 +45,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     if spec.files.image_encoder.is_some() {
         check_lengths(form, spec, found);
     }
-    if form.extend.is_some() && num_frames == 1 {
+    if form.extend.is_some() && num_frames == 1 && !spec.family.makes_pictures() {
         found.fail(
             "frames",
             "expected more than one frame to go on from a clip: the first one is its last"

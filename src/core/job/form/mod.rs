@@ -4,15 +4,18 @@
 //! where they are opened. Sizes and numbers of frames that a model cannot make become the nearest
 //! that it can, with a notice; everything else that is wrong is an error.
 
+mod guidance;
 mod inputs;
+mod pictures;
+mod prompts;
 mod ranges;
 mod snap;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
-use super::{DtypeChoice, Fit, GenerateRequest, Sampler};
-use crate::catalog::{Companions, ModelSpec, Preset};
+use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
+use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
 
 pub(crate) use ranges::wrong_shift;
@@ -21,12 +24,21 @@ pub(crate) use snap::nearest_multiple;
 /// A wish, not yet checked. `None` means the model's default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerateForm {
+    /// What was written, until [`GenerateForm::expand_prompts`] has made of it what is read.
     pub prompt: String,
+    /// What was written, once `prompt` is made of it; the same where nothing is to be made of that.
+    pub prompt_template: Option<String>,
+    /// As `prompt`.
     pub negative_prompt: Option<String>,
+    /// As `prompt_template`.
+    pub negative_prompt_template: Option<String>,
     pub image: Option<StartPicture>,
     pub last_image: Option<StartPicture>,
     /// A clip to go on from; stands in the start picture's place.
     pub extend: Option<SourceClip>,
+    /// Which part of the picture is made anew: white is, black stays.
+    pub mask: Option<StartPicture>,
+    pub strength: Option<f64>,
     pub fit: Fit,
     /// The id of one of the model's presets: its values stand where this form has none.
     pub preset: Option<String>,
@@ -34,15 +46,20 @@ pub struct GenerateForm {
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
     pub fps: Option<f64>,
+    pub batch_size: Option<u32>,
     pub num_steps: Option<u32>,
     pub guidance_scale: Option<f64>,
+    pub true_cfg_scale: Option<f64>,
     pub guidance_scale_2: Option<f64>,
     pub start_step: Option<u32>,
     pub end_step: Option<u32>,
     pub vae_tile: Option<u32>,
     pub shift: Option<f64>,
     pub sampler: Option<Sampler>,
+    pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
+    pub max_sequence_length: Option<u32>,
+    pub loras: Vec<Lora>,
     pub dtype: DtypeChoice,
     pub capture: Option<PathBuf>,
     pub out: PathBuf,
@@ -115,35 +132,43 @@ impl GenerateForm {
         let (width, height) = snap::size(self, spec, &mut found);
         let num_frames = snap::frames(self, spec, &mut found);
         inputs::check(self, spec, num_frames, &mut found);
+        pictures::check(self, spec, &mut found);
+        let guidance = guidance::choose(self, spec, preset, &mut found);
+        let num_steps = self
+            .num_steps
+            .or_else(|| preset.map(|preset| preset.num_steps))
+            .unwrap_or(spec.defaults.num_steps);
+        let strength = pictures::strength(self, spec, num_steps, &mut found);
         let request = GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
             files: spec.files.clone(),
             companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
+            image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            negative_prompt: self
-                .negative_prompt
-                .clone()
-                .unwrap_or_else(|| spec.defaults.negative_prompt.clone()),
+            prompt_template: template(&self.prompt_template, &self.prompt),
+            negative_prompt: guidance.negative_prompt,
+            negative_prompt_template: template(
+                &self.negative_prompt_template,
+                self.negative_prompt.as_deref().unwrap_or_default(),
+            ),
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
+            mask: self.mask.as_ref().map(|mask| mask.path.clone()),
+            strength,
             fit: self.fit,
             width,
             height,
             num_frames,
             fps: self.effective_fps(spec, &mut found),
-            num_steps: self
-                .num_steps
-                .or_else(|| preset.map(|preset| preset.num_steps))
-                .unwrap_or(spec.defaults.num_steps),
-            guidance_scale: self
-                .guidance_scale
-                .or_else(|| preset.map(|preset| preset.guidance_scale))
-                .unwrap_or(spec.defaults.guidance_scale),
-            guidance_scale_2: self.low_guidance(spec, preset, &mut found),
-            start_step: self.start_step.unwrap_or(0),
+            batch_size: self.batch_size.unwrap_or(1),
+            num_steps,
+            guidance_scale: guidance.guidance_scale,
+            true_cfg_scale: guidance.true_cfg_scale,
+            guidance_scale_2: guidance.guidance_scale_2,
+            start_step: self.effective_start(strength, &mut found),
             end_step: self.end_step,
             vae_tile: self.vae_tile,
             shift: self
@@ -154,7 +179,10 @@ impl GenerateForm {
                 .sampler
                 .or_else(|| preset.map(|preset| preset.sampler))
                 .unwrap_or(spec.defaults.sampler),
+            sigma_schedule: self.sigma_schedule,
             seed: self.seed,
+            max_sequence_length: self.sequence_length(spec, &mut found),
+            loras: self.loras.clone(),
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),
@@ -167,6 +195,30 @@ impl GenerateForm {
         } else {
             Err(found.errors)
         }
+    }
+
+    /// Where a strength says where to begin, nothing else does.
+    fn effective_start(&self, strength: Option<f64>, found: &mut Findings) -> u32 {
+        let start = self.start_step.unwrap_or(0);
+        if strength.is_some() && start > 0 {
+            let why = "The start step is not used: the strength says where to begin";
+            found.note("start-step", why.to_owned());
+            return 0;
+        }
+        start
+    }
+
+    /// The tokens that are read, for the families that can read fewer.
+    fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
+        if spec.family == Family::Wan && self.max_sequence_length.is_some() {
+            let why = format!(
+                "The number of tokens is not used: {} always reads as many as it can",
+                spec.name
+            );
+            found.note("max-sequence-length", why);
+            return None;
+        }
+        self.max_sequence_length
     }
 
     fn chosen_preset<'a>(&self, spec: &'a ModelSpec, found: &mut Findings) -> Option<&'a Preset> {
@@ -194,6 +246,7 @@ impl GenerateForm {
     fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
         let clip = self.extend.as_ref().map(|clip| clip.info.fps);
         match (self.fps, clip) {
+            _ if spec.family.makes_pictures() => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {
                 let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);
@@ -207,32 +260,11 @@ impl GenerateForm {
             (None, None) => spec.defaults.fps,
         }
     }
+}
 
-    /// The low-noise expert's guidance: as given, else as the other one where that was chosen, else
-    /// the model's default.
-    fn low_guidance(
-        &self,
-        spec: &ModelSpec,
-        preset: Option<&Preset>,
-        found: &mut Findings,
-    ) -> Option<f64> {
-        if spec.files.transformer_2.is_none() {
-            if self.guidance_scale_2.is_some() {
-                let why = format!(
-                    "The second guidance is not used: {} has one transformer",
-                    spec.name
-                );
-                found.note("guidance-2", why);
-            }
-            return None;
-        }
-        let is_other_chosen = self.guidance_scale.is_some() || preset.is_some();
-        self.guidance_scale_2.or(if is_other_chosen {
-            None
-        } else {
-            spec.defaults.guidance_scale_2
-        })
-    }
+/// What a request keeps of a prompt's template: nothing where that is the prompt itself.
+fn template(template: &Option<String>, prompt: &str) -> Option<String> {
+    template.clone().filter(|written| written != prompt)
 }
 
 /// A seed that nobody chose; short enough to be read out and typed again.

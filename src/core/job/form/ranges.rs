@@ -4,10 +4,14 @@
 
 use super::Findings;
 use crate::catalog::ModelSpec;
-use crate::job::GenerateRequest;
+use crate::catalog::{Family, Guidance};
+use crate::job::{GenerateRequest, first_step};
 
 /// Slowest and fastest rate of a written clip.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);
+
+/// Stronger, a LoRA drowns the model.
+const LORA: f64 = 10.0;
 
 const SHIFT: (f64, f64) = (0.01, 100.0);
 
@@ -36,6 +40,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
     let guidances = [
         ("guidance", Some(request.guidance_scale)),
         ("guidance-2", request.guidance_scale_2),
+        ("true-cfg", request.true_cfg_scale),
     ];
     for (field, scale) in guidances {
         if let Some(scale) = scale
@@ -52,6 +57,44 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
     }
     if let Some(tile) = request.vae_tile {
         check_tile(tile, spec, found);
+    }
+    check_tokens(request, spec, found);
+    check_loras(request, found);
+}
+
+/// As many tokens as the longest text encoder was trained to read.
+fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut Findings) {
+    let most = match (spec.family, spec.guidance) {
+        // Distilled to few steps, and to short prompts.
+        (Family::Flux, Guidance::None) => 256,
+        _ => 512,
+    };
+    if let Some(tokens) = request.max_sequence_length
+        && !(1..=most).contains(&tokens)
+    {
+        found.fail(
+            "max-sequence-length",
+            format!(
+                "expected between 1 and {most} tokens for {}, found {tokens}",
+                spec.name
+            ),
+        );
+    }
+}
+
+fn check_loras(request: &GenerateRequest, found: &mut Findings) {
+    for lora in &request.loras {
+        for strength in [Some(lora.strength), lora.strength_2].into_iter().flatten() {
+            if !(strength >= -LORA && strength <= LORA) {
+                found.fail(
+                    "lora",
+                    format!(
+                        "expected a strength between -{LORA} and {LORA}, found {strength} for {}",
+                        lora.path.display()
+                    ),
+                );
+            }
+        }
     }
 }
 
@@ -70,6 +113,16 @@ fn check_part(request: &GenerateRequest, found: &mut Findings) {
         found.fail(
             "end-step",
             format!("expected an end between step 1 and step {num_steps}, found {end}"),
+        );
+    } else if let Some(strength) = request.strength
+        && (end..num_steps).contains(&first_step(num_steps, strength))
+    {
+        found.fail(
+            "end-step",
+            format!(
+                "expected an end behind step {}, where the strength {strength} begins, found {end}",
+                first_step(num_steps, strength)
+            ),
         );
     } else if request.start_step >= end {
         found.fail(

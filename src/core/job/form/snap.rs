@@ -3,8 +3,9 @@
 //! What is a little off becomes the nearest right value with a notice; zero and what is far beyond the
 //! limits is an error, because nobody can mean that.
 
-use super::{Findings, GenerateForm};
+use super::{Findings, GenerateForm, pictures};
 use crate::catalog::{Limits, ModelSpec, usable_aspect};
+use crate::media::ClipFormat;
 
 /// Width and height. Given edges snap; those that are not given come from the aspect of the picture
 /// or clip where the model can make that, else from the model's defaults.
@@ -24,7 +25,7 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
         found.fail(
             "width",
             format!(
-                "expected at most {} pixels a frame for {}, found {}×{}",
+                "expected at most {} pixels for {}, found {}×{}",
                 limits.max_pixels, spec.name, wish.0, wish.1
             ),
         );
@@ -178,13 +179,13 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32)
     best.unwrap_or(wish)
 }
 
-/// The number of frames: as given, else one for a `.png`, else the model's default; of the form that
+/// The number of frames: as given, else one for a `.png` or `.jpg`, else the model's default; of the form that
 /// the model makes.
 pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
-    let is_picture = form
-        .out
-        .extension()
-        .is_some_and(|kind| kind.eq_ignore_ascii_case("png"))
+    if spec.family.makes_pictures() {
+        return pictures::one_frame(form, spec, found);
+    }
+    let is_picture = ClipFormat::from_path(&form.out).is_ok_and(ClipFormat::is_still)
         && form.extend.is_none()
         && form.last_image.is_none();
     let default = if is_picture {

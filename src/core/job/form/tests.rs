@@ -1,5 +1,7 @@
 //! What a form asks for, and what it is told about it.
 
+mod pictures;
+mod prompts;
 mod sizes;
 
 use super::*;

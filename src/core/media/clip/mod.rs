@@ -1,4 +1,4 @@
-//! Writing clips and pictures: `.mp4`, `.webm`, `.gif`, `.webp` or `.png`, as the file's name says.
+//! Writing clips and pictures: `.mp4`, `.webm`, `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
 //!
 //! Frames are encoded as they come and the file appears under its name when all are there: an error, a
 //! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
@@ -7,6 +7,7 @@
 mod encoder;
 mod gif;
 mod h264;
+mod jpeg;
 mod mp4;
 mod palette;
 mod png;
@@ -40,6 +41,8 @@ pub enum ClipFormat {
     WebP,
     /// One frame, or a numbered file a frame.
     Png,
+    /// The same, with a little loss.
+    Jpeg,
 }
 
 impl ClipFormat {
@@ -54,6 +57,7 @@ impl ClipFormat {
             Some("gif") => Ok(Self::Gif),
             Some("webp") => Ok(Self::WebP),
             Some("png") => Ok(Self::Png),
+            Some("jpg" | "jpeg") => Ok(Self::Jpeg),
             other => Err(MediaError::UnknownExtension {
                 found: other.map_or_else(|| "none".to_owned(), |other| format!(".{other}")),
                 path: path.to_path_buf(),
@@ -68,14 +72,25 @@ impl ClipFormat {
             Self::Gif => "GIF",
             Self::WebP => "WebP",
             Self::Png => "PNG",
+            Self::Jpeg => "JPEG",
         }
+    }
+
+    /// Whether it holds a single picture; a clip becomes numbered files.
+    pub fn is_still(self) -> bool {
+        matches!(self, Self::Png | Self::Jpeg)
+    }
+
+    /// Whether a single picture in it is a picture to every program, rather than a clip of one frame.
+    pub fn holds_pictures(self) -> bool {
+        self.is_still() || self == Self::WebP
     }
 
     /// The rate factors that make a difference in this format, if it has a quality to choose.
     pub fn rate_factors(self) -> Option<RangeInclusive<u8>> {
         match self {
             Self::Mp4 | Self::WebM | Self::WebP => Some(0..=51),
-            Self::Gif | Self::Png => None,
+            Self::Gif | Self::Png | Self::Jpeg => None,
         }
     }
 
@@ -87,7 +102,7 @@ impl ClipFormat {
                 Some("3840 × 2160 or 2160 × 3840")
             }
             Self::WebM | Self::WebP if long > vp8::MAX_SIDE => Some("16383 × 16383"),
-            Self::Gif if long > gif::MAX_SIDE => Some("65535 × 65535"),
+            Self::Gif | Self::Jpeg if long > gif::MAX_SIDE => Some("65535 × 65535"),
             _ => None,
         }
     }
@@ -152,9 +167,9 @@ pub fn check_writable(path: &Path) -> Result<(), MediaError> {
 /// those places are looked at.
 pub fn check_frames_writable(path: &Path, num_frames: usize) -> Result<(), MediaError> {
     check_writable(path)?;
-    if ClipFormat::from_path(path)? == ClipFormat::Png && num_frames > 1 {
+    if ClipFormat::from_path(path)?.is_still() && num_frames > 1 {
         for number in 1..=num_frames {
-            place::check_target(&numbered(path, number))?;
+            place::check_target(&numbered_path(path, number))?;
         }
     }
     Ok(())
@@ -175,7 +190,7 @@ pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), Medi
     }
 }
 
-/// Writes `frames` to `path` and tells the files that came of it: one, or for PNG one a frame.
+/// Writes `frames` to `path` and tells the files that came of it: one, or for PNG and JPEG one a frame.
 pub fn write_clip(
     path: &Path,
     frames: &[Picture],
@@ -216,7 +231,7 @@ enum Encoder {
     Gif(gif::Gif),
     WebP(webp::WebP),
     /// Files that wait for their names.
-    Png(PendingFiles),
+    Stills(PendingFiles),
 }
 
 impl ClipWriter {
@@ -258,7 +273,7 @@ impl ClipWriter {
             Encoder::WebM(webm) => webm.push(picture),
             Encoder::Gif(gif) => gif.push(picture),
             Encoder::WebP(webp) => webp.push(picture),
-            Encoder::Png(files) => match png::encode(picture, self.options.settings.as_deref()) {
+            Encoder::Stills(files) => match self.encode_still(picture) {
                 Ok(bytes) => {
                     let mut file = Pending::new(&self.path)?;
                     file.write(&bytes)?;
@@ -287,7 +302,7 @@ impl ClipWriter {
             Encoder::WebM(webm) => Ok(Vec::from(webm.finish(settings))),
             Encoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
             Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
-            Encoder::Png(files) => return self.name_files(files),
+            Encoder::Stills(files) => return self.name_files(files),
         };
         let mut file = Pending::new(&self.path)?;
         for part in parts.map_err(|detail| self.failed(detail))? {
@@ -309,7 +324,7 @@ impl ClipWriter {
                 gif::Gif::new(width, height, fps, settings.as_deref()).map(Encoder::Gif)
             }
             ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, fps, crf))),
-            ClipFormat::Png => Ok(Encoder::Png(PendingFiles::default())),
+            ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(PendingFiles::default())),
         };
         let encoder = encoder.map_err(|detail| self.failed(detail))?;
         Ok(Started {
@@ -319,6 +334,14 @@ impl ClipWriter {
         })
     }
 
+    fn encode_still(&self, picture: &Picture) -> Result<Vec<u8>, String> {
+        let settings = self.options.settings.as_deref();
+        match self.format {
+            ClipFormat::Jpeg => jpeg::encode(picture, settings),
+            _ => png::encode(picture, settings),
+        }
+    }
+
     fn name_files(&self, mut files: PendingFiles) -> Result<Vec<PathBuf>, MediaError> {
         let is_single = files.len() == 1;
         let paths: Vec<PathBuf> = (1..=files.len())
@@ -326,7 +349,7 @@ impl ClipWriter {
                 if is_single {
                     self.path.clone()
                 } else {
-                    numbered(&self.path, number)
+                    numbered_path(&self.path, number)
                 }
             })
             .collect();
@@ -358,10 +381,14 @@ impl ClipWriter {
     }
 }
 
-/// `dir/name.png` becomes `dir/name_0001.png`.
-fn numbered(path: &Path, number: usize) -> PathBuf {
+/// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.
+pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
-    name.push(format!("_{number:04}.png"));
+    name.push(format!("_{number:04}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension.to_ascii_lowercase());
+    }
     path.with_file_name(name)
 }
 

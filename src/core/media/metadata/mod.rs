@@ -4,6 +4,7 @@
 //! not trusted: every length is checked against the file's own and against a limit before it is read.
 
 mod gif;
+mod jpeg;
 mod mp4;
 mod png;
 mod webm;
@@ -21,6 +22,8 @@ pub(super) use webm::element_at;
 
 /// The name of the PNG text that holds the settings.
 pub(super) const PNG_KEYWORD: &str = "safelight";
+/// What a JPEG comment with a part of the settings begins with.
+pub(super) const JPEG_PREFIX: &[u8] = b"safelight:";
 
 /// Larger settings are neither written nor read.
 pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
@@ -51,8 +54,9 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
         Kind::WebM => ("WebM", webm::settings(&mut source)),
         Kind::Gif => ("GIF", gif::settings(&mut source)),
         Kind::WebP => ("WebP", webp::settings(&mut source)),
+        Kind::Jpeg => ("JPEG", jpeg::settings(&mut source)),
         // Pictures of others, which are never ours.
-        Kind::Jpeg | Kind::Bmp | Kind::Tiff => return Ok(None),
+        Kind::Bmp | Kind::Tiff => return Ok(None),
         Kind::Json => return read_json(&mut source, path).map(Some),
         Kind::Other(words) => return no_carrier(words),
     };

@@ -19,7 +19,7 @@ fn read(bytes: &[u8]) -> Result<Option<String>, MediaError> {
 fn written() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let frame = Picture::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
-    ["png", "mp4", "webm", "gif", "webp"]
+    ["png", "jpg", "mp4", "webm", "gif", "webp"]
         .into_iter()
         .map(|extension| {
             let path = folder.path().join("a").with_extension(extension);
@@ -145,7 +145,8 @@ fn a_json_file_is_settings_and_other_texts_are_not() {
 
 #[test]
 fn pictures_that_are_never_ours_have_no_settings() {
-    assert_eq!(read(b"\xff\xd8\xff\xe0\0\x10JFIF\0").unwrap(), None);
+    let comment = b"\xff\xd8\xff\xe0\0\x04ab\xff\xfe\0\x05{\"a\xff\xda";
+    assert_eq!(read(comment).unwrap(), None);
     assert_eq!(read(b"II\x2a\0\x08\0\0\0").unwrap(), None);
 }
 

@@ -97,7 +97,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let pooled = bench.random(&[1, config.pooled_projection_dim], bench.weights.kind());
     let context = transformer.context(&text, &pooled, 3.5);
     drop((text, pooled));
-    let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape));
+    let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), 1);
     let latents = bench.random(&[1, shape.tokens(), config.in_channels], Kind::Float);
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
     bench.timed(&mut || {

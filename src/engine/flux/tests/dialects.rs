@@ -113,7 +113,7 @@ const SCALES: [(&str, &str); 6] = [
 ];
 
 /// Names and joins as the authors of Flux have them.
-fn originals(diffusers: &Tensors) -> Tensors {
+pub(super) fn originals(diffusers: &Tensors) -> Tensors {
     let mut left: Tensors = diffusers
         .iter()
         .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
@@ -177,7 +177,7 @@ fn prefixed(tensors: &Tensors) -> Tensors {
 }
 
 /// The same weights in the original names, behind a prefix, and in diffusers' names.
-fn dialects() -> [(&'static str, Tensors); 3] {
+pub(super) fn dialects() -> [(&'static str, Tensors); 3] {
     let diffusers = weights_of("dev");
     let original = originals(&diffusers);
     [
@@ -202,7 +202,7 @@ fn every_dialect_gives_the_same_answer_and_leaves_nothing_unread() {
         );
         let (text, pooled) = (given("encoder_hidden_states"), given("pooled_projections"));
         let context = transformer.context(text, pooled, 3.5);
-        let rope = transformer.rope(given("txt_ids"), given("img_ids"));
+        let rope = transformer.rope(given("txt_ids"), given("img_ids"), 1);
         let noise = run.get("latents.initial");
         let told = &transformer.modulations(&[1000.0], &context)[0];
         let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);

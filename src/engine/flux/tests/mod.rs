@@ -11,14 +11,18 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::*;
+use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::sampling::{Algorithm, Euler, Solver};
 use crate::store;
-use crate::wan::DenoiseState;
+
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 mod dialects;
+mod fp8;
+mod gguf;
+mod lora;
 mod parity;
 mod promises;
 
@@ -99,17 +103,22 @@ impl Run {
         }
     }
 
-    fn conditions(&self) -> Conditions<'_> {
+    fn conditions(&self) -> Conditions {
         let text = |prefix: &str| {
             Some(TextEmbeds {
-                prompt: self.tensors.get(&format!("{prefix}prompt_embeds"))?,
-                pooled: self.tensors.get(&format!("{prefix}pooled_prompt_embeds"))?,
+                prompt: self.tensors.get(&format!("{prefix}prompt_embeds"))?.copy(),
+                pooled: self
+                    .tensors
+                    .get(&format!("{prefix}pooled_prompt_embeds"))?
+                    .copy(),
             })
         };
         Conditions {
             prompt: text("").unwrap(),
             negative: text("negative_"),
             image: None,
+            reference: None,
+            kept: None,
         }
     }
 
@@ -125,7 +134,8 @@ impl Run {
         };
         let solver = Solver::new(Algorithm::Euler(Euler::along(schedule)), first..num_steps);
         let solver = solver.unwrap();
-        let draws = Draws::new(self.shape, has_picture, self.number("seed") as u64).unwrap();
+        let seeds = std::iter::once(self.number("seed") as u64);
+        let draws = Draws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let latents = match self.tensors.get("image_latents") {
             Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
             None => draws.noise,

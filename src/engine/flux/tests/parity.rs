@@ -11,7 +11,8 @@ fn noise_is_drawn_in_the_order_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
         let has_picture = run.facts["has_picture"] == true;
-        let draws = Draws::new(run.shape, has_picture, run.number("seed") as u64).unwrap();
+        let seeds = std::iter::once(run.number("seed") as u64);
+        let draws = Draws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let drawn: Vec<&Tensor> = draws.posterior.iter().chain([&draws.noise]).collect();
         assert_eq!(drawn.len(), 1 + usize::from(has_picture));
         for (i, noise) in drawn.into_iter().enumerate() {
@@ -48,7 +49,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             given("pooled_projections"),
             run.number("guidance"),
         );
-        let rope = run.transformer.rope(given("txt_ids"), given("img_ids"));
+        let rope = run.transformer.rope(given("txt_ids"), given("img_ids"), 1);
         let timestep = run.get("step.00.timestep").double_value(&[]) as f32;
         let found = run.transformer.forward(
             run.get("step.00.transformer.in.hidden_states"),
@@ -70,7 +71,7 @@ fn the_whole_loop_is_that_of_the_reference() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(folder.path(), "denoise").unwrap();
         let (mut solver, state) = run.start();
-        let found = denoise(
+        let found = sample(
             &run.transformer,
             run.shape,
             &run.conditions(),

@@ -41,7 +41,7 @@ impl Run {
         (mut solver, state): (Solver, DenoiseState),
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
-        denoise(
+        sample(
             &self.transformer,
             self.shape,
             &self.conditions(),
@@ -62,8 +62,8 @@ impl Run {
     /// The first answer of another model to this run.
     fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
         let text = self.conditions().prompt;
-        let context = transformer.context(text.prompt, text.pooled, distilled);
-        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"));
+        let context = transformer.context(&text.prompt, &text.pooled, distilled);
+        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
         let noise = self.get("latents.initial");
         let told = &transformer.modulations(&[1000.0], &context)[0];
         let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
@@ -111,8 +111,8 @@ fn every_step_of_a_long_run_is_told_its_own_timestep() {
     let text = run.conditions().prompt;
     let distilled = run.guidance().distilled;
     let transformer = &run.transformer;
-    let context = transformer.context(text.prompt, text.pooled, distilled);
-    let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"));
+    let context = transformer.context(&text.prompt, &text.pooled, distilled);
+    let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"), 1);
     let mut latents = state.latents;
     for call in solver.all_calls() {
         let told = &transformer.modulations(&[solver.timestep(call)], &context)[0];
@@ -210,11 +210,11 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
     let image = made_up("image", &[1, run.shape.tokens(), 320]);
     let fill = |image: Option<&Tensor>| {
         let conditions = Conditions {
-            image,
+            image: image.map(Tensor::shallow_clone),
             ..run.conditions()
         };
         let (mut solver, state) = run.start();
-        denoise(
+        sample(
             &run.transformer,
             run.shape,
             &conditions,

@@ -17,10 +17,9 @@ pub struct T5Pieces {
 
 impl T5Pieces {
     /// `None` for a model that is not a T5's, or not sound: [`SpieceModel`] reads it, or says what is wrong with it.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn from_model(model: &Model) -> Option<Self> {
         // Everything that this does not check has been checked by it.
-        SpieceModel::parse(bytes).ok()?;
-        let model = Model::parse(bytes).ok()?;
+        SpieceModel::of(model).ok()?;
         let unknown = model
             .pieces
             .iter()

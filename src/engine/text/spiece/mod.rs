@@ -6,6 +6,7 @@
 //! are as version 0.2.3 was measured to have them.
 
 mod export;
+mod gguf;
 mod normalizer;
 mod pieces;
 mod proto;
@@ -19,7 +20,8 @@ use tch::{Device, Kind, Tensor};
 pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
-use self::proto::{Model, PieceKind};
+pub use self::proto::Model;
+use self::proto::PieceKind;
 use crate::error::EngineError;
 use crate::weights::Weights;
 
@@ -60,14 +62,33 @@ enum Score {
 impl SpieceModel {
     /// The model at a place of a tokenizer: a folder, a weight file, or a file of its own; `None` where there is none.
     pub fn find(place: &Path) -> Result<Option<Self>, EngineError> {
-        let found = Self::find_bytes(place)?;
+        let found = Self::find_model(place)?;
         found
-            .map(|(bytes, path)| Self::from_bytes(&bytes, &path))
+            .map(|(model, path)| Self::from_model(&model, &path))
             .transpose()
     }
 
-    /// The bytes of the model that [`Self::find`] finds, and the file that has them.
-    pub fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, EngineError> {
+    /// The model that [`Self::find`] finds as its file has it, and that file.
+    pub fn find_model(place: &Path) -> Result<Option<(Model, PathBuf)>, EngineError> {
+        if has_end(place, "gguf") {
+            let model = gguf::model_inside(place)?;
+            return Ok(model.map(|model| (model, place.to_owned())));
+        }
+        let Some((bytes, path)) = Self::find_bytes(place)? else {
+            return Ok(None);
+        };
+        let parsed = if bytes.len() as u64 > MAX_BYTES {
+            Err(format!("found more than {MAX_BYTES} bytes"))
+        } else {
+            Model::parse(&bytes)
+        };
+        match parsed {
+            Ok(model) => Ok(Some((model, path))),
+            Err(reason) => Err(not_unigram(&reason, &path)),
+        }
+    }
+
+    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, EngineError> {
         let path: PathBuf = if place.is_dir() {
             place.join("spiece.model")
         } else if has_end(place, "safetensors") {
@@ -119,25 +140,22 @@ impl SpieceModel {
         self.scores.len() as i64
     }
 
-    /// Reads the bytes of a `spiece.model`; `path` is where they are from.
-    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, EngineError> {
-        let parsed = if bytes.len() as u64 > MAX_BYTES {
-            Err(format!("found more than {MAX_BYTES} bytes"))
-        } else {
-            Self::parse(bytes)
-        };
-        parsed.map_err(|reason| EngineError::Config {
-            reason: format!("expected a SentencePiece Unigram model: {reason}"),
-            path: path.to_owned(),
-        })
+    /// Makes a model ready; `path` is where it is from.
+    pub fn from_model(model: &Model, path: &Path) -> Result<Self, EngineError> {
+        Self::of(model).map_err(|reason| not_unigram(&reason, path))
     }
 
+    #[cfg(test)]
     fn parse(bytes: &[u8]) -> Result<Self, String> {
+        Self::of(&Model::parse(bytes)?)
+    }
+
+    fn of(model: &Model) -> Result<Self, String> {
         let Model {
             pieces,
             trainer,
             normalizer,
-        } = Model::parse(bytes)?;
+        } = model;
         if trainer.model_type != UNIGRAM {
             return Err(format!("found the model type {}", trainer.model_type));
         }
@@ -163,7 +181,7 @@ impl SpieceModel {
         let normal = pieces.iter().filter(|p| p.kind == PieceKind::Normal);
         let min_score = normal.map(|p| p.score).fold(f32::MAX, f32::min);
         Ok(Self {
-            normalizer: Normalizer::new(normalizer, trainer.treat_whitespace_as_suffix)?,
+            normalizer: Normalizer::new(normalizer.clone(), trainer.treat_whitespace_as_suffix)?,
             pieces: Pieces::new(of_kind(&[
                 PieceKind::Normal,
                 PieceKind::UserDefined,
@@ -236,6 +254,13 @@ impl SpieceModel {
         }
         path.reverse();
         path
+    }
+}
+
+fn not_unigram(reason: &str, path: &Path) -> EngineError {
+    EngineError::Config {
+        reason: format!("expected a SentencePiece Unigram model: {reason}"),
+        path: path.to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 /// What a piece is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PieceKind {
+pub(in crate::text) enum PieceKind {
     Normal,
     Unknown,
     Control,
@@ -13,19 +13,34 @@ pub(super) enum PieceKind {
     Byte,
 }
 
-#[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) text: Vec<u8>,
-    pub(super) score: f32,
-    pub(super) kind: PieceKind,
+impl PieceKind {
+    /// GGUF files have the same numbers.
+    pub(in crate::text) fn of_number(kind: u64) -> Result<Self, String> {
+        Ok(match kind {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            other => return Err(format!("found a piece of the kind {other}")),
+        })
+    }
 }
 
-pub(super) struct Trainer {
-    pub(super) model_type: u64,
-    pub(super) treat_whitespace_as_suffix: bool,
-    pub(super) byte_fallback: bool,
-    pub(super) eos_piece: Vec<u8>,
-    pub(super) pad_piece: Vec<u8>,
+#[derive(Debug)]
+pub(in crate::text) struct Piece {
+    pub(in crate::text) text: Vec<u8>,
+    pub(in crate::text) score: f32,
+    pub(in crate::text) kind: PieceKind,
+}
+
+pub(in crate::text) struct Trainer {
+    pub(in crate::text) model_type: u64,
+    pub(in crate::text) treat_whitespace_as_suffix: bool,
+    pub(in crate::text) byte_fallback: bool,
+    pub(in crate::text) eos_piece: Vec<u8>,
+    pub(in crate::text) pad_piece: Vec<u8>,
 }
 
 impl Default for Trainer {
@@ -41,11 +56,12 @@ impl Default for Trainer {
     }
 }
 
-pub(super) struct NormalizerSpec {
-    pub(super) precompiled_charsmap: Vec<u8>,
-    pub(super) add_dummy_prefix: bool,
-    pub(super) remove_extra_whitespaces: bool,
-    pub(super) escape_whitespaces: bool,
+#[derive(Clone)]
+pub(in crate::text) struct NormalizerSpec {
+    pub(in crate::text) precompiled_charsmap: Vec<u8>,
+    pub(in crate::text) add_dummy_prefix: bool,
+    pub(in crate::text) remove_extra_whitespaces: bool,
+    pub(in crate::text) escape_whitespaces: bool,
 }
 
 impl Default for NormalizerSpec {
@@ -61,14 +77,14 @@ impl Default for NormalizerSpec {
 }
 
 #[derive(Default)]
-pub(super) struct Model {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) trainer: Trainer,
-    pub(super) normalizer: NormalizerSpec,
+pub struct Model {
+    pub(in crate::text) pieces: Vec<Piece>,
+    pub(in crate::text) trainer: Trainer,
+    pub(in crate::text) normalizer: NormalizerSpec,
 }
 
 impl Model {
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(in crate::text) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut model = Self::default();
         for field in Fields(bytes) {
             match field? {
@@ -93,17 +109,7 @@ impl Piece {
             match field? {
                 (1, Value::Bytes(text)) => piece.text = text.to_vec(),
                 (2, Value::Fixed32(bits)) => piece.score = f32::from_bits(bits),
-                (3, Value::Varint(kind)) => {
-                    piece.kind = match kind {
-                        1 => PieceKind::Normal,
-                        2 => PieceKind::Unknown,
-                        3 => PieceKind::Control,
-                        4 => PieceKind::UserDefined,
-                        5 => PieceKind::Unused,
-                        6 => PieceKind::Byte,
-                        other => return Err(format!("found a piece of the kind {other}")),
-                    }
-                }
+                (3, Value::Varint(kind)) => piece.kind = PieceKind::of_number(kind)?,
                 _ => {}
             }
         }

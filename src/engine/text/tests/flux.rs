@@ -21,7 +21,7 @@ fn encoders() -> Value {
 }
 
 /// The weights of a component of the recorded runs.
-fn weights_of(component: &str) -> Vec<(String, Tensor)> {
+pub(super) fn weights_of(component: &str) -> Vec<(String, Tensor)> {
     let encoders = encoders();
     let shapes = encoders["shapes"][component].as_object().unwrap();
     let named = shapes.iter().map(|(name, shape)| {

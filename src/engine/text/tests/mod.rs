@@ -2,7 +2,8 @@
 //! what broken ones say.
 
 mod flux;
-mod published;
+mod gguf;
+pub(crate) mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -89,7 +89,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn write_spiece(path: &Path, pieces: &[Value]) {
+pub(super) fn write_spiece(path: &Path, pieces: &[Value]) {
     let mut model = Vec::new();
     for piece in pieces {
         let mut message = field(1, piece[0].as_str().unwrap().as_bytes());
@@ -102,7 +102,7 @@ fn write_spiece(path: &Path, pieces: &[Value]) {
     fs::write(path, model).unwrap();
 }
 
-fn write_t5_json(path: &Path, pieces: &[Value]) {
+pub(crate) fn write_t5_json(path: &Path, pieces: &[Value]) {
     let pieces = pieces.iter().map(|p| json!([p[0], p[1]]));
     let extra = (0..100)
         .rev()

@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::runtime::for_each_range;
 use crate::vae::pointwise::silu;
 use crate::vae::slices::{SharedMut, VectorWork, floats, multiply_add, vectorized};
-use crate::vae::team::for_each_range;
 
 /// Numbers whose statistics are taken together: they stay in a core's own cache while they are read twice.
 const NUMBERS_PER_BLOCK: usize = 32 * 1024;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::{CatalogError, Component, component_config};
+use safelight_core::catalog::{CatalogError, Component, Family, component_config};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -96,7 +96,8 @@ fn default_channels() -> i64 {
 impl WanVaeConfig {
     /// Reads the numbers of a component folder or of one file.
     pub fn read(place: &Path) -> Result<Self, VaeError> {
-        let json = component_config(Component::Vae, place).map_err(|err| refused(err, place))?;
+        let json = component_config(Family::Wan, Component::Vae, place)
+            .map_err(|err| refused(err, place))?;
         Self::from_json(json).map_err(|reason| VaeError::Config {
             reason,
             path: place.to_owned(),

@@ -14,10 +14,14 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::capture::{self, Capture};
+use crate::denoise::DenoiseState;
 use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
 
+mod fp8;
+mod gguf;
+mod lora;
 mod parity;
 mod promises;
 mod samplers;
@@ -120,7 +124,8 @@ impl Run {
     }
 
     fn transformer(&self) -> WanTransformer {
-        let weights = open_transformer(&self.config.files.transformer, CPU).unwrap();
+        let weights =
+            open_transformer(&self.config.files.transformer, CPU, &[], Expert::Only).unwrap();
         let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
         assert!(weights.finish().is_empty(), "{:?}", weights.finish());
         transformer

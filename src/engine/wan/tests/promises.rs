@@ -126,7 +126,7 @@ fn a_transformer_in_bf16_gives_velocities_in_f32() {
         kind: Kind::BFloat16,
         ..CPU
     };
-    let weights = open_transformer(&run.config.files.transformer, half).unwrap();
+    let weights = open_transformer(&run.config.files.transformer, half, &[], Expert::Only).unwrap();
     let transformer = WanTransformer::new(&run.config.transformer, &weights).unwrap();
     drop(weights);
     let size = run.shape().size();
@@ -170,18 +170,18 @@ fn results_of_stages_survive_the_disk() {
             .unwrap()
             .equal(&run.embeds().negative.unwrap())
     );
-    save_tensor(&path, "latents", run.get("latents.final")).unwrap();
+    store::write_one(&path, "latents", run.get("latents.final")).unwrap();
     assert!(
-        load_tensor(&path, "latents")
+        store::read_one(&path, "latents")
             .unwrap()
             .equal(run.get("latents.final"))
     );
-    assert!(load_tensor(&path, "other").is_err());
+    assert!(store::read_one(&path, "other").is_err());
     assert!(PromptEmbeds::load(&path).is_err());
     assert!(DenoiseState::load(&path).is_err());
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(load_tensor(&path, "latents").is_err());
+    assert!(store::read_one(&path, "latents").is_err());
 }
 
 /// A copy of the fixture's configuration files with one of them changed.

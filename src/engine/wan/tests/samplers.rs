@@ -1,6 +1,6 @@
 //! Every sampler in the loop: progress in steps, parts of the schedule, saved states.
 
-use safelight_core::job::Sampler;
+use safelight_core::job::{Sampler, SigmaSchedule};
 
 use super::*;
 
@@ -19,6 +19,26 @@ fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
         for state in states {
             let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{}", sampler.name());
+        }
+    }
+}
+
+#[test]
+fn every_sampler_walks_the_sigma_schedule_that_is_asked_for() {
+    for sampler in Sampler::ALL {
+        let mut run = Run::open("text_to_video");
+        (run.request.sampler, run.request.num_steps) = (sampler, 9);
+        let mut walks: Vec<Vec<f32>> = Vec::new();
+        for schedule in SigmaSchedule::ALL {
+            run.request.sigma_schedule = schedule;
+            let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
+            assert_eq!(solver.num_steps(), 9);
+            let sigmas = solver.sigmas().to_vec();
+            assert!(!walks.contains(&sigmas), "{schedule:?}");
+            walks.push(sigmas);
+            let latents = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+            let is_finite = bool::try_from(latents.isfinite().all()).unwrap();
+            assert!(is_finite, "{} {schedule:?}", sampler.name());
         }
     }
 }

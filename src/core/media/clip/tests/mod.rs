@@ -8,7 +8,7 @@ use std::path::Path;
 use super::*;
 use crate::media::{open_picture, read_settings};
 
-const EXTENSIONS: [&str; 5] = ["mp4", "webm", "gif", "webp", "png"];
+const EXTENSIONS: [&str; 6] = ["mp4", "webm", "gif", "webp", "png", "jpg"];
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -162,6 +162,29 @@ fn several_frames_become_numbered_pngs() {
     for (path, frame) in paths.iter().zip(&frames) {
         assert_eq!(&open_picture(path).unwrap(), frame);
     }
+}
+
+#[test]
+fn a_jpeg_is_nearly_the_picture_and_carries_settings_of_any_length() {
+    let folder = folder();
+    let path = folder.path().join("a.JPEG");
+    let picture = moving(50, 31, 4);
+    for len in [10, 65_519, 65_520, 200_000] {
+        let settings = format!("{{\"prompt\":\"{}\"}}", "ä".repeat(len));
+        let options = ClipOptions {
+            settings: Some(settings.clone()),
+            ..ClipOptions::default()
+        };
+        let paths = write_clip(&path, std::slice::from_ref(&picture), options).unwrap();
+        assert_eq!(paths, [path.as_path()]);
+        assert_eq!(read_settings(&path).unwrap().unwrap(), settings);
+        let read = open_picture(&path).unwrap();
+        assert!(mean_error(&read, &picture) < 1.0);
+    }
+    let frames = [picture.clone(), picture];
+    let paths = write_clip(&path, &frames, ClipOptions::default()).unwrap();
+    assert!(paths[1].ends_with("a_0002.jpeg"));
+    assert_eq!(read_settings(&paths[1]).unwrap(), None);
 }
 
 #[test]
@@ -370,7 +393,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     let plain = ClipOptions::default;
     assert_eq!(
         told("a.avi", &one, plain()),
-        "expected a file name that ends in .mp4, .webm, .gif, .webp or .png, found .avi: /a.avi"
+        "expected a file name that ends in .mp4, .webm, .gif, .webp, .png or .jpg, found .avi: /a.avi"
     );
     assert_eq!(
         told("a.gif", &[], plain()),

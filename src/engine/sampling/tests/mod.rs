@@ -1,12 +1,17 @@
 //! Samplers against whole walks of diffusers' schedulers (`tests/fixtures/sampling`).
+//!
+//! Here with the model's own schedule; the others, and sigmas that are given, are `schedules.rs`'s.
+
+mod schedules;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use safelight_core::job::{Sampler, SigmaSchedule};
 use tch::{Device, Kind, Tensor};
 
-use super::{Algorithm, DpmPp2m, End, Euler, Heun, Lcm, Solver, UniPc, UniPcOptions, noise};
+use super::{Algorithm, End, Solver, Spacing, UniPcOptions, noise};
 use crate::store;
 
 const SIZE: [i64; 5] = [1, 2, 2, 1, 5];
@@ -21,10 +26,16 @@ const SAMPLERS: [&str; 6] = [
     "lcm.plain",
 ];
 
+fn fixture(name: &str) -> BTreeMap<String, Tensor> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sampling");
+    store::read(&folder.join(name))
+        .unwrap()
+        .into_iter()
+        .collect()
+}
+
 fn recorded() -> BTreeMap<String, Tensor> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/sampling/recorded.safetensors");
-    store::read(&path).unwrap().into_iter().collect()
+    fixture("recorded.safetensors")
 }
 
 /// The same formula as in `generate.py`.
@@ -59,17 +70,31 @@ fn unipc_options(setting: &str) -> UniPcOptions {
     }
 }
 
+fn sampler(kind: &str) -> Sampler {
+    match kind {
+        "unipc" => Sampler::UniPc,
+        "euler" => Sampler::Euler,
+        "heun" => Sampler::Heun,
+        "dpmpp" => Sampler::DpmPp2m,
+        "lcm" => Sampler::Lcm,
+        other => panic!("the fixture has a scheduler {other} that the test does not know"),
+    }
+}
+
 /// `kind.setting`, the whole schedule or a part of it.
 fn solver(name: &str, shift: f64, num_steps: usize, part: Option<Range<usize>>) -> Solver {
     let (kind, setting) = name.split_once('.').unwrap();
-    let algorithm = match kind {
-        "unipc" => Algorithm::UniPc(UniPc::new(num_steps, shift, unipc_options(setting))),
-        "euler" => Algorithm::Euler(Euler::new(num_steps, shift, 1000)),
-        "heun" => Algorithm::Heun(Heun::new(num_steps, shift, 1000)),
-        "dpmpp" => Algorithm::DpmPp2m(DpmPp2m::new(num_steps, shift, 1000)),
-        "lcm" => Algorithm::Lcm(Lcm::new(num_steps, shift, 1000, SEED)),
-        other => panic!("the fixture has a scheduler {other} that the test does not know"),
+    let unipc = match kind {
+        "unipc" => unipc_options(setting),
+        _ => UniPcOptions::default(),
     };
+    let spacing = Spacing {
+        schedule: SigmaSchedule::Simple,
+        num_steps,
+        shift,
+        num_train_timesteps: 1000,
+    };
+    let algorithm = Algorithm::spaced(sampler(kind), &spacing, unipc, SEED);
     Solver::new(algorithm, part.unwrap_or(0..num_steps)).unwrap()
 }
 
@@ -296,7 +321,8 @@ fn a_late_beginning_scales_its_noise_to_its_sigma() {
 
 #[test]
 fn steps_that_the_schedule_does_not_have_are_refused() {
-    let new = |steps| Solver::new(Algorithm::Euler(Euler::new(4, 5.0, 1000)), steps);
+    let euler = || Algorithm::along(Sampler::Euler, vec![1.0, 0.9, 0.6, 0.2], 1000, SEED);
+    let new = |steps| Solver::new(euler(), steps);
     assert!(new(0..4).is_some() && new(3..4).is_some());
     assert!(new(0..5).is_none() && new(2..2).is_none() && new(4..4).is_none());
     assert!(new(Range { start: 3, end: 1 }).is_none());

@@ -34,7 +34,7 @@ impl Job<'_> {
 }
 
 /// Calls `work` with ranges of at most `grain` that together cover `0..len`, on several threads.
-pub(super) fn for_each_range(len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+pub(crate) fn for_each_range(len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     let job = Job {
         work,
         len,

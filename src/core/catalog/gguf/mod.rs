@@ -1,0 +1,341 @@
+//! The header of a GGUF file, version 2 or 3, read and checked without touching its data.
+//!
+//! Everything in it is hostile until checked here: counts, lengths, types, sizes, offsets. What is kept is never
+//! more than a part of the header; lists stay in the file until somebody asks. Knows no model and expands no block.
+//! After <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
+
+mod block_type;
+mod cursor;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+pub use self::block_type::BlockType;
+use self::block_type::type_of_id;
+use self::cursor::Cursor;
+pub use self::value::{Element, List, Value};
+use super::header::{HeaderError, TensorInfo};
+
+/// The first bytes of every such file.
+pub const MAGIC: [u8; 4] = *b"GGUF";
+
+/// The vocabulary of UMT5 takes 9 MB.
+const MAX_HEADER_BYTES: u64 = 256 << 20;
+const MAX_TENSORS: u64 = 1 << 16;
+const MAX_ENTRIES: u64 = 1 << 14;
+const MAX_NAME_BYTES: u64 = 1 << 10;
+/// ggml has four sizes, Wan's kernels five.
+const MAX_RANK: u32 = 8;
+const DEFAULT_ALIGNMENT: u64 = 32;
+/// What a note shows of a text.
+const MAX_NOTE_CHARS: usize = 1000;
+
+/// The checked header of one file: every tensor lies within the file, and none overlaps another.
+#[derive(Debug)]
+pub struct Header {
+    metadata: BTreeMap<String, Value>,
+    tensors: BTreeMap<String, TensorInfo>,
+    pub file_bytes: u64,
+}
+
+impl Header {
+    /// Reads the header of an open file, whose position does not matter and does not move.
+    pub(super) fn of_file(file: &File) -> Result<Self, HeaderError> {
+        let file_bytes = file.metadata()?.len();
+        let mut cursor = Cursor::new(file, 4, file_bytes.min(MAX_HEADER_BYTES));
+        check_version(cursor.u32()?)?;
+        let num_tensors = cursor.u64()?;
+        let num_entries = cursor.u64()?;
+        for (what, count, max) in [
+            ("tensors", num_tensors, MAX_TENSORS),
+            ("entries of metadata", num_entries, MAX_ENTRIES),
+        ] {
+            if count > max {
+                return unsound(format!("expected at most {max} {what}, found {count}"));
+            }
+        }
+        let mut metadata = BTreeMap::new();
+        for _ in 0..num_entries {
+            let key = cursor.text("a key of its metadata", MAX_NAME_BYTES)?;
+            let value = Value::read(&mut cursor, &key)?;
+            if metadata.contains_key(&key) {
+                return unsound(format!("it has '{key}' twice"));
+            }
+            metadata.insert(key, value);
+        }
+        check_split(&metadata)?;
+        let mut tensors = BTreeMap::new();
+        for _ in 0..num_tensors {
+            let (name, info) = read_tensor(&mut cursor)?;
+            if tensors.contains_key(&name) {
+                return unsound(format!("it has the tensor '{name}' twice"));
+            }
+            tensors.insert(name, info);
+        }
+        let data_start = cursor.position().next_multiple_of(alignment_of(&metadata)?);
+        place(&mut tensors, data_start, file_bytes)?;
+        let mut header = Self {
+            metadata,
+            tensors,
+            file_bytes,
+        };
+        header.reshape(file)?;
+        Ok(header)
+    }
+
+    /// By name; types that this version cannot expand are among them.
+    pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
+        &self.tensors
+    }
+
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(key)
+    }
+
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.value(key)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.value(key)?.as_number()
+    }
+
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        match self.value(key)? {
+            Value::Flag(flag) => Some(*flag),
+            other => other.as_number().map(|number| number != 0),
+        }
+    }
+
+    pub fn list(&self, key: &str) -> Option<List> {
+        match self.value(key)? {
+            Value::List(list) => Some(*list),
+            _ => None,
+        }
+    }
+
+    /// The texts of a list, in their order.
+    pub fn each_text(
+        &self,
+        file: &File,
+        list: List,
+        mut take: impl FnMut(Vec<u8>),
+    ) -> Result<(), HeaderError> {
+        let mut cursor = Cursor::new(file, list.start, list.start + list.bytes);
+        if list.element != Element::Text {
+            return unsound("expected a list of texts, found one of numbers".to_owned());
+        }
+        for _ in 0..list.count {
+            let len = cursor.u64()?;
+            take(cursor.bytes(len)?);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a list of numbers.
+    pub fn list_bytes(&self, file: &File, list: List) -> Result<Vec<u8>, HeaderError> {
+        Cursor::new(file, list.start, list.start + list.bytes).bytes(list.bytes)
+    }
+
+    /// What the file says about itself, without its lists.
+    pub fn notes(&self) -> BTreeMap<String, String> {
+        let entries = self.metadata.iter();
+        let notes = entries.filter_map(|(key, value)| {
+            let text = match value {
+                Value::Unsigned(number) => number.to_string(),
+                Value::Signed(number) => number.to_string(),
+                Value::Float(number) => number.to_string(),
+                Value::Flag(flag) => flag.to_string(),
+                Value::Text(text) => text.chars().take(MAX_NOTE_CHARS).collect(),
+                Value::LongText(bytes) => format!("a text of {bytes} bytes"),
+                Value::List(_) if key.starts_with(shapes::ORIGINAL_SHAPE) => return None,
+                Value::List(list) => format!("a list of {}", list.count),
+            };
+            Some((key.clone(), text))
+        });
+        notes.collect()
+    }
+
+    /// Gives tensors the shapes that they had before they were written.
+    fn reshape(&mut self, file: &File) -> Result<(), HeaderError> {
+        shapes::unfold(&mut self.tensors);
+        let mut originals = Vec::new();
+        for (key, value) in &self.metadata {
+            if let (Some(name), Value::List(list)) =
+                (key.strip_prefix(shapes::ORIGINAL_SHAPE), value)
+            {
+                originals.push((name.to_owned(), self.sizes(file, *list)?));
+            }
+        }
+        for (name, shape) in originals {
+            let Some(info) = self.tensors.get_mut(&name) else {
+                continue;
+            };
+            if product(&shape) != product(&info.shape) {
+                return unsound(format!(
+                    "expected an original shape of the tensor '{name}' with as many numbers as {:?}, found {shape:?}",
+                    info.shape
+                ));
+            }
+            info.shape = shape;
+        }
+        Ok(())
+    }
+
+    /// A shape that stands in the metadata.
+    fn sizes(&self, file: &File, list: List) -> Result<Vec<u64>, HeaderError> {
+        let width = list.element.width().unwrap_or(0) as usize;
+        let is_whole = matches!(
+            list.element,
+            Element::I32 | Element::U32 | Element::I64 | Element::U64
+        );
+        if !is_whole || list.count > u64::from(MAX_RANK) {
+            return unsound(format!(
+                "expected an original shape of at most {MAX_RANK} whole numbers, found a list of {}",
+                list.count
+            ));
+        }
+        let bytes = self.list_bytes(file, list)?;
+        let sizes = bytes.chunks_exact(width).map(|chunk| {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(chunk);
+            // A negative size is too large a number.
+            u64::from_le_bytes(wide)
+        });
+        Ok(sizes.collect())
+    }
+}
+
+fn unsound<T>(reason: String) -> Result<T, HeaderError> {
+    Err(HeaderError::Unsound(reason))
+}
+
+fn check_version(version: u32) -> Result<(), HeaderError> {
+    match version {
+        2 | 3 => Ok(()),
+        1 => unsound(
+            "expected version 2 or 3 of GGUF, found version 1, which no current tool writes"
+                .to_owned(),
+        ),
+        swapped if swapped.trailing_zeros() >= 16 && swapped != 0 => unsound(
+            "expected a little-endian GGUF file, found a big-endian one: get the ordinary version"
+                .to_owned(),
+        ),
+        other => unsound(format!(
+            "expected version 2 or 3 of GGUF, found version {other}"
+        )),
+    }
+}
+
+/// A model in several files has most of its tensors elsewhere.
+fn check_split(metadata: &BTreeMap<String, Value>) -> Result<(), HeaderError> {
+    let number = |key| metadata.get(key).and_then(Value::as_number);
+    match number("split.count") {
+        Some(count) if count > 1 => unsound(format!(
+            "this is part {} of a model in {count} GGUF files; join them with gguf-split --merge",
+            number("split.no").unwrap_or(0).saturating_add(1)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn alignment_of(metadata: &BTreeMap<String, Value>) -> Result<u64, HeaderError> {
+    let Some(value) = metadata.get("general.alignment") else {
+        return Ok(DEFAULT_ALIGNMENT);
+    };
+    match value.as_number() {
+        Some(number) if number.is_power_of_two() && number <= 1 << 20 => Ok(number),
+        _ => unsound("expected a general.alignment that is a power of two".to_owned()),
+    }
+}
+
+/// The name of the next tensor, and what is said of it; `start` still counts from the start of the data.
+fn read_tensor(cursor: &mut Cursor<'_>) -> Result<(String, TensorInfo), HeaderError> {
+    let name = cursor.text("the name of a tensor", MAX_NAME_BYTES)?;
+    let rank = cursor.u32()?;
+    if rank > MAX_RANK {
+        return unsound(format!(
+            "expected at most {MAX_RANK} sizes of the tensor '{name}', found {rank}"
+        ));
+    }
+    let mut shape = Vec::with_capacity(rank as usize);
+    for _ in 0..rank {
+        shape.push(cursor.u64()?);
+    }
+    // ggml's first size is the innermost.
+    let row = shape.first().copied().unwrap_or(1);
+    shape.reverse();
+    let id = cursor.u32()?;
+    let start = cursor.u64()?;
+    let Some((dtype, len, bytes)) = type_of_id(id) else {
+        return unsound(format!(
+            "the tensor '{name}' is stored in the type {id}, which this version does not know; Q8_0, Q6_K, Q5_K, Q4_K, F16 and BF16 work"
+        ));
+    };
+    if row % len != 0 {
+        return unsound(format!(
+            "expected rows of the tensor '{name}' that are whole blocks of {len} {dtype} numbers, found rows of {row}"
+        ));
+    }
+    let bytes = product(&shape).and_then(|count| (count / len).checked_mul(bytes));
+    let Some(bytes) = bytes else {
+        return unsound(format!(
+            "the tensor '{name}' has the impossible shape {shape:?}"
+        ));
+    };
+    let info = TensorInfo {
+        dtype,
+        shape,
+        start,
+        bytes,
+    };
+    Ok((name, info))
+}
+
+/// Numbers in a shape, where whoever multiplies its sizes in any order can count them.
+fn product(shape: &[u64]) -> Option<u64> {
+    let mut sizes = shape.iter().map(|&n| n.max(1));
+    let count = sizes.try_fold(1_u64, u64::checked_mul);
+    let count = count.filter(|&count| i64::try_from(count).is_ok())?;
+    Some(if shape.contains(&0) { 0 } else { count })
+}
+
+/// Turns offsets into places in the file, all of them within it and apart from each other.
+fn place(
+    tensors: &mut BTreeMap<String, TensorInfo>,
+    data_start: u64,
+    file_bytes: u64,
+) -> Result<(), HeaderError> {
+    let mut ranges = Vec::with_capacity(tensors.len());
+    for (name, info) in &mut *tensors {
+        let start = data_start.checked_add(info.start);
+        let end = start.and_then(|start| start.checked_add(info.bytes));
+        let (Some(start), Some(end)) = (start, end) else {
+            return unsound(format!("the tensor '{name}' has an impossible offset"));
+        };
+        if info.bytes > 0 && end > file_bytes {
+            return unsound(format!(
+                "the tensor '{name}' ends at byte {end}, the file has {file_bytes}: it is cut off or damaged"
+            ));
+        }
+        info.start = start;
+        if info.bytes > 0 {
+            ranges.push((start, end, name.as_str()));
+        }
+    }
+    ranges.sort_unstable();
+    match ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+        Some(pair) => unsound(format!(
+            "the tensors '{}' and '{}' overlap: it is damaged",
+            pair[0].2, pair[1].2
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,99 @@
+//! How much of a LoRA a model takes, in numbers and in words.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::LoraFile;
+
+/// Below this part of its keys a LoRA is not what it was made to be.
+const ENOUGH: f64 = 0.9;
+/// How many unknown keys are named.
+const MAX_NAMED: usize = 3;
+
+/// A layer that the model has in another size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misfit {
+    /// As the file names it.
+    pub layer: String,
+    /// Outputs and inputs.
+    pub expected: (u64, u64),
+    pub found: (u64, u64),
+    /// How many keys belong to it.
+    pub keys: usize,
+}
+
+/// What became of the keys of a LoRA.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Keys of the file.
+    pub total: usize,
+    pub applied: usize,
+    /// Of layers for pictures, which the model does not have. They are left out quietly, as everybody does.
+    pub pictures: usize,
+    /// Of text encoders that cannot be changed here.
+    pub text_encoder: usize,
+    pub unknown: Vec<String>,
+    pub misfits: Vec<Misfit>,
+    /// How many layers are changed.
+    pub changed_layers: usize,
+}
+
+impl Coverage {
+    pub(super) fn new(file: &LoraFile) -> Self {
+        Self {
+            total: file.num_keys(),
+            unknown: file.strange.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Keys of layers whose size is another one.
+    pub fn num_misfits(&self) -> usize {
+        self.misfits.iter().map(|misfit| misfit.keys).sum()
+    }
+
+    /// Whether so little is applied that the user should know.
+    pub fn is_poor(&self) -> bool {
+        let wanted = self.total.saturating_sub(self.pictures);
+        (self.applied as f64) < ENOUGH * wanted as f64
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} keys applied", self.applied, self.total)?;
+        if self.pictures > 0 {
+            write!(
+                f,
+                "; {} for pictures that this model does not read",
+                self.pictures
+            )?;
+        }
+        if self.text_encoder > 0 {
+            write!(f, "; {} for a text encoder, not applied", self.text_encoder)?;
+        }
+        if let [first, ..] = &self.misfits[..] {
+            let ((outputs, inputs), (found_outputs, found_inputs)) = (first.expected, first.found);
+            write!(
+                f,
+                "; {} of another size: '{}' has {found_outputs} outputs and {found_inputs} inputs, the model's {outputs} and {inputs}",
+                self.num_misfits(),
+                first.layer,
+            )?;
+        }
+        if !self.unknown.is_empty() {
+            let named: Vec<&str> = self
+                .unknown
+                .iter()
+                .take(MAX_NAMED)
+                .map(String::as_str)
+                .collect();
+            write!(f, "; unknown: {}", named.join(", "))?;
+            if let more @ 1.. = self.unknown.len() - named.len() {
+                write!(f, " and {more} more")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! The names in a LoRA file, taken apart: which layer a key means, in the words of its tool, and which part of that
+//! layer's update it holds.
+//!
+//! Knows no model: which layers there are is `table`'s.
+
+/// A part of one layer's update. In order of the names that the tools give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Leaf {
+    /// `(rank, in)`
+    Down,
+    /// `(out, rank)`
+    Up,
+    /// What is added behind `Up`: `(out)`
+    UpBias,
+    /// Between the two, for convolutions.
+    Mid,
+    Alpha,
+    /// The norms of the rows of the changed matrix: `(out)`, `(out, 1)` or of its columns `(1, in)`
+    DoraScale,
+    /// What is added to the tensor itself.
+    Diff,
+    DiffBias,
+    /// What is added to the `modulation` beside the layers.
+    DiffModulation,
+    HadaW1A,
+    HadaW1B,
+    HadaW2A,
+    HadaW2B,
+    LokrW1,
+    LokrW1A,
+    LokrW1B,
+    LokrW2,
+    LokrW2A,
+    LokrW2B,
+    /// What would replace the tensor or widen it, and the cores of convolutions: not done here.
+    Unsupported,
+}
+
+/// Words for a part, which stand as a name of their own. What may follow: an adapter's name, `weight` or `bias`.
+const WORDS: [(&str, Leaf); 22] = [
+    ("lora_down", Leaf::Down),
+    ("lora_up", Leaf::Up),
+    ("lora_mid", Leaf::Mid),
+    ("lora_A", Leaf::Down),
+    ("lora_B", Leaf::Up),
+    ("lora_magnitude_vector", Leaf::DoraScale),
+    ("dora_scale", Leaf::DoraScale),
+    ("hada_w1_a", Leaf::HadaW1A),
+    ("hada_w1_b", Leaf::HadaW1B),
+    ("hada_w2_a", Leaf::HadaW2A),
+    ("hada_w2_b", Leaf::HadaW2B),
+    ("hada_t1", Leaf::Unsupported),
+    ("hada_t2", Leaf::Unsupported),
+    ("lokr_w1", Leaf::LokrW1),
+    ("lokr_w1_a", Leaf::LokrW1A),
+    ("lokr_w1_b", Leaf::LokrW1B),
+    ("lokr_w2", Leaf::LokrW2),
+    ("lokr_w2_a", Leaf::LokrW2A),
+    ("lokr_w2_b", Leaf::LokrW2B),
+    ("lokr_t2", Leaf::Unsupported),
+    ("set_weight", Leaf::Unsupported),
+    ("reshape_weight", Leaf::Unsupported),
+];
+
+/// Ends with nothing behind them.
+const ENDS: [(&str, Leaf); 15] = [
+    (".alpha", Leaf::Alpha),
+    (".diff", Leaf::Diff),
+    (".diff_b", Leaf::DiffBias),
+    (".diff_m", Leaf::DiffModulation),
+    (".w_norm", Leaf::Diff),
+    (".b_norm", Leaf::DiffBias),
+    (".lora.down.weight", Leaf::Down),
+    (".lora.up.weight", Leaf::Up),
+    (".lora_linear_layer.down.weight", Leaf::Down),
+    (".lora_linear_layer.up.weight", Leaf::Up),
+    ("_lora.down.weight", Leaf::Down),
+    ("_lora.up.weight", Leaf::Up),
+    (".bias_diff", Leaf::DiffBias),
+    (".lora.alpha", Leaf::Alpha),
+    ("_lora.alpha", Leaf::Alpha),
+];
+
+/// XLabs' layers: their own names stay, as `table` knows them.
+const XLABS: [&str; 6] = [
+    ".qkv_lora",
+    ".qkv_lora1",
+    ".qkv_lora2",
+    ".proj_lora",
+    ".proj_lora1",
+    ".proj_lora2",
+];
+
+/// The layer's name as the file has it, and the part; `None` for what no LoRA tool writes.
+pub fn split(key: &str) -> Option<(&str, Leaf)> {
+    for (end, leaf) in [(".down.weight", Leaf::Down), (".up.weight", Leaf::Up)] {
+        if let Some(layer) = key.strip_suffix(end)
+            && XLABS.iter().any(|name| layer.ends_with(name))
+        {
+            return Some((layer, leaf));
+        }
+    }
+    let whole = ENDS
+        .iter()
+        .filter_map(|(end, leaf)| Some((key.strip_suffix(end)?, *leaf)))
+        // The longest end, which leaves the shortest name.
+        .min_by_key(|(layer, _)| layer.len());
+    whole.or_else(|| split_at_word(key))
+}
+
+fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
+    let mut start = key.len();
+    // At most an adapter's name and `weight` stand behind the word.
+    for behind in 0..3 {
+        let dot = key[..start].rfind('.')?;
+        let word = key[dot + 1..start].split('.').next().unwrap_or_default();
+        if let Some((_, leaf)) = WORDS.iter().find(|(known, _)| *known == word) {
+            let rest = &key[start..];
+            let is_bias = rest.ends_with(".bias");
+            let is_sound = behind < 2 || rest.ends_with(".weight") || is_bias;
+            let leaf = match leaf {
+                Leaf::Up if is_bias => Leaf::UpBias,
+                _ if is_bias => Leaf::Unsupported,
+                leaf => *leaf,
+            };
+            return is_sound.then_some((&key[..dot], leaf));
+        }
+        start = dot;
+    }
+    None
+}
+
+/// Which network a layer's name says that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    Transformer,
+    TextEncoder,
+}
+
+/// What stands before the layers of text encoders.
+const TEXT_PREFIXES: [&str; 10] = [
+    "lora_te1_",
+    "lora_te2_",
+    "lora_te3_",
+    "lora_te_",
+    "text_encoders.clip_l.transformer.",
+    "text_encoders.t5xxl.transformer.",
+    "text_encoders.umt5xxl.transformer.",
+    "text_encoder_2.",
+    "text_encoder_3.",
+    "text_encoder.",
+];
+/// What stands before those of a transformer, one behind the other.
+const PREFIXES: [&str; 11] = [
+    "base_model.model.",
+    "model.diffusion_model.",
+    "diffusion_model.",
+    "transformer.",
+    "lora_unet_",
+    "lora_transformer_",
+    "lycoris_",
+    "unet.",
+    "model.",
+    "net.",
+    "_",
+];
+
+/// Whose layer a name means.
+pub fn scope(layer: &str) -> Scope {
+    let layer = layer.strip_prefix("base_model.model.").unwrap_or(layer);
+    if TEXT_PREFIXES.iter().any(|prefix| layer.starts_with(prefix)) {
+        Scope::TextEncoder
+    } else {
+        Scope::Transformer
+    }
+}
+
+/// The names that a layer may have in a table: with dots as underscores and without what stands before, longest
+/// first. Names with underscores alone cannot be cut safely, so all cuts are tried.
+pub fn candidates(layer: &str) -> Vec<String> {
+    let mut found = vec![layer];
+    let mut next = 0;
+    while let Some(&name) = found.get(next) {
+        next += 1;
+        for prefix in TEXT_PREFIXES.iter().chain(&PREFIXES) {
+            if let Some(rest) = name.strip_prefix(prefix)
+                && !found.contains(&rest)
+                && found.len() < 16
+            {
+                found.push(rest);
+            }
+        }
+    }
+    found.into_iter().map(normal).collect()
+}
+
+/// One spelling for the names of all tools.
+pub fn normal(name: &str) -> String {
+    name.replace(".processor.to_", ".to_").replace('.', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tools_names_come_apart() {
+        for (key, layer, leaf) in [
+            (
+                "lora_unet_a_b.lora_down.weight",
+                "lora_unet_a_b",
+                Leaf::Down,
+            ),
+            ("lora_unet_a_b.alpha", "lora_unet_a_b", Leaf::Alpha),
+            (
+                "transformer.a.0.lora_A.weight",
+                "transformer.a.0",
+                Leaf::Down,
+            ),
+            ("a.q.lora_B.default.weight", "a.q", Leaf::Up),
+            ("a.q.lora_B.default", "a.q", Leaf::Up),
+            ("a.q.lora_B", "a.q", Leaf::Up),
+            ("a.q.lora_B.bias", "a.q", Leaf::UpBias),
+            (
+                "a.processor.to_q_lora.up.weight",
+                "a.processor.to_q",
+                Leaf::Up,
+            ),
+            ("a.to_q.lora.down.weight", "a.to_q", Leaf::Down),
+            ("a.lora_linear_layer.up.weight", "a", Leaf::Up),
+            (
+                "a.lora_magnitude_vector.default.weight",
+                "a",
+                Leaf::DoraScale,
+            ),
+            ("a.lora_magnitude_vector", "a", Leaf::DoraScale),
+            ("a.lokr_w2_b", "a", Leaf::LokrW2B),
+            ("a.norm.diff", "a.norm", Leaf::Diff),
+            ("a.diff_b", "a", Leaf::DiffBias),
+            ("blocks.3.diff_m", "blocks.3", Leaf::DiffModulation),
+            (
+                "double_blocks.0.processor.qkv_lora1.down.weight",
+                "double_blocks.0.processor.qkv_lora1",
+                Leaf::Down,
+            ),
+            ("img_in.reshape_weight", "img_in", Leaf::Unsupported),
+        ] {
+            assert_eq!(split(key), Some((layer, leaf)), "{key}");
+        }
+        for key in [
+            "",
+            ".",
+            "lora_A",
+            "blocks.0.self_attn.q.weight",
+            "a.lora_A.b.c.weight",
+        ] {
+            assert_eq!(split(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_stands_before_a_name_is_cut_in_every_way() {
+        let has = |layer: &str, name: &str| candidates(layer).iter().any(|found| found == name);
+        for (layer, name) in [
+            (
+                "lora_unet_double_blocks_0_img_attn_qkv",
+                "double_blocks_0_img_attn_qkv",
+            ),
+            ("lora_unet__blocks_0_ffn_0", "blocks_0_ffn_0"),
+            (
+                "base_model.model.transformer.blocks.0.ffn.0",
+                "blocks_0_ffn_0",
+            ),
+            (
+                "transformer.transformer_blocks.0.attn.to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
+            (
+                "lycoris_transformer_blocks_0_attn_to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
+            (
+                "lora_te1_text_model_encoder_layers_0_mlp_fc1",
+                "text_model_encoder_layers_0_mlp_fc1",
+            ),
+            (
+                "transformer_blocks.0.attn.processor.to_q",
+                "transformer_blocks_0_attn_to_q",
+            ),
+        ] {
+            assert!(has(layer, name), "{layer}");
+        }
+        assert_eq!(scope("lora_te_text_model_x"), Scope::TextEncoder);
+        assert_eq!(scope("transformer.text_encoder_x"), Scope::Transformer);
+    }
+}

@@ -1,0 +1,332 @@
+//! Which keys of a LoRA change which layers of a model, checked by shapes.
+//!
+//! Numbers are the engine's: this says where they go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::coverage::{Coverage, Misfit};
+use super::file::LoraFile;
+use super::keys::{self, Leaf, Scope};
+use super::table::{Layer, Network, Rows, Table};
+
+/// How the change of a matrix is written, by the keys of its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta {
+    /// `up @ down`
+    LowRank { down: String, up: String },
+    /// `(w1a @ w1b) * (w2a @ w2b)`
+    Hadamard { w1: [String; 2], w2: [String; 2] },
+    /// The Kronecker product of two matrices.
+    Kronecker { w1: Factor, w2: Factor },
+    /// The change itself, which no alpha scales.
+    Whole { diff: String },
+}
+
+/// A matrix, or the product of two that make it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Factor {
+    Whole(String),
+    Product(String, String),
+}
+
+/// What a LoRA does to one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    pub network: Network,
+    pub layer: Layer,
+    pub rows: Rows,
+    pub delta: Option<Delta>,
+    /// The key of the number that, divided by the rank, scales `delta`.
+    pub alpha: Option<String>,
+    /// By which `alpha` is divided; `None` where it scales nothing.
+    pub rank: Option<u64>,
+    /// Scales `delta` where there is no `alpha`.
+    pub factor: f64,
+    pub dora_scale: Option<String>,
+    /// Added to the bias, scaled as `delta`.
+    pub up_bias: Option<String>,
+    /// Added to the bias.
+    pub bias: Option<String>,
+}
+
+/// All of a LoRA that a model can take.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub updates: Vec<Update>,
+    pub coverage: Coverage,
+}
+
+impl Plan {
+    /// Matches a LoRA with the layers of the networks that it may change.
+    pub fn new(file: &LoraFile, tables: &[Table]) -> Self {
+        let mut plan = Self {
+            updates: Vec::new(),
+            coverage: Coverage::new(file),
+        };
+        for (name, parts) in &file.layers {
+            plan.add(file, tables, name, parts);
+        }
+        plan
+    }
+
+    fn add(
+        &mut self,
+        file: &LoraFile,
+        tables: &[Table],
+        name: &str,
+        parts: &BTreeMap<Leaf, String>,
+    ) {
+        let is_text = keys::scope(name) == Scope::TextEncoder;
+        let candidates = keys::candidates(name);
+        let mut of_scope = tables
+            .iter()
+            .filter(|table| table.network.is_text_encoder() == is_text)
+            .peekable();
+        if is_text && of_scope.peek().is_none() {
+            self.coverage.text_encoder += parts.len();
+            return;
+        }
+        let is_wan = tables.iter().any(|table| table.network == Network::Wan);
+        let found = of_scope.find_map(|table| {
+            let (layer, rows) = table.find(&candidates)?;
+            Some((table.network, layer, rows))
+        });
+        let Some((network, layer, rows)) = found else {
+            if is_wan && candidates.iter().any(|name| is_of_pictures(name)) {
+                self.coverage.pictures += parts.len();
+            } else {
+                self.coverage.unknown.extend(parts.values().cloned());
+            }
+            return;
+        };
+        let mut used = BTreeSet::new();
+        match update(file, name, parts, layer, rows, &mut used) {
+            Ok(Some(update)) => {
+                let update = Update { network, ..update };
+                if update.delta.is_some() {
+                    self.coverage.changed_layers += 1;
+                }
+                self.coverage.applied += used.len();
+                let unused = parts.iter().filter(|(leaf, _)| !used.contains(*leaf));
+                self.coverage
+                    .unknown
+                    .extend(unused.map(|(_, key)| key.clone()));
+                self.updates.push(update);
+            }
+            Ok(None) => self.coverage.unknown.extend(parts.values().cloned()),
+            Err(misfit) => {
+                self.coverage.misfits.push(Misfit {
+                    keys: parts.len(),
+                    ..misfit
+                });
+            }
+        }
+    }
+
+    /// What changes one network.
+    pub fn of_network(self, network: Network) -> impl Iterator<Item = Update> {
+        let updates = self.updates.into_iter();
+        updates.filter(move |update| update.network == network)
+    }
+}
+
+/// Whether a layer is one that only Wan 2.1's image models have.
+fn is_of_pictures(name: &str) -> bool {
+    let ends = [
+        "_k_img",
+        "_v_img",
+        "_add_k_proj",
+        "_add_v_proj",
+        "_norm_added_k",
+    ];
+    let starts = ["img_emb_", "condition_embedder_image_embedder_"];
+    ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
+}
+
+/// What `parts` do to a layer, noting in `used` those that do something; `None` where none does.
+fn update(
+    file: &LoraFile,
+    name: &str,
+    parts: &BTreeMap<Leaf, String>,
+    layer: &Layer,
+    rows: Rows,
+    used: &mut BTreeSet<Leaf>,
+) -> Result<Option<Update>, Misfit> {
+    let (all, columns) = layer.sides();
+    let outputs = match rows {
+        Rows::Range(_, count) => count,
+        Rows::All | Rows::SwappedHalves => all,
+    };
+    let misfit = |found: (u64, u64)| Misfit {
+        layer: name.to_owned(),
+        expected: (outputs, columns),
+        found,
+        keys: 0,
+    };
+    let mut update = Update {
+        network: Network::Wan,
+        layer: layer.clone(),
+        rows,
+        delta: None,
+        alpha: None,
+        rank: None,
+        factor: 1.0,
+        dora_scale: None,
+        up_bias: None,
+        bias: None,
+    };
+    let key = |leaf: Leaf| parts.get(&leaf).cloned();
+    let numel = |key: &str| {
+        file.shape(key)
+            .iter()
+            .fold(1_u64, |all, &n| all.saturating_mul(n))
+    };
+    if let Some(bias) = key(Leaf::DiffBias)
+        && (layer.bias.is_some() || layer.is_matrix)
+    {
+        if numel(&bias) != outputs {
+            return Err(misfit((numel(&bias), columns)));
+        }
+        update.bias = Some(bias);
+        used.insert(Leaf::DiffBias);
+    }
+    if !layer.is_matrix {
+        if let Some(diff) = key(Leaf::Diff) {
+            if numel(&diff) != outputs * columns {
+                return Err(misfit((numel(&diff) / columns.max(1), columns)));
+            }
+            update.delta = Some(Delta::Whole { diff });
+            used.insert(Leaf::Diff);
+        }
+        return Ok((!used.is_empty()).then_some(update));
+    }
+    if let Some(read) = ReadDelta::of(file, parts) {
+        if read.sides != (outputs, columns) {
+            return Err(misfit(read.sides));
+        }
+        used.extend(read.leaves);
+        update.rank = read.rank;
+        update.delta = Some(read.delta);
+        let is_scaled = !matches!(update.delta, Some(Delta::Whole { .. }));
+        if let Some(alpha) = key(Leaf::Alpha)
+            && numel(&alpha) == 1
+        {
+            update.alpha = update.rank.map(|_| alpha);
+            used.insert(Leaf::Alpha);
+        }
+        if update.alpha.is_none() && is_scaled {
+            update.factor = file.factor(name);
+        }
+        if let Some(scale) = key(Leaf::DoraScale)
+            && [outputs, columns].contains(&numel(&scale))
+        {
+            update.dora_scale = Some(scale);
+            used.insert(Leaf::DoraScale);
+        }
+        if let Some(bias) = key(Leaf::UpBias)
+            && numel(&bias) == outputs
+        {
+            update.up_bias = Some(bias);
+            used.insert(Leaf::UpBias);
+        }
+    }
+    Ok((!used.is_empty()).then_some(update))
+}
+
+/// How a layer's change is written, if its tensors fit each other.
+struct ReadDelta {
+    delta: Delta,
+    leaves: Vec<Leaf>,
+    sides: (u64, u64),
+    /// Two whole matrices have no rank, and no alpha scales them.
+    rank: Option<u64>,
+}
+
+impl ReadDelta {
+    fn of(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
+        if parts.contains_key(&Leaf::Mid) {
+            return None;
+        }
+        Self::low_rank(file, parts)
+            .or_else(|| Self::hadamard(file, parts))
+            .or_else(|| Self::kronecker(file, parts))
+            .or_else(|| Self::whole(file, parts))
+    }
+
+    fn low_rank(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
+        let (down, up) = (parts.get(&Leaf::Down)?, parts.get(&Leaf::Up)?);
+        let (sides, rank) = product(file, up, down)?;
+        Some(Self {
+            delta: Delta::LowRank {
+                down: down.clone(),
+                up: up.clone(),
+            },
+            leaves: vec![Leaf::Down, Leaf::Up],
+            sides,
+            rank: Some(rank),
+        })
+    }
+
+    fn hadamard(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
+        let leaves = [Leaf::HadaW1A, Leaf::HadaW1B, Leaf::HadaW2A, Leaf::HadaW2B];
+        let [w1a, w1b, w2a, w2b] = leaves.map(|leaf| parts.get(&leaf).cloned());
+        let (w1, w2) = ([w1a?, w1b?], [w2a?, w2b?]);
+        let (sides, rank) = product(file, &w1[0], &w1[1])?;
+        let (other, _) = product(file, &w2[0], &w2[1])?;
+        (sides == other).then_some(Self {
+            delta: Delta::Hadamard { w1, w2 },
+            leaves: leaves.to_vec(),
+            sides,
+            rank: Some(rank),
+        })
+    }
+
+    fn kronecker(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
+        let factor = |whole: Leaf, a: Leaf, b: Leaf| {
+            if let Some(key) = parts.get(&whole) {
+                let sides = sides(file.shape(key))?;
+                return Some((Factor::Whole(key.clone()), vec![whole], sides, None));
+            }
+            let (first, second) = (parts.get(&a)?, parts.get(&b)?);
+            let (sides, rank) = product(file, first, second)?;
+            let factor = Factor::Product(first.clone(), second.clone());
+            Some((factor, vec![a, b], sides, Some(rank)))
+        };
+        let (w1, mut leaves, first, rank_1) = factor(Leaf::LokrW1, Leaf::LokrW1A, Leaf::LokrW1B)?;
+        let (w2, more, second, rank_2) = factor(Leaf::LokrW2, Leaf::LokrW2A, Leaf::LokrW2B)?;
+        leaves.extend(more);
+        Some(Self {
+            delta: Delta::Kronecker { w1, w2 },
+            leaves,
+            sides: (
+                first.0.checked_mul(second.0)?,
+                first.1.checked_mul(second.1)?,
+            ),
+            rank: rank_1.or(rank_2),
+        })
+    }
+
+    fn whole(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
+        let diff = parts.get(&Leaf::Diff)?;
+        Some(Self {
+            delta: Delta::Whole { diff: diff.clone() },
+            leaves: vec![Leaf::Diff],
+            sides: sides(file.shape(diff))?,
+            rank: None,
+        })
+    }
+}
+
+/// Outputs and inputs of a matrix or of a convolution's kernel.
+fn sides(shape: &[u64]) -> Option<(u64, u64)> {
+    let (first, rest) = shape.split_first()?;
+    let columns = rest.iter().try_fold(1_u64, |all, &n| all.checked_mul(n))?;
+    (!rest.is_empty() && *first > 0 && columns > 0).then_some((*first, columns))
+}
+
+/// The sides of `a @ b`, and what they share.
+fn product(file: &LoraFile, a: &str, b: &str) -> Option<((u64, u64), u64)> {
+    let (outputs, rank) = sides(file.shape(a))?;
+    let (other, columns) = sides(file.shape(b))?;
+    (rank == other).then_some(((outputs, columns), rank))
+}

@@ -1,0 +1,163 @@
+//! The layers of one network, and every name that LoRA tools have for each.
+//!
+//! Names with underscores alone cannot be told apart by rules (`img_attn_qkv`), so the layers that the model's own
+//! file has are listed, under all their names, and looked up. Reads no LoRA.
+
+use std::collections::BTreeMap;
+
+use super::keys;
+use super::names::{self, Names};
+
+/// More than any network has.
+const MAX_BLOCKS: u64 = 10_000;
+
+/// A network that LoRAs change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Network {
+    /// Wan's transformer, in the authors' names.
+    Wan,
+    /// Flux's. Whether the model's file has diffusers' names: halves of one layer are swapped there.
+    Flux { is_diffusers: bool },
+    /// CLIP's text encoder.
+    Clip,
+    /// T5, and UMT5, whose layers have the same names.
+    T5,
+}
+
+impl Network {
+    pub fn is_text_encoder(self) -> bool {
+        matches!(self, Self::Clip | Self::T5)
+    }
+}
+
+/// Where an update's rows belong in the layer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rows {
+    All,
+    /// First and number.
+    Range(u64, u64),
+    /// The update's second half is the layer's first.
+    SwappedHalves,
+}
+
+/// A layer or another tensor of the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// The tensor, as the engine asks for it, without `.weight` where it is a matrix.
+    pub name: String,
+    /// Outputs first. Kernels of convolutions may follow.
+    pub shape: Vec<u64>,
+    /// Of `name.bias`, where there is one.
+    pub bias: Option<Vec<u64>>,
+    /// Matrices are multiplied with: an update stays beside them. To other tensors it is added.
+    pub is_matrix: bool,
+}
+
+impl Layer {
+    /// Outputs and inputs of a matrix.
+    pub fn sides(&self) -> (u64, u64) {
+        let out = self.shape.first().copied().unwrap_or(0);
+        (out, self.shape.iter().skip(1).product())
+    }
+}
+
+/// One network's layers by all their names.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub network: Network,
+    layers: Vec<Layer>,
+    names: BTreeMap<String, (usize, Rows)>,
+}
+
+/// The shape of a tensor by the name that the engine asks for it.
+type ShapeOf<'a> = dyn Fn(&str) -> Option<Vec<u64>> + 'a;
+
+impl Table {
+    /// `prefix`: what stands before the names that the engine asks for, with its dot; `shape_of`: of those names.
+    pub fn new(network: Network, prefix: &str, shape_of: &ShapeOf<'_>) -> Self {
+        let mut table = Self {
+            network,
+            layers: Vec::new(),
+            names: BTreeMap::new(),
+        };
+        for names in names::of_network(network) {
+            let has = |name: &str| shape_of(&format!("{prefix}{name}")).is_some();
+            for block in (0..MAX_BLOCKS).take_while(|&block| names.has_block(block, &has)) {
+                table.add_block(&names, block, prefix, shape_of);
+            }
+        }
+        table
+    }
+
+    fn add_block(&mut self, names: &Names, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {
+        for name in &names.layers {
+            let own = format!("{prefix}{}", names.in_block(name.own, block));
+            let shape = |end: &str| shape_of(&format!("{own}{end}"));
+            let found = if let Some(weight) = shape(".weight") {
+                Some((weight, shape(".bias"), name.is_matrix))
+            } else if name.parts.is_empty() {
+                shape("").map(|whole| (whole, None, false))
+            } else {
+                fused_shape(&own, name.parts, shape_of)
+            };
+            let Some((shape, bias, is_matrix)) = found else {
+                continue;
+            };
+            let is_first = self.layers.len();
+            // A norm is asked for with its ending, which is not always the same.
+            let own_name = if is_matrix || shape_of(&own).is_some() {
+                own
+            } else {
+                format!("{own}.weight")
+            };
+            let rows = shape.first().copied().unwrap_or(0);
+            self.layers.push(Layer {
+                name: own_name,
+                shape,
+                bias,
+                is_matrix,
+            });
+            for (other, rows) in names.all_of(name, block, rows) {
+                self.names.insert(keys::normal(&other), (is_first, rows));
+            }
+        }
+    }
+
+    /// The layer that a LoRA's name means, and which of its rows.
+    pub fn find(&self, candidates: &[String]) -> Option<(&Layer, Rows)> {
+        let found = candidates.iter().find_map(|name| self.names.get(name));
+        found.map(|&(index, rows)| (&self.layers[index], rows))
+    }
+
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+}
+
+/// The matrix that a file has in parts: one below the other.
+fn fused_shape(
+    own: &str,
+    parts: &[&str],
+    shape_of: &ShapeOf<'_>,
+) -> Option<(Vec<u64>, Option<Vec<u64>>, bool)> {
+    let mut rows = 0;
+    let mut columns = None;
+    let mut biases = Some(0);
+    for part in parts {
+        let weight = shape_of(&format!("{own}.{part}.weight"))?;
+        let &[more, width] = &weight[..] else {
+            return None;
+        };
+        if columns.is_some_and(|columns| columns != width) {
+            return None;
+        }
+        columns = Some(width);
+        rows += more;
+        let bias = shape_of(&format!("{own}.{part}.bias"));
+        biases = biases
+            .zip(bias)
+            .map(|(sum, bias)| sum + bias.iter().product::<u64>());
+    }
+    let bias = biases.map(|sum| vec![sum]);
+    Some((vec![rows, columns?], bias, true))
+}

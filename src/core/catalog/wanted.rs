@@ -1,0 +1,97 @@
+//! One part that a transformer needs beside it: what to ask for, how to tell the right one, and which file to get.
+//!
+//! The families say what their parts are; where they lie is `companions`' business.
+
+use std::path::Path;
+
+use super::library::Role;
+use super::weights::{WeightSet, is_index, is_pickle, pickle_instead};
+use super::{CatalogError, Component, kind, storage};
+
+/// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
+type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
+
+/// One part.
+pub(super) struct Wanted<'a> {
+    pub component: Component,
+    pub role: Role,
+    /// A noun phrase for people.
+    pub what: String,
+    /// The file to get, and from where.
+    pub example: &'static str,
+    /// The names that publishers give it, best first.
+    pub usual: &'static [&'static str],
+    /// A word in the names of pickles that are likely this part.
+    pub word: &'static str,
+    /// Whether weights have this part at all, whole or not.
+    pub is_in: fn(&WeightSet) -> bool,
+    pub fits: Fits<'a>,
+    /// What a text encoder needs beside it.
+    pub tokenizer: Option<WantedTokenizer>,
+}
+
+/// The tokenizer of a text encoder.
+#[derive(Clone, Copy)]
+pub(super) struct WantedTokenizer {
+    /// A noun phrase for people.
+    pub what: &'static str,
+    /// The file or folder to get, and from where.
+    pub example: &'static str,
+    /// Names of its folder, beside the text encoder or around the transformer.
+    pub folders: &'static [&'static str],
+    /// Its folder among the tokenizers that ship with the app, where there is one.
+    pub bundled: Option<&'static str>,
+    pub form: TokenizerForm,
+    /// The rows of the text encoder's embedding.
+    pub vocab_size: fn(&Path) -> Result<u64, CatalogError>,
+}
+
+/// How a tokenizer cuts words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenizerForm {
+    /// SentencePiece: the pieces of T5 and UMT5.
+    Pieces,
+    /// Merged pairs, as CLIP has them.
+    Pairs,
+}
+
+impl Wanted<'_> {
+    /// Whether what lies at a place is this part, whole, and of the transformer.
+    pub(super) fn check(&self, place: &Path) -> Result<(), CatalogError> {
+        if is_pickle(place) {
+            return Err(pickle_instead(place, self.example));
+        }
+        let weights = match WeightSet::at(place) {
+            Err(CatalogError::Pickle { path, .. }) => {
+                return Err(pickle_instead(&path, self.example));
+            }
+            other => other?,
+        };
+        if let Some(storage) = storage::unreadable(&weights) {
+            let found = format!("one stored as {storage}, which this version cannot run yet");
+            return Err(self.wrong(&found, place));
+        }
+        if !(self.is_in)(&weights) {
+            return Err(self.wrong(&kind::of_tensors(&weights).text, place));
+        }
+        (self.fits)(&weights, place)
+    }
+
+    /// Whether a pickle of this name is likely this part.
+    pub(super) fn is_named_in(&self, name: &str) -> bool {
+        name.to_lowercase().contains(self.word)
+    }
+
+    fn wrong(&self, found: &str, place: &Path) -> CatalogError {
+        CatalogError::WrongCompanion {
+            what: self.what.clone(),
+            example: self.example,
+            found: found.to_owned(),
+            path: if is_index(place) {
+                place.parent().unwrap_or(place).to_owned()
+            } else {
+                place.to_owned()
+            },
+        }
+    }
+}

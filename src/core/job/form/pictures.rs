@@ -1,0 +1,154 @@
+//! What only models of pictures have: the mask, the strength, batches, their kinds of files, and what they have
+//! not: frames and clips.
+//!
+//! Looks at no file.
+
+use super::{Findings, GenerateForm};
+use crate::catalog::{ImageRole, InputUse, ModelSpec};
+use crate::job::first_step;
+use crate::media::ClipFormat;
+
+/// Shapes that differ by less are the same to the eye.
+const SAME_ASPECT: f64 = 0.02;
+
+pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    check_mask(form, spec, found);
+    check_batch(form, spec, found);
+    if !spec.family.makes_pictures() {
+        return;
+    }
+    let name = &spec.name;
+    if form.extend.is_some() && spec.start_image.is_possible() {
+        found.fail(
+            "extend",
+            format!("{name} makes pictures, found a clip to go on from"),
+        );
+    }
+    if form.fps.is_some_and(|fps| fps != spec.defaults.fps) {
+        found.note(
+            "fps",
+            format!("The frame rate is not used: {name} makes pictures"),
+        );
+    }
+    if let Ok(format) = ClipFormat::from_path(&form.out)
+        && !format.holds_pictures()
+    {
+        found.fail(
+            "out",
+            format!(
+                "expected a name that ends in .png, .webp or .jpg, because {name} makes pictures, found {}",
+                form.out.display()
+            ),
+        );
+    }
+}
+
+/// One frame; any other number is a misunderstanding.
+pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
+    if let Some(frames) = form.num_frames.filter(|frames| *frames != 1) {
+        found.fail(
+            "frames",
+            format!(
+                "{} makes pictures, which have 1 frame, found {frames}",
+                spec.name
+            ),
+        );
+    }
+    1
+}
+
+fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let name = &spec.name;
+    match (spec.mask, &form.mask) {
+        (InputUse::No, Some(_)) => {
+            found.fail("mask", format!("{name} makes whole pictures, found a mask"));
+        }
+        // A model that always starts from a picture has said so already.
+        (InputUse::Required, None) => found.fail(
+            "mask",
+            format!("{name} fills what a mask shows white, and no mask is given"),
+        ),
+        (_, Some(mask)) => match &form.image {
+            None if spec.start_image != InputUse::Required => found.fail(
+                "image",
+                "expected a picture for the mask to lie on, and none is given".to_owned(),
+            ),
+            Some(image) => {
+                let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
+                let ratio = aspect(mask.width, mask.height) / aspect(image.width, image.height);
+                if ratio.ln().abs() > SAME_ASPECT {
+                    found.note(
+                        "mask",
+                        format!(
+                            "The mask is {}×{} and the picture {}×{}: each is brought to the new picture's shape by itself",
+                            mask.width, mask.height, image.width, image.height
+                        ),
+                    );
+                }
+            }
+            None => {}
+        },
+        (_, None) => {}
+    }
+}
+
+fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let most = spec.limits.max_batch.max(1);
+    let Some(size) = form.batch_size else {
+        return;
+    };
+    if !(1..=most).contains(&size) {
+        let what = match most {
+            1 => format!("expected a batch of 1 for {}, found {size}", spec.name),
+            _ => format!(
+                "expected a batch between 1 and {most} for {}, found {size}",
+                spec.name
+            ),
+        };
+        found.fail("batch", what);
+    } else if form.seed.checked_add(u64::from(size) - 1).is_none() {
+        found.fail(
+            "seed",
+            format!(
+                "expected a seed of at most {} for a batch of {size}, which counts on from it, found {}",
+                u64::MAX - u64::from(size) + 1,
+                form.seed
+            ),
+        );
+    }
+}
+
+/// How much of the start picture is made anew, where that means something; checked against the steps.
+pub(super) fn strength(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    num_steps: u32,
+    found: &mut Findings,
+) -> Option<f64> {
+    let has_base = form.image.is_some() && spec.image_role != ImageRole::FirstFrame;
+    let Some(default) = spec.defaults.strength.filter(|_| has_base) else {
+        if form.strength.is_some() {
+            let why = match spec.defaults.strength {
+                Some(_) => "there is no start picture".to_owned(),
+                None => format!("{} does not begin on the way to a picture", spec.name),
+            };
+            found.note("strength", format!("The strength is not used: {why}"));
+        }
+        return None;
+    };
+    let strength = form.strength.unwrap_or(default);
+    if !(0.0..=1.0).contains(&strength) {
+        found.fail(
+            "strength",
+            format!("expected a strength between 0 and 1, found {strength}"),
+        );
+    } else if first_step(num_steps, strength) >= num_steps {
+        found.fail(
+            "strength",
+            format!(
+                "expected a strength that leaves at least one of {num_steps} steps to make, found {strength}"
+            ),
+        );
+    }
+    Some(strength)
+}

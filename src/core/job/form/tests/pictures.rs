@@ -1,0 +1,338 @@
+//! What only models of pictures have, and what they have not.
+
+use super::*;
+use crate::catalog::{Guidance, ImageRole};
+use crate::job::Lora;
+
+/// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
+fn dev() -> ModelSpec {
+    let mut spec = test_spec();
+    spec.family = Family::Flux;
+    spec.image_role = ImageRole::Base;
+    spec.mask = InputUse::Optional;
+    spec.guidance = Guidance::Distilled;
+    let defaults = &mut spec.defaults;
+    (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
+    (defaults.num_steps, defaults.guidance_scale) = (28, 3.5);
+    (defaults.strength, defaults.shift) = (Some(0.6), None);
+    let limits = &mut spec.limits;
+    (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
+    (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
+    spec
+}
+
+/// As Flux schnell: told no guidance.
+fn schnell() -> ModelSpec {
+    let mut spec = dev();
+    spec.guidance = Guidance::None;
+    (spec.defaults.guidance_scale, spec.defaults.num_steps) = (0.0, 4);
+    spec
+}
+
+/// As Flux Fill: a picture and a mask.
+fn fill() -> ModelSpec {
+    let mut spec = dev();
+    spec.image_role = ImageRole::Canvas;
+    (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
+    spec.defaults.strength = None;
+    spec
+}
+
+fn asked(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, String> {
+    let mut wish = GenerateForm {
+        out: "boat.png".into(),
+        ..form()
+    };
+    change(&mut wish);
+    wish.validate(spec).map_err(|errors| {
+        let messages: Vec<String> = errors
+            .into_iter()
+            .map(|err| format!("{}: {}", err.field, err.message))
+            .collect();
+        messages.join("\n")
+    })
+}
+
+/// What was asked, and the one sentence about it.
+fn noted(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> (GenerateRequest, String) {
+    let checked = asked(spec, change).unwrap();
+    let text = told(&checked).join("\n");
+    (checked.request, text)
+}
+
+#[test]
+fn a_picture_needs_nothing_but_a_prompt() {
+    for (spec, guidance) in [(dev(), 3.5), (schnell(), 0.0)] {
+        let (request, text) = noted(&spec, |_| {});
+        assert_eq!(text, "");
+        assert_eq!((request.num_frames, request.batch_size), (1, 1));
+        assert_eq!(
+            (request.guidance_scale, request.true_cfg_scale),
+            (guidance, None)
+        );
+        assert_eq!((request.strength, request.shift), (None, None));
+    }
+}
+
+#[test]
+fn what_was_carried_says_nothing_that_was_not_wished() {
+    let spec = schnell();
+    let (_, text) = noted(&spec, |form| {
+        form.guidance_scale = Some(spec.defaults.guidance_scale);
+        form.fps = Some(spec.defaults.fps);
+        form.num_frames = Some(1);
+        form.negative_prompt = Some(spec.defaults.negative_prompt.clone());
+        form.batch_size = Some(1);
+    });
+    assert_eq!(text, "");
+}
+
+#[test]
+fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
+    let image = |form: &mut GenerateForm| form.image = Some(picture(640, 480));
+    let mask = |form: &mut GenerateForm| form.mask = Some(picture(320, 240));
+    let both = |form: &mut GenerateForm| {
+        image(form);
+        mask(form);
+    };
+    let (request, text) = noted(&dev(), both);
+    assert_eq!((request.mask.is_some(), text.as_str()), (true, ""));
+    assert_eq!(
+        (request.width, request.height),
+        (1184, 880),
+        "the picture's aspect"
+    );
+    assert_eq!(
+        asked(&dev(), mask).unwrap_err(),
+        "image: expected a picture for the mask to lie on, and none is given"
+    );
+    let mut without = dev();
+    without.mask = InputUse::No;
+    assert_eq!(
+        asked(&without, both).unwrap_err(),
+        "mask: Test model makes whole pictures, found a mask"
+    );
+    assert_eq!(
+        asked(&fill(), image).unwrap_err(),
+        "mask: Test model fills what a mask shows white, and no mask is given"
+    );
+    assert_eq!(
+        asked(&fill(), mask).unwrap_err(),
+        "image: Test model starts from a picture, and none is given"
+    );
+    let (_, text) = noted(&fill(), |form| {
+        image(form);
+        form.mask = Some(picture(300, 300));
+    });
+    assert!(text.starts_with("The mask is 300×300 and the picture 640×480"));
+}
+
+#[test]
+fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
+    let with = |strength: Option<f64>| {
+        move |form: &mut GenerateForm| {
+            form.image = Some(picture(64, 64));
+            form.strength = strength;
+        }
+    };
+    assert_eq!(noted(&dev(), with(None)).0.strength, Some(0.6));
+    for strength in [0.01, 0.5, 1.0] {
+        let (request, text) = noted(&dev(), with(Some(strength)));
+        assert_eq!((request.strength, text.as_str()), (Some(strength), ""));
+    }
+    for strength in [-0.1, 1.01, f64::NAN] {
+        let text = asked(&dev(), with(Some(strength))).unwrap_err();
+        assert!(text.starts_with("strength: expected a strength between 0 and 1"));
+    }
+    assert_eq!(
+        asked(&dev(), with(Some(0.0))).unwrap_err(),
+        "strength: expected a strength that leaves at least one of 28 steps to make, found 0"
+    );
+    let (request, text) = noted(&dev(), |form| form.strength = Some(0.3));
+    assert_eq!(request.strength, None);
+    assert_eq!(text, "The strength is not used: there is no start picture");
+    let (request, text) = noted(&fill(), |form| {
+        with(Some(0.3))(form);
+        form.mask = Some(picture(64, 64));
+    });
+    assert_eq!(request.strength, None);
+    assert!(text.starts_with("The strength is not used: Test model does not"));
+    let (request, text) = noted(&dev(), |form| {
+        with(Some(0.5))(form);
+        form.start_step = Some(3);
+    });
+    assert_eq!(request.start_step, 0);
+    assert!(text.starts_with("The start step is not used"));
+    let text = asked(&dev(), |form| {
+        with(Some(0.5))(form);
+        form.end_step = Some(14);
+    });
+    assert!(text.unwrap_err().contains("an end behind step 14"));
+}
+
+#[test]
+fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() {
+    let wish = |scale: f64, negative: Option<&str>| {
+        let negative = negative.map(str::to_owned);
+        move |form: &mut GenerateForm| {
+            form.true_cfg_scale = Some(scale);
+            form.negative_prompt = negative;
+        }
+    };
+    for spec in [dev(), schnell()] {
+        let (request, text) = noted(&spec, wish(2.0, Some("blurry")));
+        assert_eq!((request.true_cfg_scale, text.as_str()), (Some(2.0), ""));
+        assert!(request.is_guided());
+        let (request, text) = noted(&spec, wish(2.0, None));
+        assert_eq!(request.true_cfg_scale, None);
+        assert!(text.starts_with("The real guidance is off: it needs a negative prompt"));
+        let (request, text) = noted(&spec, wish(1.0, None));
+        assert_eq!((request.true_cfg_scale, text.as_str()), (None, ""));
+    }
+    for scale in [-1.0, 101.0, f64::NAN] {
+        let text = asked(&dev(), wish(scale, Some("blurry"))).unwrap_err();
+        assert!(text.starts_with("true-cfg: expected a guidance"), "{text}");
+    }
+    let (request, text) = noted(&test_spec(), wish(2.0, Some("blurry")));
+    assert_eq!(request.true_cfg_scale, None);
+    assert!(
+        text.ends_with("is the classifier-free one already"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_guidance_and_a_negative_prompt_that_cannot_act_are_told() {
+    let (request, text) = noted(&schnell(), |form| form.guidance_scale = Some(7.0));
+    assert_eq!(request.guidance_scale, 0.0);
+    assert!(text.starts_with("The guidance is not used"), "{text}");
+    let negative = |form: &mut GenerateForm| form.negative_prompt = Some("blurry".into());
+    let (_, text) = noted(&dev(), negative);
+    assert!(text.starts_with("The negative prompt is not used: it acts when the real guidance"));
+    let (_, text) = noted(&test_spec(), |form| {
+        negative(form);
+        form.guidance_scale = Some(1.0);
+    });
+    assert!(text.starts_with("The negative prompt is not used: it acts when the guidance"));
+    assert_eq!(noted(&test_spec(), negative).1, "");
+}
+
+#[test]
+fn a_batch_is_as_large_as_the_model_can_make_and_its_seeds_can_be_counted() {
+    let wish = |size, seed| {
+        move |form: &mut GenerateForm| (form.batch_size, form.seed) = (Some(size), seed)
+    };
+    assert_eq!(asked(&dev(), wish(8, 0)).unwrap().request.num_decoded(), 8);
+    for (spec, size, text) in [
+        (
+            dev(),
+            0,
+            "batch: expected a batch between 1 and 8 for Test model, found 0",
+        ),
+        (
+            dev(),
+            9,
+            "batch: expected a batch between 1 and 8 for Test model, found 9",
+        ),
+        (
+            test_spec(),
+            2,
+            "batch: expected a batch of 1 for Test model, found 2",
+        ),
+    ] {
+        assert_eq!(asked(&spec, wish(size, 0)).unwrap_err(), text);
+    }
+    assert!(asked(&dev(), wish(3, u64::MAX - 2)).is_ok());
+    let text = asked(&dev(), wish(3, u64::MAX - 1)).unwrap_err();
+    assert!(text.starts_with("seed: expected a seed of at most 18446744073709551613"));
+}
+
+#[test]
+fn frames_and_clips_mean_nothing_to_a_model_of_pictures() {
+    assert_eq!(
+        asked(&dev(), |form| form.num_frames = Some(17)).unwrap_err(),
+        "frames: Test model makes pictures, which have 1 frame, found 17"
+    );
+    let (_, text) = noted(&dev(), |form| form.fps = Some(16.0));
+    assert_eq!(
+        text,
+        "The frame rate is not used: Test model makes pictures"
+    );
+    assert_eq!(
+        asked(&dev(), |form| form.extend = Some(clip(64, 64, 8.0))).unwrap_err(),
+        "extend: Test model makes pictures, found a clip to go on from"
+    );
+    let last = asked(&dev(), |form| form.last_image = Some(picture(64, 64)));
+    assert!(
+        last.unwrap_err()
+            .starts_with("last-image: Test model cannot end")
+    );
+    let mut text_only = dev();
+    text_only.start_image = InputUse::No;
+    assert_eq!(
+        asked(&text_only, |form| form.image = Some(picture(64, 64))).unwrap_err(),
+        "image: Test model makes pictures from text alone, found a start picture"
+    );
+}
+
+#[test]
+fn a_picture_goes_to_a_file_for_pictures() {
+    for name in ["a.png", "a.webp", "a.jpg", "a.JPEG"] {
+        assert!(
+            asked(&dev(), |form| form.out = name.into()).is_ok(),
+            "{name}"
+        );
+    }
+    for name in ["a.mp4", "a.webm", "a.gif"] {
+        let text = asked(&dev(), |form| form.out = name.into()).unwrap_err();
+        assert!(text.contains(".png, .webp or .jpg") && text.ends_with(name));
+    }
+}
+
+#[test]
+fn tokens_and_loras_have_their_ranges() {
+    let tokens = |spec: &ModelSpec, tokens| {
+        asked(spec, |form| form.max_sequence_length = Some(tokens))
+            .map(|checked| checked.request.max_sequence_length)
+    };
+    assert_eq!(tokens(&dev(), 512), Ok(Some(512)));
+    assert_eq!(tokens(&schnell(), 256), Ok(Some(256)));
+    for (spec, wrong) in [(dev(), 0), (dev(), 513), (schnell(), 257)] {
+        let text = tokens(&spec, wrong).unwrap_err();
+        assert!(text.starts_with("max-sequence-length: expected between 1 and"));
+    }
+    assert_eq!(tokens(&test_spec(), 9), Ok(None), "with a notice");
+    let lora = |strength, strength_2| {
+        asked(&dev(), |form| {
+            form.loras = vec![Lora {
+                path: "style.safetensors".into(),
+                strength,
+                strength_2,
+            }];
+        })
+    };
+    assert_eq!(lora(-10.0, Some(10.0)).unwrap().request.loras.len(), 1);
+    for (first, second) in [(10.5, None), (f64::NAN, None), (1.0, Some(-11.0))] {
+        let text = lora(first, second).unwrap_err();
+        assert!(text.starts_with("lora: expected a strength between -10 and 10"));
+        assert!(text.ends_with("style.safetensors"));
+    }
+}
+
+#[test]
+fn sizes_are_multiples_of_16_up_to_4_megapixels() {
+    let size = |width, height| {
+        asked(&dev(), |form| {
+            (form.width, form.height) = (Some(width), Some(height));
+        })
+        .map(|checked| (checked.request.width, checked.request.height))
+    };
+    assert_eq!(size(2048, 2048), Ok((2048, 2048)));
+    assert_eq!(size(1000, 700), Ok((992, 704)));
+    assert_eq!(size(3000, 1000), Ok((2992, 992)));
+    let text = size(2064, 2048).unwrap_err();
+    assert!(
+        text.contains("at most 4194304 pixels for Test model"),
+        "{text}"
+    );
+}

@@ -1,0 +1,179 @@
+//! Settles a template's choices by the job's seed.
+//!
+//! Draws with SplitMix64, whose numbers are the same everywhere and for ever: a seed is a promise.
+
+use super::parse::{self, Choice, Part};
+use super::wildcards::{Lookup, WildcardFolders};
+use super::{MAX_BYTES, PromptError, comments};
+
+/// Wildcards that lead to wildcards.
+const MAX_WILDCARDS_DEEP: usize = 12;
+/// Choices and wildcards of one prompt, those in wildcards included.
+const MAX_CHOICES: usize = 10_000;
+
+/// The text of `template` with one of everything.
+pub(super) fn settle(
+    template: &str,
+    seed: u64,
+    wildcards: &WildcardFolders,
+) -> Result<String, PromptError> {
+    let parts = parse::template(&comments::without(template))?;
+    let mut settling = Settling {
+        draws: Draws(seed),
+        lookup: Lookup::of(wildcards),
+        names: Vec::new(),
+        num_choices: 0,
+        text: String::new(),
+    };
+    settling.parts(&parts)?;
+    Ok(settling.text)
+}
+
+struct Settling<'a> {
+    draws: Draws,
+    lookup: Lookup<'a>,
+    /// The wildcards that are being read, outermost first.
+    names: Vec<String>,
+    num_choices: usize,
+    /// What is settled so far.
+    text: String,
+}
+
+impl Settling<'_> {
+    fn parts(&mut self, parts: &[Part]) -> Result<(), PromptError> {
+        for part in parts {
+            match part {
+                Part::Text(text) => self.text.push_str(text),
+                Part::Choice(choice) => self.choice(choice)?,
+                Part::Wildcard(name) => self.wildcard(name, None)?,
+            }
+            self.check_length()?;
+        }
+        Ok(())
+    }
+
+    fn choice(&mut self, choice: &Choice) -> Result<(), PromptError> {
+        self.count()?;
+        // Several of one wildcard are several of its lines.
+        if let (Some(_), [only]) = (choice.count, &choice.options[..])
+            && let [Part::Wildcard(name)] = &only.parts[..]
+        {
+            return self.wildcard(name, Some(choice));
+        }
+        let weights: Vec<f64> = choice.options.iter().map(|it| it.weight).collect();
+        self.several(&weights, choice, |settling, chosen| {
+            settling.parts(&choice.options[chosen].parts)
+        })
+    }
+
+    /// A line of a wildcard, or as many as `choice` says.
+    fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<(), PromptError> {
+        self.count()?;
+        let is_circle = self.names.iter().any(|outer| outer == name);
+        self.names.push(name.to_owned());
+        if is_circle || self.names.len() > MAX_WILDCARDS_DEEP {
+            let names = self.names.clone();
+            return Err(PromptError::WildcardCircle { names });
+        }
+        let lines = self.lookup.lines(name)?;
+        let weights: Vec<f64> = lines.iter().map(|line| line.weight).collect();
+        let one = Choice {
+            written: format!("__{name}__"),
+            count: None,
+            separator: String::new(),
+            options: Vec::new(),
+        };
+        self.several(&weights, choice.unwrap_or(&one), |settling, chosen| {
+            settling.parts(&parse::template(&lines[chosen].text)?)
+        })?;
+        self.names.pop();
+        Ok(())
+    }
+
+    /// As many as `choice` says of the options with these weights, all different, each put down by `put`.
+    fn several(
+        &mut self,
+        weights: &[f64],
+        choice: &Choice,
+        put: impl Fn(&mut Self, usize) -> Result<(), PromptError>,
+    ) -> Result<(), PromptError> {
+        let possible = weights.iter().enumerate();
+        let mut left: Vec<(usize, f64)> = possible
+            .map(|(option, weight)| (option, *weight))
+            .filter(|(_, weight)| *weight > 0.0)
+            .collect();
+        if left.is_empty() {
+            return Err(PromptError::NoWeight {
+                choice: choice.written.clone(),
+            });
+        }
+        let Some((low, high)) = choice.count else {
+            let (chosen, _) = left[self.draws.one_of(&left)];
+            return put(self, chosen);
+        };
+        let (low, high) = (low.min(left.len()), high.min(left.len()));
+        let num_chosen = low + self.draws.below(high - low + 1);
+        for i in 0..num_chosen {
+            let (chosen, _) = left.remove(self.draws.one_of(&left));
+            if i > 0 {
+                self.text.push_str(&choice.separator);
+            }
+            // Spaces around an option are the template's, not the list's.
+            let start = self.text.len();
+            put(self, chosen)?;
+            let trimmed = self.text[start..].trim().to_owned();
+            self.text.truncate(start);
+            self.text.push_str(&trimmed);
+            self.check_length()?;
+        }
+        Ok(())
+    }
+
+    fn check_length(&self) -> Result<(), PromptError> {
+        if self.text.len() > MAX_BYTES {
+            return Err(PromptError::TooLong { limit: MAX_BYTES });
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), PromptError> {
+        self.num_choices += 1;
+        if self.num_choices > MAX_CHOICES {
+            return Err(PromptError::TooManyChoices { limit: MAX_CHOICES });
+        }
+        Ok(())
+    }
+}
+
+/// SplitMix64, <https://prng.di.unimi.it/splitmix64.c>.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 up to but not 1.
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// `count` is more than 0.
+    fn below(&mut self, count: usize) -> usize {
+        ((self.fraction() * count as f64) as usize).min(count - 1)
+    }
+
+    /// The place of one of `options`, which are not empty, by the weights they have.
+    fn one_of(&mut self, options: &[(usize, f64)]) -> usize {
+        let total: f64 = options.iter().map(|(_, weight)| weight).sum();
+        let mut left = self.fraction() * total;
+        let reached = options.iter().position(|(_, weight)| {
+            left -= weight;
+            left < 0.0
+        });
+        reached.unwrap_or(options.len() - 1)
+    }
+}

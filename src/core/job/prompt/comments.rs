@@ -1,0 +1,61 @@
+//! Comments in prompts, as ComfyUI and Dynamic Prompts have them.
+//!
+//! What looks like one inside a word, such as an address of the web, is none.
+
+/// The text without its comments. A line that holds nothing else is left out with its end.
+pub(super) fn without(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    // Where the line began in `kept`, and whether a comment was taken out of it.
+    let (mut line, mut is_cut) = (0, false);
+    while let Some(letter) = rest.chars().next() {
+        if let Some(length) = comment_at(rest, &kept[line..]) {
+            if rest.starts_with("//") {
+                let spaceless = kept[line..].trim_end().len();
+                kept.truncate(line + spaceless);
+            }
+            is_cut = true;
+            rest = &rest[length..];
+            continue;
+        }
+        // The letter behind a backslash begins nothing.
+        let behind = rest.strip_prefix('\\').and_then(|rest| rest.chars().next());
+        let taken = letter.len_utf8()
+            + behind
+                .filter(|it| "#/".contains(*it))
+                .map_or(0, char::len_utf8);
+        if taken > letter.len_utf8() {
+            kept.push_str(&rest[letter.len_utf8()..taken]);
+        } else if letter == '\n' && is_cut && kept[line..].trim().is_empty() {
+            kept.truncate(line);
+        } else {
+            kept.push(letter);
+        }
+        if letter == '\n' {
+            (line, is_cut) = (kept.len(), false);
+        }
+        rest = &rest[taken..];
+    }
+    if is_cut && kept[line..].trim().is_empty() {
+        kept.truncate(line);
+        if kept.ends_with('\n') {
+            kept.pop();
+        }
+    }
+    kept
+}
+
+/// How long the comment is that `rest` begins with, behind `line` of the same line.
+fn comment_at(rest: &str, line: &str) -> Option<usize> {
+    let to_line_end = || rest.find('\n').unwrap_or(rest.len());
+    let is_behind_space = line.chars().next_back().is_none_or(char::is_whitespace);
+    if let Some(inside) = rest.strip_prefix("/*") {
+        return inside.find("*/").map(|at| at + "/**/".len());
+    }
+    if rest.starts_with("//") && is_behind_space {
+        return Some(to_line_end());
+    }
+    let behind = rest.strip_prefix('#')?.chars().next();
+    let is_comment = behind.is_none_or(|it| it.is_whitespace() || it == '#');
+    (is_comment && line.trim().is_empty()).then(to_line_end)
+}

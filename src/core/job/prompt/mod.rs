@@ -1,0 +1,116 @@
+//! Prompts as templates: choices, wildcard files and comments, settled by the job's seed.
+//!
+//! The common ground of ComfyUI, SwarmUI and A1111's Dynamic Prompts:
+//!
+//! | Written | Read |
+//! |---|---|
+//! | `{a\|b\|c}` | one of them; they may hold anything of this table, and be empty |
+//! | `{3::a\|b}` | `a` three times as often as `b` |
+//! | `{2$$a\|b\|c}`, `{1-2$$a\|b}`, `{2$$ and $$a\|b}` | several different ones, joined by `, ` or what is given |
+//! | `__name__`, `__folder/name__`, `__folder/*__` | a line of `name.txt` in a folder of wildcards |
+//! | `{2$$__name__}` | several different lines |
+//! | `\{`, `\}`, `\|`, `\_` | that letter itself |
+//! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
+//! | `(words:1.2)` | `words`: weights do not act, see [`Expanded::notices`] |
+//!
+//! Braces that hold neither `|` nor `$$` stay as they are: such are prompts in JSON. The same template, seed and
+//! files give the same text on every machine. Reads no other files than wildcards, and knows no tokens.
+
+mod choose;
+mod comments;
+mod parse;
+mod weights;
+mod wildcards;
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+pub use wildcards::WildcardFolders;
+
+/// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// What became of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanded {
+    /// What the text encoders are to read.
+    pub prompt: String,
+    /// What was written, where that is another text.
+    pub template: Option<String>,
+    /// What is not done as it is written, one sentence each.
+    pub notices: Vec<String>,
+}
+
+/// Why a template cannot become a prompt.
+#[derive(Debug, Error)]
+pub enum PromptError {
+    #[error(
+        "there is no wildcard file {name}.txt for __{name}__: looked in {folders}. Write \\__ for underscores themselves"
+    )]
+    MissingWildcard { name: String, folders: String },
+    #[error("the wildcard __{name}__ leads out of the folders of wildcards")]
+    WildcardOutside { name: String },
+    #[error("the wildcard file has no line to choose: {}", path.display())]
+    EmptyWildcard { path: PathBuf },
+    #[error("the wildcards go round in a circle: {}", names.join(" → "))]
+    WildcardCircle { names: Vec<String> },
+    #[error("cannot read a wildcard file: {source}: {}", path.display())]
+    ReadWildcard { source: io::Error, path: PathBuf },
+    #[error(
+        "the choice that begins with \"{beginning}\" is never closed: expected a }}. Write \\{{ for a brace itself"
+    )]
+    Unclosed { beginning: String },
+    #[error("the choice {choice} has nothing that may be chosen: all of its weights are 0")]
+    NoWeight { choice: String },
+    #[error("the prompt's choices are nested deeper than {limit}")]
+    TooDeep { limit: usize },
+    #[error("the prompt has more than {limit} choices")]
+    TooManyChoices { limit: usize },
+    #[error("the prompt is longer than {limit} bytes")]
+    TooLong { limit: usize },
+}
+
+/// The text that `template` stands for with this seed.
+pub fn expand(
+    template: &str,
+    seed: u64,
+    wildcards: &WildcardFolders,
+) -> Result<Expanded, PromptError> {
+    if template.len() > MAX_BYTES {
+        return Err(PromptError::TooLong { limit: MAX_BYTES });
+    }
+    let chosen = choose::settle(template, seed, wildcards)?;
+    let read = weights::without(&chosen);
+    let mut notices = Vec::new();
+    if let Some(example) = read.example {
+        notices.push(format!(
+            "Weights such as {example} do not act with this model's text encoder: the words are read without them"
+        ));
+    }
+    if read.has_brackets {
+        notices.push(
+            "Brackets do not weigh words with this model's text encoder: they are read as they are written"
+                .to_owned(),
+        );
+    }
+    Ok(Expanded {
+        template: (read.text != template).then(|| template.to_owned()),
+        prompt: read.text,
+        notices,
+    })
+}
+
+/// The prompts of a text with one a line: without comments and empty lines.
+pub fn lines(text: &str) -> Vec<String> {
+    comments::without(text)
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Folders of wildcard files: `name.txt` with one choice a line.
+//!
+//! As A1111's Dynamic Prompts and SwarmUI keep them, without their YAML. Nothing outside the folders is read by name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::PromptError;
+use super::parse::weight_of;
+
+/// A file of a hundred thousand long lines has a tenth of this.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Folders in folders.
+const MAX_DEPTH: usize = 8;
+const MAX_FILES: usize = 100_000;
+const MAX_FOLDERS: usize = 10_000;
+
+/// Where wildcard files lie. What the first folder has, later ones do not replace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WildcardFolders(Vec<PathBuf>);
+
+impl WildcardFolders {
+    pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(folders.into_iter().collect())
+    }
+
+    /// The names of all wildcards, in order.
+    pub fn names(&self) -> Vec<String> {
+        files(&self.0).into_keys().collect()
+    }
+}
+
+/// Finds wildcards for one prompt; what was read is kept.
+pub(super) struct Lookup<'a> {
+    folders: &'a [PathBuf],
+    read: BTreeMap<String, Rc<Vec<Line>>>,
+}
+
+/// A choice of a wildcard file.
+pub(super) struct Line {
+    pub weight: f64,
+    /// A template itself.
+    pub text: String,
+}
+
+impl<'a> Lookup<'a> {
+    pub fn of(folders: &'a WildcardFolders) -> Self {
+        Self {
+            folders: &folders.0,
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// The choices of a wildcard, at least one.
+    pub fn lines(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
+        if let Some(lines) = self.read.get(name) {
+            return Ok(Rc::clone(lines));
+        }
+        let paths = self.paths(name)?;
+        let mut lines = Vec::new();
+        for path in &paths {
+            lines.extend(lines_of(path)?);
+        }
+        if lines.is_empty() {
+            let path = paths.into_iter().next().unwrap_or_default();
+            return Err(PromptError::EmptyWildcard { path });
+        }
+        let lines = Rc::new(lines);
+        self.read.insert(name.to_owned(), Rc::clone(&lines));
+        Ok(lines)
+    }
+
+    /// The files of a name: one, or all that a `*` stands for.
+    fn paths(&self, name: &str) -> Result<Vec<PathBuf>, PromptError> {
+        let is_outside = |part: &str| part.is_empty() || part == "." || part == "..";
+        if name.split('/').any(is_outside) || Path::new(name).is_absolute() {
+            let name = name.to_owned();
+            return Err(PromptError::WildcardOutside { name });
+        }
+        let name = name.strip_suffix(".txt").unwrap_or(name);
+        let exact = self
+            .folders
+            .iter()
+            .map(|folder| folder.join(format!("{name}.txt")));
+        if let Some(path) = exact.into_iter().find(|path| path.is_file()) {
+            return Ok(vec![path]);
+        }
+        let wanted = name.to_lowercase();
+        let is_wanted = |found: &str| matches(&wanted, &found.to_lowercase());
+        let mut found: Vec<PathBuf> = files(self.folders)
+            .into_iter()
+            .filter_map(|(found, path)| is_wanted(&found).then_some(path))
+            .collect();
+        if !name.contains('*') {
+            found.truncate(1);
+        }
+        if found.is_empty() {
+            let folders: Vec<_> = self
+                .folders
+                .iter()
+                .map(|it| it.display().to_string())
+                .collect();
+            return Err(PromptError::MissingWildcard {
+                name: name.to_owned(),
+                folders: match &folders[..] {
+                    [] => "no folder, as none is set".to_owned(),
+                    _ => folders.join(" and "),
+                },
+            });
+        }
+        Ok(found)
+    }
+}
+
+/// All wildcard files by their names, with `/` between folders and without `.txt`. Folders that are not there have none.
+fn files(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    for folder in folders {
+        let mut left = vec![(folder.clone(), String::new(), 0)];
+        let mut num_folders = 0;
+        while let Some((folder, prefix, depth)) = left.pop() {
+            num_folders += 1;
+            if num_folders > MAX_FOLDERS {
+                break;
+            }
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            for path in entries.map(|entry| entry.path()) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if path.is_dir() && depth < MAX_DEPTH {
+                    left.push((path.clone(), format!("{prefix}{name}/"), depth + 1));
+                } else if let Some(stem) = name.strip_suffix(".txt")
+                    && files.len() < MAX_FILES
+                    && path.is_file()
+                {
+                    files.entry(format!("{prefix}{stem}")).or_insert(path);
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Whether `pattern` stands for `name`: a `*` for anything but `/`, `**` for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let name: Vec<char> = name.chars().collect();
+    // Which beginnings of the name, by their lengths, the pattern read so far stands for.
+    let mut reached = vec![false; name.len() + 1];
+    reached[0] = true;
+    let mut pattern = pattern.chars().peekable();
+    while let Some(letter) = pattern.next() {
+        if letter == '*' {
+            let is_deep = pattern.next_if_eq(&'*').is_some();
+            for end in 1..=name.len() {
+                reached[end] |= reached[end - 1] && (is_deep || name[end - 1] != '/');
+            }
+        } else {
+            for end in (1..=name.len()).rev() {
+                reached[end] = reached[end - 1] && name[end - 1] == letter;
+            }
+            reached[0] = false;
+        }
+    }
+    reached[name.len()]
+}
+
+fn lines_of(path: &Path) -> Result<Vec<Line>, PromptError> {
+    let failed = |source| PromptError::ReadWildcard {
+        source,
+        path: path.to_owned(),
+    };
+    let length = fs::metadata(path).map_err(failed)?.len();
+    if length > MAX_FILE_BYTES {
+        let reason = format!("expected at most {MAX_FILE_BYTES} bytes, found {length}");
+        return Err(failed(std::io::Error::other(reason)));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let is_choice = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines = text.lines().map(str::trim).filter(is_choice);
+    let weighted = lines.map(|line| {
+        let (weight, length) = weight_of(line);
+        let text = line[length..].to_owned();
+        Line { weight, text }
+    });
+    Ok(weighted.collect())
+}

@@ -1,0 +1,55 @@
+//! One JPEG picture at quality 95 with whole colours, with the settings as comments.
+//!
+//! A comment holds less than 64 KiB, so long settings are several. Reading them back is `metadata`'s.
+
+use image::ExtendedColorType;
+use image::codecs::jpeg::JpegEncoder;
+
+use super::MADE_BY;
+use crate::media::Picture;
+use crate::media::metadata::JPEG_PREFIX;
+
+const QUALITY: u8 = 95;
+/// The start of image, before which nothing stands.
+const START_BYTES: usize = 2;
+const COMMENT: [u8; 2] = [0xff, 0xfe];
+/// A segment's length counts its own two bytes.
+const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;
+
+pub(super) fn encode(picture: &Picture, settings: Option<&str>) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    JpegEncoder::new_with_quality(&mut bytes, QUALITY)
+        .encode(
+            &picture.rgb,
+            picture.width,
+            picture.height,
+            ExtendedColorType::Rgb8,
+        )
+        .map_err(|err| err.to_string())?;
+    let mut comments = comment(MADE_BY.as_bytes());
+    for piece in settings
+        .unwrap_or_default()
+        .as_bytes()
+        .chunks(MAX_COMMENT_BYTES - JPEG_PREFIX.len())
+    {
+        comments.extend(comment(&[JPEG_PREFIX, piece].concat()));
+    }
+    let at = end_of_header(&bytes);
+    bytes.splice(at..at, comments);
+    Ok(bytes)
+}
+
+/// Behind the JFIF header, which readers expect first.
+fn end_of_header(bytes: &[u8]) -> usize {
+    match bytes.get(START_BYTES..) {
+        Some(&[0xff, 0xe0, high, low, ..]) => {
+            START_BYTES + 2 + usize::from(u16::from_be_bytes([high, low]))
+        }
+        _ => START_BYTES,
+    }
+}
+
+fn comment(text: &[u8]) -> Vec<u8> {
+    let len = (text.len() + 2) as u16;
+    [&COMMENT, len.to_be_bytes().as_slice(), text].concat()
+}

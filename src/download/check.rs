@@ -1,0 +1,76 @@
+//! Whether there is room for a file, and whether it is the one that was meant.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+use safelight_core::job::CancelToken;
+use sha2::{Digest as _, Sha256};
+
+use super::DownloadError;
+
+const PIECE_BYTES: usize = 4 << 20;
+/// Left free on the disk: full disks break other programs.
+const SPARE_BYTES: u64 = 1 << 30;
+
+/// Refuses when the disks have no room for so many bytes more at these places.
+pub(super) fn space<'a>(
+    wanted: impl Iterator<Item = (&'a Path, u64)>,
+) -> Result<(), DownloadError> {
+    // Several files may go to one disk.
+    let mut disks: BTreeMap<u64, (PathBuf, u64)> = BTreeMap::new();
+    for (path, bytes) in wanted {
+        let Some(folder) = path.ancestors().skip(1).find(|folder| folder.is_dir()) else {
+            continue;
+        };
+        let stat = folder
+            .metadata()
+            .map_err(|source| DownloadError::disk(source, folder))?;
+        let disk = disks.entry(stat.dev());
+        disk.or_insert_with(|| (folder.to_owned(), 0)).1 += bytes;
+    }
+    for (folder, bytes) in disks.into_values().filter(|(_, bytes)| *bytes > 0) {
+        let stat = statvfs(&folder).map_err(|err| DownloadError::disk(err.into(), &folder))?;
+        let found = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let expected = bytes.saturating_add(SPARE_BYTES);
+        if found < expected {
+            return Err(DownloadError::NoSpace {
+                expected,
+                found,
+                path: folder,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The file's SHA-256 in lower-case hexadecimal; `None` when cancelled.
+pub(super) fn sha256(file: &File, cancel: &CancelToken) -> io::Result<Option<String>> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut hash = Sha256::new();
+    let mut offset = 0;
+    loop {
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let len = file.read_at(&mut piece, offset)?;
+        if len == 0 {
+            break;
+        }
+        hash.update(&piece[..len]);
+        offset += len as u64;
+    }
+    Ok(Some(hex(&hash.finalize())))
+}
+
+/// Bytes in lower-case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").ok(); // Writing to a string cannot fail.
+        text
+    })
+}

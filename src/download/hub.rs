@@ -1,0 +1,77 @@
+//! Where the Hugging Face hub keeps a repository's files, and the user's token for it.
+//!
+//! Asks nobody: only addresses and the places where its own tools keep tokens.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{env, fs};
+
+/// A hub of repositories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hub {
+    endpoint: String,
+    pub token: Option<String>,
+}
+
+impl Hub {
+    /// The hub that `HF_ENDPOINT` names, else huggingface.co, with the token of `HF_TOKEN`, else of the file that
+    /// the hub's own login writes.
+    pub fn of_environment() -> Self {
+        let variable = |name: &str| env::var(name).ok().filter(|text| !text.trim().is_empty());
+        let home = variable("HF_HOME").map(PathBuf::from).or_else(|| {
+            let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+            let cache = cache.or_else(|| env::home_dir().map(|home| home.join(".cache")));
+            cache.map(|cache| cache.join("huggingface"))
+        });
+        let kept = || fs::read_to_string(home?.join("token")).ok();
+        Self::new(
+            &variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned()),
+            variable("HF_TOKEN").or_else(kept),
+        )
+    }
+
+    /// `token`: surrounding white space does not count.
+    pub fn new(endpoint: &str, token: Option<String>) -> Self {
+        let token = token.map(|token| token.trim().to_owned());
+        Self {
+            endpoint: endpoint.trim().trim_end_matches('/').to_owned(),
+            token: token.filter(|token| !token.is_empty() && token.is_ascii()),
+        }
+    }
+
+    /// Where a file of the newest state of a repository is. `path` may have folders.
+    pub fn url(&self, repository: &str, path: &str) -> String {
+        let escaped: Vec<String> = path.split('/').map(escaped).collect();
+        let path = escaped.join("/");
+        format!("{}/{repository}/resolve/main/{path}", self.endpoint)
+    }
+}
+
+/// One part of a path as an address has it.
+fn escaped(part: &str) -> String {
+    let mut text = String::with_capacity(part.len());
+    for byte in part.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            write!(text, "%{byte:02X}").ok(); // Writing to a string cannot fail.
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_the_repository_and_the_escaped_path() {
+        let hub = Hub::new(" https://hub.example/ ", Some(" hf_x\n".to_owned()));
+        assert_eq!(
+            hub.url("owner/name", "split files/a+b.safetensors"),
+            "https://hub.example/owner/name/resolve/main/split%20files/a%2Bb.safetensors"
+        );
+        assert_eq!(hub.token.as_deref(), Some("hf_x"));
+        assert_eq!(Hub::new("x", Some(" \n".to_owned())).token, None);
+    }
+}

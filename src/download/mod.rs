@@ -1,0 +1,239 @@
+//! Fetches missing parts of models: resumed where it stopped, over several connections, checked against the
+//! server's own checksum, and whole or not there at all.
+//!
+//! Nothing is fetched unless somebody asked for it. What a model consists of is the catalogue's; who is asked,
+//! and how, is that of the window and the command line. Blocks: call it from a thread of its own.
+
+mod check;
+mod error;
+mod hub;
+mod partial;
+mod remote;
+mod speed;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use safelight_core::job::CancelToken;
+
+pub use error::DownloadError;
+pub use hub::Hub;
+use partial::Partial;
+use remote::{Remote, RemoteFile};
+use speed::Speed;
+
+/// One file to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub url: String,
+    /// Where it goes. Folders are made.
+    pub to: PathBuf,
+}
+
+/// How files are fetched.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// At once for one file.
+    pub connections: usize,
+    /// Sent to the first host alone, never to one that it leads on to.
+    pub token: Option<String>,
+    /// What one request asks for: large enough that asking costs nothing, small enough that little is lost.
+    pub piece_bytes: u64,
+    /// How long a connection may be silent.
+    pub patience: Duration,
+    /// How often a piece may fail in a row without a byte having come.
+    pub retries: u32,
+    /// Before the first retry; doubled for each further one.
+    pub pause: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: 4,
+            token: None,
+            piece_bytes: 32 << 20,
+            patience: Duration::from_secs(30),
+            retries: 5,
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Options {
+    /// How long to wait after so many failures in a row.
+    fn pause_after(&self, failures: u32) -> Duration {
+        self.pause * 2_u32.pow(failures.saturating_sub(1).min(6))
+    }
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Asking servers for sizes.
+    Asking,
+    Fetching,
+    /// Reading what has come, for its checksum.
+    Checking,
+}
+
+/// How far it is. Bytes are those of all files together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    pub phase: Phase,
+    /// The name of the file in hand.
+    pub name: String,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    /// Over the last seconds; 0 while nothing comes.
+    pub bytes_per_sec: f64,
+}
+
+impl Progress {
+    /// Seconds left at this speed, while there is one.
+    pub fn secs_left(&self) -> Option<f64> {
+        let left = self.total_bytes.saturating_sub(self.done_bytes);
+        (self.bytes_per_sec > 0.0).then(|| left as f64 / self.bytes_per_sec)
+    }
+}
+
+/// One order, and what its server says of it.
+struct Asked<'a> {
+    order: &'a Order,
+    remote: RemoteFile,
+    /// Bytes that an earlier attempt left.
+    here: u64,
+    is_done: bool,
+}
+
+/// Fetches all files; `None` when cancelled, and what has come stays for the next attempt.
+///
+/// A file that is there with the right size is left as it is. Space for all of them is asked for first.
+pub fn download(
+    orders: &[Order],
+    options: &Options,
+    cancel: &CancelToken,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<Option<Vec<PathBuf>>, DownloadError> {
+    let remote = Remote::new(options);
+    let mut progress = Progress {
+        phase: Phase::Asking,
+        name: String::new(),
+        done_bytes: 0,
+        total_bytes: 0,
+        bytes_per_sec: 0.0,
+    };
+    let mut asked = Vec::with_capacity(orders.len());
+    for order in orders {
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        progress.name = name_of(&order.to);
+        report(&progress);
+        let one = ask(order, &remote, options, cancel)?;
+        progress.total_bytes += one.remote.bytes;
+        progress.done_bytes += if one.is_done { one.remote.bytes } else { 0 };
+        asked.push(one);
+    }
+    check::space(asked.iter().filter(|one| !one.is_done).map(|one| {
+        let left = one.remote.bytes.saturating_sub(one.here);
+        (one.order.to.as_path(), left)
+    }))?;
+    for one in asked.iter().filter(|one| !one.is_done) {
+        progress.name = name_of(&one.order.to);
+        let before = progress.done_bytes;
+        if fetch(one, &remote, options, cancel, &mut progress, report)?.is_none() {
+            return Ok(None);
+        }
+        progress.done_bytes = before + one.remote.bytes;
+    }
+    Ok(Some(orders.iter().map(|order| order.to.clone()).collect()))
+}
+
+fn ask<'a>(
+    order: &'a Order,
+    remote: &Remote,
+    options: &Options,
+    cancel: &CancelToken,
+) -> Result<Asked<'a>, DownloadError> {
+    let mut failures = 0;
+    let facts = loop {
+        match remote.ask(&order.url) {
+            Err(err) if err.may_pass() && failures < options.retries && !cancel.is_cancelled() => {
+                failures += 1;
+                thread::sleep(options.pause_after(failures));
+            }
+            answer => break answer?,
+        }
+    };
+    let is_done = match fs::metadata(&order.to) {
+        Ok(stat) if stat.is_file() && stat.len() == facts.bytes => true,
+        Ok(stat) => {
+            return Err(DownloadError::Occupied {
+                expected: facts.bytes,
+                found: stat.len(),
+                path: order.to.clone(),
+            });
+        }
+        Err(_) => false,
+    };
+    Ok(Asked {
+        here: Partial::bytes_here(&order.to, &facts, options.piece_bytes),
+        remote: facts,
+        order,
+        is_done,
+    })
+}
+
+/// One file: its pieces, its checksum, its name.
+fn fetch(
+    one: &Asked<'_>,
+    remote: &Remote,
+    options: &Options,
+    cancel: &CancelToken,
+    progress: &mut Progress,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<Option<()>, DownloadError> {
+    let before = progress.done_bytes;
+    let partial = Partial::open(&one.order.to, &one.remote, options.piece_bytes)?;
+    let mut speed = Speed::new(Instant::now(), partial.bytes());
+    progress.phase = Phase::Fetching;
+    let is_whole = transfer::run(&partial, one, remote, options, cancel, &mut |bytes| {
+        progress.done_bytes = before + bytes;
+        progress.bytes_per_sec = speed.after(Instant::now(), bytes);
+        report(progress);
+    });
+    progress.bytes_per_sec = 0.0;
+    if is_whole?.is_none() {
+        return Ok(None);
+    }
+    progress.phase = Phase::Checking;
+    report(progress);
+    if let Some(expected) = &one.remote.sha256 {
+        let Some(found) = check::sha256(partial.file(), cancel)
+            .map_err(|source| DownloadError::disk(source, &one.order.to))?
+        else {
+            return Ok(None);
+        };
+        if found != *expected {
+            partial.discard();
+            return Err(DownloadError::Damaged {
+                expected: expected.clone(),
+                found,
+                url: one.order.url.clone(),
+            });
+        }
+    }
+    partial.finish()?;
+    Ok(Some(()))
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,194 @@
+//! What has come of a file so far: the bytes beside its final name, and a note of which pieces they are.
+//!
+//! The note is written after the bytes that it tells of, so that a crash at any moment costs pieces, never truth.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use safelight_core::files::write_atomically;
+use serde::{Deserialize, Serialize};
+
+use super::DownloadError;
+use super::remote::RemoteFile;
+
+/// What the note says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    /// Which state of the server's file these are pieces of.
+    version: String,
+    bytes: u64,
+    piece_bytes: u64,
+    /// How much of each piece is there, from its beginning.
+    pieces: Vec<u64>,
+}
+
+impl Note {
+    fn new(remote: &RemoteFile, piece_bytes: u64) -> Self {
+        let piece_bytes = if remote.has_pieces {
+            piece_bytes.max(1)
+        } else {
+            remote.bytes.max(1)
+        };
+        let pieces = remote.bytes.div_ceil(piece_bytes);
+        Self {
+            version: remote.version.clone(),
+            bytes: remote.bytes,
+            piece_bytes,
+            pieces: vec![0; pieces as usize],
+        }
+    }
+
+    /// The note beside a file, where it is one of this state of the server's file and can be true.
+    fn read(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> Option<Self> {
+        let note: Self = serde_json::from_slice(&fs::read(note_path(to)).ok()?).ok()?;
+        let empty = Self::new(remote, piece_bytes);
+        let is_same = (&note.version, note.bytes, note.piece_bytes)
+            == (&empty.version, empty.bytes, empty.piece_bytes);
+        let is_sound = note.pieces.len() == empty.pieces.len()
+            && (0..)
+                .zip(&note.pieces)
+                .all(|(at, &len)| len <= note.len_of(at));
+        let stat = fs::metadata(part_path(to)).ok()?;
+        (is_same && is_sound && stat.len() == note.bytes).then_some(note)
+    }
+
+    fn len_of(&self, piece: u64) -> u64 {
+        let start = piece.saturating_mul(self.piece_bytes);
+        self.piece_bytes.min(self.bytes.saturating_sub(start))
+    }
+
+    fn here(&self) -> u64 {
+        self.pieces.iter().sum()
+    }
+}
+
+/// A file on its way.
+pub(super) struct Partial {
+    to: PathBuf,
+    file: File,
+    note: Mutex<Note>,
+}
+
+impl Partial {
+    /// Goes on with what is beside `to`, where it is of the same state of the server's file, else starts.
+    pub(super) fn open(
+        to: &Path,
+        remote: &RemoteFile,
+        piece_bytes: u64,
+    ) -> Result<Self, DownloadError> {
+        let disk = |source| DownloadError::disk(source, to);
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder).map_err(disk)?;
+        }
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(part_path(to))
+            .map_err(disk)?;
+        if file.try_lock().is_err() {
+            return Err(DownloadError::Held {
+                path: to.to_owned(),
+            });
+        }
+        let note =
+            Note::read(to, remote, piece_bytes).unwrap_or_else(|| Note::new(remote, piece_bytes));
+        file.set_len(note.bytes).map_err(disk)?;
+        let partial = Self {
+            to: to.to_owned(),
+            file,
+            note: Mutex::new(note),
+        };
+        partial.save().map_err(disk)?;
+        Ok(partial)
+    }
+
+    /// Bytes that an earlier attempt left beside `to`.
+    pub(super) fn bytes_here(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> u64 {
+        Note::read(to, remote, piece_bytes).map_or(0, |note| note.here())
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes that are there.
+    pub(super) fn bytes(&self) -> u64 {
+        self.note().here()
+    }
+
+    pub(super) fn pieces(&self) -> u64 {
+        self.note().pieces.len() as u64
+    }
+
+    /// What is missing of a piece: from where to where in the file; `None` where it is whole.
+    pub(super) fn missing(&self, piece: u64) -> Option<(u64, u64)> {
+        let note = self.note();
+        let start = piece * note.piece_bytes;
+        let here = *note.pieces.get(piece as usize)?;
+        let end = start + note.len_of(piece);
+        (start + here < end).then_some((start + here, end))
+    }
+
+    /// Takes note of bytes that were written behind those of a piece.
+    pub(super) fn arrived(&self, piece: u64, bytes: u64) {
+        if let Some(here) = self.note().pieces.get_mut(piece as usize) {
+            *here += bytes;
+        }
+    }
+
+    /// Writes the note. What it tells of may still be on its way to the disk, so it is brought there first.
+    pub(super) fn save(&self) -> io::Result<()> {
+        // The state before the bytes are brought: more may come meanwhile.
+        let note = self.note().clone();
+        self.file.sync_data()?;
+        write_atomically(
+            &note_path(&self.to),
+            &serde_json::to_vec(&note).map_err(io::Error::other)?,
+        )
+    }
+
+    /// Gives the whole file its name.
+    pub(super) fn finish(self) -> Result<(), DownloadError> {
+        let disk = |source| DownloadError::disk(source, &self.to);
+        self.file.sync_all().map_err(disk)?;
+        // Nobody's file is written over, not even one that appeared meanwhile.
+        fs::hard_link(part_path(&self.to), &self.to)
+            .or_else(|err| match err.kind() {
+                io::ErrorKind::AlreadyExists => Err(err),
+                // Not every file system has links.
+                _ => fs::rename(part_path(&self.to), &self.to),
+            })
+            .map_err(disk)?;
+        fs::remove_file(part_path(&self.to)).ok(); // Gone already where it was renamed.
+        fs::remove_file(note_path(&self.to)).ok(); // Of no use without its file, and harmless.
+        Ok(())
+    }
+
+    /// Deletes what has come.
+    pub(super) fn discard(self) {
+        fs::remove_file(note_path(&self.to)).ok(); // Without the note the next attempt starts anew.
+        fs::remove_file(part_path(&self.to)).ok();
+    }
+
+    fn note(&self) -> MutexGuard<'_, Note> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn part_path(to: &Path) -> PathBuf {
+    beside(to, ".part")
+}
+
+pub(super) fn note_path(to: &Path) -> PathBuf {
+    beside(to, ".part.json")
+}
+
+fn beside(to: &Path, end: &str) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    to.with_file_name(name)
+}

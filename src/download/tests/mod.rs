@@ -1,0 +1,392 @@
+//! Downloads from servers that drop, stall, lie and corrupt.
+
+mod server;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use safelight_core::job::CancelToken;
+use tempfile::TempDir;
+
+use super::partial::{note_path, part_path};
+use super::*;
+use server::{Answer, Request, Server, good};
+
+/// Three pieces, the last of them short.
+const BYTES: usize = 2 * PIECE + 12_345;
+const PIECE: usize = 1 << 20;
+
+fn content(bytes: usize) -> Vec<u8> {
+    let words =
+        (0..bytes.div_ceil(4) as u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes());
+    words.take(bytes).collect()
+}
+
+fn quick() -> Options {
+    Options {
+        piece_bytes: PIECE as u64,
+        patience: Duration::from_secs(2),
+        retries: 2,
+        pause: Duration::from_millis(1),
+        ..Options::default()
+    }
+}
+
+struct Case {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Case {
+    fn new(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            server: Server::start(answer),
+        }
+    }
+
+    fn to(&self) -> PathBuf {
+        self.folder.path().join("models/vae/ae.safetensors")
+    }
+
+    fn run(&self) -> Result<Option<Vec<PathBuf>>, DownloadError> {
+        self.run_with(&quick(), &CancelToken::default(), &mut |_| {})
+    }
+
+    fn run_with(
+        &self,
+        options: &Options,
+        cancel: &CancelToken,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Vec<PathBuf>>, DownloadError> {
+        let order = Order {
+            url: format!("{}/ae.safetensors", self.server.url),
+            to: self.to(),
+        };
+        download(&[order], options, cancel, report)
+    }
+
+    /// Where the parts that were asked for begin.
+    fn starts(&self) -> Vec<usize> {
+        let asked = self.server.requests("GET");
+        asked.iter().filter_map(|it| Some(it.range()?.0)).collect()
+    }
+
+    /// The file is there, as it was sent, and nothing else.
+    fn assert_whole(&self, file: &[u8]) {
+        assert!(fs::read(self.to()).unwrap() == file, "another content");
+        self.assert_names(&["ae.safetensors"]);
+    }
+
+    fn assert_names(&self, expected: &[&str]) {
+        let folder = self.to().parent().unwrap().to_owned();
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .map(|entries| {
+                entries
+                    .map(|it| it.unwrap().file_name().into_string().unwrap())
+                    .collect()
+            })
+            .unwrap_or_default();
+        names.sort();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn a_file_comes_in_pieces_over_several_connections_with_progress() {
+    let case = Case::new(|request| good(request, &content(BYTES)));
+    let mut seen = Vec::new();
+    let got = case.run_with(&quick(), &CancelToken::default(), &mut |progress| {
+        seen.push(progress.clone());
+    });
+    assert_eq!(got.unwrap().unwrap(), [case.to()]);
+    case.assert_whole(&content(BYTES));
+    let mut starts = case.starts();
+    starts.sort_unstable();
+    assert_eq!(starts, [0, PIECE, 2 * PIECE]);
+    let last = seen.iter().rfind(|it| it.phase == Phase::Fetching).unwrap();
+    assert_eq!(
+        (last.done_bytes, last.total_bytes),
+        (BYTES as u64, BYTES as u64)
+    );
+    assert_eq!(
+        (last.name.as_str(), last.secs_left().unwrap_or(0.0)),
+        ("ae.safetensors", 0.0)
+    );
+    // What is there is not asked for again.
+    assert!(case.run().unwrap().is_some());
+    assert_eq!(case.server.requests("GET").len(), 3);
+}
+
+#[test]
+fn a_connection_that_drops_or_stalls_goes_on_where_it_broke() {
+    let failed = Mutex::new(HashSet::new());
+    let case = Case::new(move |request| {
+        let answer = good(request, &content(BYTES));
+        let Some((start, _)) = request.range() else {
+            return answer;
+        };
+        // Each fault once.
+        match start {
+            _ if !failed.lock().unwrap().insert(start) => answer,
+            0 => Answer {
+                drops_after: Some(300_000),
+                ..answer
+            },
+            300_000 => Answer::of(503),
+            PIECE => Answer {
+                stalls_after: Some((500_000, Duration::from_secs(8))),
+                ..answer
+            },
+            _ => answer,
+        }
+    });
+    assert!(case.run().unwrap().is_some());
+    case.assert_whole(&content(BYTES));
+    let mut starts = case.starts();
+    starts.sort_unstable();
+    assert_eq!(
+        starts,
+        [0, 300_000, 300_000, PIECE, PIECE + 500_000, 2 * PIECE]
+    );
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_goes_on() {
+    let is_down = Arc::new(Mutex::new(true));
+    let down = Arc::clone(&is_down);
+    let case = Case::new(move |request| {
+        let answer = good(request, &content(BYTES));
+        let is_late =
+            request.method == "GET" && request.range().is_some_and(|(start, _)| start >= PIECE);
+        if is_late && *down.lock().unwrap() {
+            return Answer {
+                drops_after: Some(0),
+                ..answer
+            };
+        }
+        answer
+    });
+    let err = case.run().unwrap_err();
+    assert!(matches!(err, DownloadError::Broken { .. }), "{err}");
+    case.assert_names(&["ae.safetensors.part", "ae.safetensors.part.json"]);
+    *is_down.lock().unwrap() = false;
+    let before = case.server.requests("GET").len();
+    assert!(case.run().unwrap().is_some());
+    case.assert_whole(&content(BYTES));
+    let after = case.server.requests("GET").len() - before;
+    assert!(after <= 2, "{after} pieces, though the first was there");
+}
+
+#[test]
+fn a_damaged_file_is_told_and_deleted() {
+    let digest = |file: &[u8]| {
+        use sha2::Digest as _;
+        check::hex(&sha2::Sha256::digest(file))
+    };
+    for is_corrupt in [true, false] {
+        let sum = digest(&content(100_000));
+        let case = Case::new(move |request| {
+            let mut answer = good(request, &content(100_000));
+            if is_corrupt && let Some(byte) = answer.body.get_mut(77_777) {
+                *byte ^= 1;
+            }
+            answer
+                .with("x-linked-etag", format!("\"{sum}\""))
+                .with("x-linked-size", 100_000)
+        });
+        match case.run() {
+            Ok(Some(_)) => {
+                assert!(!is_corrupt);
+                case.assert_whole(&content(100_000));
+            }
+            Err(DownloadError::Damaged { .. }) => {
+                assert!(is_corrupt);
+                case.assert_names(&[]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_lies_about_lengths_gives_no_file() {
+    // Nothing after all, a part of another whole, another part than was asked for, and another state of the file.
+    type Lie = fn(Answer, usize) -> Answer;
+    let lies: [(Lie, &str); 4] = [
+        (
+            |answer, _| Answer {
+                drops_after: Some(0),
+                ..answer
+            },
+            "too often",
+        ),
+        (
+            |mut answer, _| {
+                answer.headers.retain(|(name, _)| name != "content-range");
+                answer.with("content-range", "bytes 0-99999/99999999")
+            },
+            "changed",
+        ),
+        (
+            |mut answer, _| {
+                answer.headers.retain(|(name, _)| name != "content-range");
+                answer.with("content-range", "bytes 5-99999/1500000")
+            },
+            "too often",
+        ),
+        (
+            |mut answer, earlier| {
+                answer.headers.retain(|(name, _)| name != "etag");
+                answer.with("etag", format!("v{}", earlier + 7))
+            },
+            "changed",
+        ),
+    ];
+    for (lie, expected) in lies {
+        let case = Case::new(move |request| {
+            let answer = good(request, &content(1_500_000));
+            match request.method.as_str() {
+                "GET" if request.range().is_some_and(|(start, _)| start > 0) => {
+                    lie(answer, request.earlier)
+                }
+                _ => answer,
+            }
+        });
+        let result = case.run();
+        let err = result.unwrap_err().to_string();
+        assert!(err.contains(expected), "{err}");
+        assert!(!case.to().exists());
+    }
+}
+
+#[test]
+fn a_server_without_pieces_is_read_from_the_beginning() {
+    let case = Case::new(|request| {
+        let whole = Request {
+            headers: BTreeMap::new(),
+            ..request.clone()
+        };
+        let mut answer = good(&whole, &content(500_000));
+        answer.headers.retain(|(name, _)| name != "accept-ranges");
+        match (request.method.as_str(), request.earlier) {
+            ("GET", 0) => Answer {
+                drops_after: Some(200_000),
+                ..answer
+            },
+            _ => answer,
+        }
+    });
+    assert!(case.run().unwrap().is_some());
+    case.assert_whole(&content(500_000));
+    assert!(
+        case.server
+            .requests("GET")
+            .iter()
+            .all(|it| it.range().is_none())
+    );
+}
+
+#[test]
+fn the_token_stays_with_the_first_host() {
+    let far = Server::start(|request| good(request, &content(1000)));
+    let target = far.url.replace("127.0.0.1", "localhost");
+    let case = Case::new(move |_| {
+        Answer::of(302)
+            .with("location", format!("{target}/blob"))
+            .with("x-linked-size", 1000)
+            .with("content-length", 0)
+    });
+    let options = Options {
+        token: Some("hf_secret".to_owned()),
+        ..quick()
+    };
+    assert!(
+        case.run_with(&options, &CancelToken::default(), &mut |_| {})
+            .unwrap()
+            .is_some()
+    );
+    case.assert_whole(&content(1000));
+    let near = case.server.requests("GET");
+    assert!(
+        near.iter()
+            .all(|it| it.headers["authorization"] == "Bearer hf_secret")
+    );
+    assert!(
+        far.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|it| !it.headers.contains_key("authorization"))
+    );
+}
+
+#[test]
+fn what_cannot_be_fetched_is_said_in_one_sentence() {
+    for (status, expected) in [
+        (401, "agreed to its licence"),
+        (403, "licence"),
+        (404, "no such file"),
+        (418, "the answer 418"),
+    ] {
+        let case = Case::new(move |_| Answer::of(status).with("content-length", 0));
+        let err = case.run().unwrap_err().to_string();
+        assert!(err.contains(expected) && !err.contains('\n'), "{err}");
+        assert!(!case.to().exists());
+    }
+    let case = Case::new(|_| Answer::of(200));
+    let err = case.run().unwrap_err();
+    assert!(matches!(err, DownloadError::NoSize { .. }), "{err}");
+    let case = Case::new(|_| Answer::of(200).with("content-length", 1_u64 << 60));
+    let err = case.run().unwrap_err();
+    assert!(matches!(err, DownloadError::NoSpace { .. }), "{err}");
+    case.assert_names(&[]);
+}
+
+#[test]
+fn another_file_of_that_name_is_never_written_over() {
+    let case = Case::new(|request| good(request, &content(1000)));
+    fs::create_dir_all(case.to().parent().unwrap()).unwrap();
+    fs::write(case.to(), b"mine").unwrap();
+    let err = case.run().unwrap_err();
+    assert!(matches!(err, DownloadError::Occupied { .. }), "{err}");
+    assert_eq!(fs::read(case.to()).unwrap(), b"mine");
+}
+
+#[test]
+fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
+    let version = Arc::new(Mutex::new(1));
+    let now = Arc::clone(&version);
+    let case = Case::new(move |request| {
+        let version = *now.lock().unwrap();
+        let file: Vec<u8> = content(BYTES)
+            .iter()
+            .map(|byte| byte.wrapping_mul(version))
+            .collect();
+        let mut answer = good(request, &file);
+        answer.headers.retain(|(name, _)| name != "etag");
+        answer.with("etag", format!("v{version}"))
+    });
+    let cancel = CancelToken::default();
+    let options = Options {
+        connections: 1,
+        ..quick()
+    };
+    let got = case.run_with(&options, &cancel, &mut |progress| {
+        if progress.done_bytes > 0 {
+            cancel.cancel();
+        }
+    });
+    assert!(matches!(got, Ok(None)), "{got:?}");
+    assert!(part_path(&case.to()).exists() && note_path(&case.to()).exists());
+    *version.lock().unwrap() = 3;
+    assert!(case.run().unwrap().is_some());
+    let file: Vec<u8> = content(BYTES)
+        .iter()
+        .map(|byte| byte.wrapping_mul(3))
+        .collect();
+    case.assert_whole(&file);
+}

@@ -1,0 +1,180 @@
+//! A server on this machine that does what it is told, good or bad.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What a client asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: String,
+    pub headers: BTreeMap<String, String>,
+    /// How many requests of this method came before.
+    pub earlier: usize,
+}
+
+impl Request {
+    /// The first and last byte that were asked for.
+    pub fn range(&self) -> Option<(usize, usize)> {
+        let (start, end) = self
+            .headers
+            .get("range")?
+            .strip_prefix("bytes=")?
+            .split_once('-')?;
+        Some((start.parse().ok()?, end.parse().ok()?))
+    }
+}
+
+/// What the server answers.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Closes the connection after so many bytes of the body.
+    pub drops_after: Option<usize>,
+    /// Says nothing more after so many bytes, for so long.
+    pub stalls_after: Option<(usize, Duration)>,
+}
+
+impl Answer {
+    /// A status and nothing else.
+    pub fn of(status: u16) -> Self {
+        Self {
+            status,
+            ..Self::default()
+        }
+    }
+
+    pub fn with(mut self, name: &str, value: impl Display) -> Self {
+        self.headers.push((name.to_owned(), format!("{value}")));
+        self
+    }
+}
+
+/// Answers as a good server of one file would.
+pub fn good(request: &Request, file: &[u8]) -> Answer {
+    let answer = Answer::default()
+        .with("accept-ranges", "bytes")
+        .with("etag", "\"v1\"");
+    match (request.method.as_str(), request.range()) {
+        ("HEAD", _) => Answer {
+            status: 200,
+            ..answer
+        }
+        .with("content-length", file.len()),
+        (_, Some((start, end))) => Answer {
+            status: 206,
+            body: file[start..=end].to_vec(),
+            ..answer
+        }
+        .with(
+            "content-range",
+            format!("bytes {start}-{end}/{}", file.len()),
+        )
+        .with("content-length", end + 1 - start),
+        _ => Answer {
+            status: 200,
+            body: file.to_vec(),
+            ..answer
+        }
+        .with("content-length", file.len()),
+    }
+}
+
+pub struct Server {
+    pub url: String,
+    pub seen: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    /// Answers on a port of its own for as long as the tests run.
+    pub fn start(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), Arc::clone(&seen));
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        named("server")
+            .spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                    named("connection")
+                        .spawn(move || serve(stream, &*answer, &log))
+                        .unwrap();
+                }
+            })
+            .unwrap();
+        Self { url, seen }
+    }
+
+    pub fn requests(&self, method: &str) -> Vec<Request> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter()
+            .filter(|it| it.method == method)
+            .cloned()
+            .collect()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    answer: &(dyn Fn(&Request) -> Answer + Send + Sync),
+    log: &Mutex<Vec<Request>>,
+) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        match line.trim() {
+            "" => break,
+            text => lines.push(text.to_owned()),
+        }
+    }
+    let mut first = lines.first()?.split(' ');
+    let method = first.next()?.to_owned();
+    let headers = lines[1..].iter().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_lowercase(), value.trim().to_owned()))
+    });
+    let request = {
+        let mut log = log.lock().unwrap();
+        let earlier = log
+            .iter()
+            .filter(|it: &&Request| it.method == method)
+            .count();
+        let request = Request {
+            method,
+            headers: headers.collect(),
+            earlier,
+        };
+        log.push(request.clone());
+        request
+    };
+    let answer = answer(&request);
+    write!(
+        stream,
+        "HTTP/1.1 {} x\r\nconnection: close\r\n",
+        answer.status
+    )
+    .ok()?;
+    for (name, value) in &answer.headers {
+        write!(stream, "{name}: {value}\r\n").ok()?;
+    }
+    stream.write_all(b"\r\n").ok()?;
+    let body = &answer.body[..];
+    if let Some(len) = answer.drops_after {
+        return stream.write_all(&body[..len.min(body.len())]).ok();
+    }
+    if let Some((len, pause)) = answer.stalls_after {
+        stream.write_all(&body[..len.min(body.len())]).ok()?;
+        thread::sleep(pause);
+        return Some(());
+    }
+    stream.write_all(body).ok()
+}

@@ -1,0 +1,194 @@
+//! The pieces of one file, by several connections at once; each goes on where it broke.
+
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use safelight_core::job::CancelToken;
+
+use super::partial::Partial;
+use super::remote::Remote;
+use super::{Asked, DownloadError, Options};
+
+const REPORT_EVERY: Duration = Duration::from_millis(200);
+/// How often the note is written: what came since is fetched again after a crash.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What the connections of one file share.
+struct Shared<'a> {
+    partial: &'a Partial,
+    one: &'a Asked<'a>,
+    remote: &'a Remote,
+    options: &'a Options,
+    cancel: &'a CancelToken,
+    next: AtomicU64,
+    /// Set when one connection gave up, so that the others do too.
+    is_over: AtomicBool,
+}
+
+/// Fetches what is missing; `None` when cancelled. `report` hears how many bytes are there.
+pub(super) fn run(
+    partial: &Partial,
+    one: &Asked<'_>,
+    remote: &Remote,
+    options: &Options,
+    cancel: &CancelToken,
+    report: &mut dyn FnMut(u64),
+) -> Result<Option<()>, DownloadError> {
+    let shared = Shared {
+        partial,
+        one,
+        remote,
+        options,
+        cancel,
+        next: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+    };
+    let disk = |source| DownloadError::disk(source, &one.order.to);
+    let connections = if one.remote.has_pieces {
+        options.connections.max(1)
+    } else {
+        1
+    };
+    let (ended, ends) = bounded(connections);
+    let result = thread::scope(|scope| {
+        for _ in 0..connections {
+            let (shared, ended) = (&shared, ended.clone());
+            scope.spawn(move || work(shared, &ended));
+        }
+        drop(ended);
+        watch(&shared, &ends, report)
+    });
+    // Also of what is not whole: the next attempt goes on from here.
+    partial.save().map_err(disk)?;
+    result?;
+    let is_whole = (0..partial.pieces()).all(|piece| partial.missing(piece).is_none());
+    if !is_whole && cancel.is_cancelled() {
+        return Ok(None);
+    }
+    Ok(Some(()))
+}
+
+/// Reports until all connections have ended; the first error is the one that counts.
+fn watch(
+    shared: &Shared<'_>,
+    ends: &Receiver<Result<(), DownloadError>>,
+    report: &mut dyn FnMut(u64),
+) -> Result<(), DownloadError> {
+    let mut result = Ok(());
+    let mut noted = Instant::now();
+    loop {
+        match ends.recv_timeout(REPORT_EVERY) {
+            Ok(Ok(())) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Err(err)) => {
+                shared.is_over.store(true, Ordering::Relaxed);
+                result = result.and(Err(err));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        report(shared.partial.bytes());
+        if noted.elapsed() > NOTE_EVERY {
+            // A note that cannot be written costs what it tells of; a full disk is seen by the writers.
+            shared.partial.save().ok();
+            noted = Instant::now();
+        }
+    }
+    result
+}
+
+fn work(shared: &Shared<'_>, ended: &Sender<Result<(), DownloadError>>) {
+    let mut result = Ok(());
+    while result.is_ok() && !shared.is_stopped() {
+        let piece = shared.next.fetch_add(1, Ordering::Relaxed);
+        if piece >= shared.partial.pieces() {
+            break;
+        }
+        result = shared.fetch_piece(piece);
+    }
+    ended.send(result).ok(); // Nobody listens any more only when all is over.
+}
+
+impl Shared<'_> {
+    fn is_stopped(&self) -> bool {
+        self.cancel.is_cancelled() || self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Fetches a piece, again and again while something of it comes.
+    fn fetch_piece(&self, piece: u64) -> Result<(), DownloadError> {
+        let mut failures = 0;
+        while let Some((start, end)) = self.partial.missing(piece) {
+            if self.is_stopped() {
+                return Ok(());
+            }
+            let before = start;
+            let tried = self.try_piece(piece, (start, end));
+            let is_stuck = self
+                .partial
+                .missing(piece)
+                .is_some_and(|(now, _)| now == before);
+            failures = if is_stuck { failures + 1 } else { 0 };
+            match tried {
+                Ok(()) if !is_stuck => {}
+                Err(err) if !err.may_pass() => return Err(err),
+                tried if failures > self.options.retries => {
+                    let reason =
+                        tried.map_or_else(DownloadError::reason, |()| "it ended early".to_owned());
+                    return Err(DownloadError::Broken {
+                        reason,
+                        url: self.one.order.url.clone(),
+                    });
+                }
+                _ => self.pause(failures),
+            }
+        }
+        Ok(())
+    }
+
+    fn pause(&self, failures: u32) {
+        let until =
+            Instant::now() + self.options.pause * 2_u32.pow(failures.saturating_sub(1).min(6));
+        while Instant::now() < until && !self.is_stopped() {
+            thread::sleep(Duration::from_millis(20).min(self.options.pause));
+        }
+    }
+
+    fn try_piece(&self, piece: u64, (start, end): (u64, u64)) -> Result<(), DownloadError> {
+        let url = &self.one.order.url;
+        // A server without pieces begins at the beginning; what is there already is passed over.
+        let has_pieces = self.one.remote.has_pieces;
+        let from = if has_pieces { start } else { 0 };
+        let to = if has_pieces {
+            end
+        } else {
+            self.one.remote.bytes
+        };
+        let mut reader = self.remote.read(url, &self.one.remote, (from, to))?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut at = from;
+        while at < end && !self.is_stopped() {
+            let wanted = BUFFER_BYTES.min((end - at) as usize);
+            let len = match reader.read(&mut buffer[..wanted]) {
+                // It ended early: the next attempt says whether that is a habit.
+                Ok(0) => return Ok(()),
+                Ok(len) => len,
+                Err(err) => {
+                    return Err(DownloadError::Unreachable {
+                        reason: err.to_string(),
+                        url: url.clone(),
+                    });
+                }
+            };
+            let new = (start.saturating_sub(at) as usize).min(len);
+            let bytes = &buffer[new..len];
+            let written = self.partial.file().write_all_at(bytes, at + new as u64);
+            written.map_err(|source| DownloadError::disk(source, &self.one.order.to))?;
+            self.partial.arrived(piece, bytes.len() as u64);
+            at += len as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! The loop from noise to latents that the models of every family go through, and the point from which it goes on.
+//!
+//! The arithmetic of a step is the sampler's, that of the network and of its guidance the family's.
+
+use std::path::Path;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::place::Placement;
+use crate::sampling::Solver;
+use crate::store::{self, Named};
+
+/// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
+const STEPS_PER_CHECKPOINT: usize = 4;
+
+/// A model with all that it is given beside the latents. These are `(1, C, f, h, w)` or any form that the family has.
+pub trait Denoiser {
+    /// The model's guided answer, as large as the latents and in f32; `None` when cancelled.
+    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor>;
+
+    /// What the latents that a step gave are to the next one; `sigma`: the noise that is in them.
+    fn settled(&self, latents: Tensor, _sigma: f32) -> Tensor {
+        latents
+    }
+
+    /// The call whose record is called the first, of those from `first` on that are made.
+    fn first_recorded(&self, _first: usize) -> usize {
+        0
+    }
+
+    /// What [`Hooks::preview`] gets: `(1, C, f, h, w)`
+    fn shown(&self, x0: &Tensor) -> Tensor;
+}
+
+/// One call of the model.
+pub struct Call {
+    /// Counted from 0 in the whole schedule.
+    pub index: usize,
+    /// As the reference counts them.
+    number: usize,
+    pub timestep: f32,
+    /// The timestep of the type that diffusers gives it: `()`
+    pub told: Tensor,
+}
+
+impl Call {
+    /// The name of a part of its record.
+    pub fn name(&self, part: &str) -> String {
+        format!("step.{:02}.{part}", self.number)
+    }
+}
+
+/// The loop between two calls of the model: enough to go on bit for bit, but for the rounding of a GPU that now has
+/// room for both passes of the guidance together where it had not, or the other way round.
+#[derive(Debug)]
+pub struct DenoiseState {
+    /// Which call comes next, counted from 0 in the whole schedule: steps, but for Heun, whose steps have two.
+    pub step: usize,
+    /// In f32, in the family's form.
+    pub latents: Tensor,
+    /// The sampler's, see [`Solver::history`].
+    pub history: Vec<Tensor>,
+}
+
+impl DenoiseState {
+    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
+        let mut tensors = vec![
+            ("step".to_owned(), Tensor::from(self.step as i64)),
+            ("latents".to_owned(), self.latents.shallow_clone()),
+        ];
+        for (i, tensor) in self.history.iter().enumerate() {
+            tensors.push((format!("history.{i:02}"), tensor.shallow_clone()));
+        }
+        store::write(path, tensors.iter().map(|(name, tensor)| (name, tensor)))
+    }
+
+    pub fn load(path: &Path) -> Result<Self, EngineError> {
+        let mut stored = Named::read(path)?;
+        let step = stored.take("step")?;
+        let is_number = step.kind() == Kind::Int64 && step.numel() == 1;
+        let number = is_number.then(|| usize::try_from(step.int64_value(&[])).ok());
+        let Some(step) = number.flatten() else {
+            return Err(stored.incomplete("its step is no number"));
+        };
+        let latents = stored.take("latents")?;
+        // Sorted by name, so the history comes in its order.
+        let history = stored
+            .rest()
+            .filter(|(name, _)| name.starts_with("history."));
+        Ok(Self {
+            step,
+            latents,
+            history: history.map(|(_, tensor)| tensor).collect(),
+        })
+    }
+
+    /// This state, and the solver at its place, where it is one of latents of `size`; `None` with a warning elsewhere.
+    pub fn resumed(
+        self,
+        size: &[i64],
+        solver: &mut Solver,
+        device: Device,
+        hooks: &dyn Hooks,
+    ) -> Option<Self> {
+        let fits = |tensor: &Tensor| tensor.size() == size && tensor.kind() == Kind::Float;
+        let is_ours = fits(&self.latents) && self.history.iter().all(fits);
+        let history = self.history.iter().map(|past| past.to_device(device));
+        if is_ours && solver.restore(self.step, history.collect()) {
+            return Some(self);
+        }
+        hooks.warn("the saved state is of another job; starting from the first step".to_owned());
+        None
+    }
+}
+
+/// Makes the solver's calls from `state` on to the one before `end` -> the state behind them, on the device; `None`
+/// when cancelled.
+pub fn walk(
+    model: &dyn Denoiser,
+    state: &DenoiseState,
+    end: usize,
+    solver: &mut Solver,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<DenoiseState>, EngineError> {
+    let (wanted, calls) = (solver.steps(), solver.all_calls());
+    let mut latents = state.latents.to_device(place.device);
+    for index in state.step..end {
+        if hooks.cancelled() {
+            return Ok(None);
+        }
+        let call = Call {
+            index,
+            number: index - model.first_recorded(calls.start),
+            timestep: solver.timestep(index),
+            told: solver.timesteps().get(index as i64),
+        };
+        capture.put(call.name("timestep"), &call.told);
+        let Some(velocity) = model.velocity(&latents, &call, capture) else {
+            return Ok(None);
+        };
+        let next = solver.step(index, &velocity, &latents);
+        latents = next.latents;
+        capture.put(call.name("noise_pred"), &velocity);
+        capture.put(call.name("latents"), &latents);
+        if index + 1 == calls.end {
+            capture.put("latents.final", &latents);
+        }
+        if !solver.is_step_end(index) {
+            continue;
+        }
+        latents = model.settled(latents, solver.sigmas()[index + 1]);
+        check_numbers(&latents, place)?;
+        let done = solver.step_of(index + 1) - wanted.start;
+        hooks.step(done, wanted.len());
+        hooks.preview(&model.shown(&next.x0));
+        if done.is_multiple_of(STEPS_PER_CHECKPOINT) && index + 1 < end {
+            // A run that goes on from here records only the steps behind it.
+            if let Err(err) = capture.finish() {
+                hooks.warn(format!("the capture could not be written: {err}"));
+            }
+            hooks.checkpoint(DenoiseState {
+                step: index + 1,
+                latents: latents.shallow_clone(),
+                history: solver.history(),
+            });
+        }
+    }
+    Ok(Some(DenoiseState {
+        step: end,
+        latents,
+        history: solver.history(),
+    }))
+}
+
+/// Latents that are no numbers would become a black picture at the end of the job.
+fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
+    if latents.isfinite().all().int64_value(&[]) == 1 {
+        return Ok(());
+    }
+    Err(EngineError::Request {
+        reason: format!(
+            "the latents are no numbers any more, computed in {:?} on {:?}: try another dtype, and the model's own shift",
+            place.kind, place.device
+        ),
+    })
+}

@@ -1,0 +1,312 @@
+//! What LoRAs add to a matrix product, beside it: the matrix itself stays as it is stored.
+//!
+//! Updates of one layer become one thin product down, and one up for each range of rows. Those that are not of low
+//! rank keep their own form. Reads no files.
+//!
+//! Shapes: `N` rows of input, `in` and `out` the sides of the layer.
+
+use tch::{Kind, Tensor};
+
+use crate::weights::{LayerDelta, LayerUpdate};
+
+/// The updates of one layer.
+pub(super) struct Adapter {
+    /// All of low rank, one below the other: `(R, in)`
+    down: Option<Tensor>,
+    ups: Vec<Up>,
+    others: Vec<Other>,
+    /// What the layer's own product is multiplied with, `(out)`: DoRA gives rows new norms.
+    row_scale: Option<Tensor>,
+    /// `(out)`
+    bias: Option<Tensor>,
+}
+
+struct Up {
+    /// First and number, of the outputs.
+    rows: (i64, i64),
+    /// The same, of `down`.
+    ranks: (i64, i64),
+    /// `(rows, ranks)`
+    up: Tensor,
+}
+
+/// A change that is no product of two thin matrices.
+struct Other {
+    rows: (i64, i64),
+    delta: LayerDelta,
+}
+
+/// What stays to be done with the layer itself.
+pub(super) struct Parts {
+    /// Added to the bias, `(out)` in f32.
+    pub(super) bias: Option<Tensor>,
+    /// `None` where only the bias changes.
+    pub(super) adapter: Option<Adapter>,
+}
+
+impl Adapter {
+    /// `base`: the layer's own rows, first and number, in f32; `kind`: what is computed with.
+    pub(super) fn new(
+        updates: Vec<LayerUpdate>,
+        [out_features, in_features]: [i64; 2],
+        kind: Kind,
+        base: &dyn Fn(i64, i64) -> Tensor,
+    ) -> Parts {
+        let mut low_ranks: Vec<((i64, i64), Tensor, Tensor)> = Vec::new();
+        let mut others = Vec::new();
+        let mut row_scale: Option<Tensor> = None;
+        let mut bias: Option<Tensor> = None;
+        for update in updates {
+            let update = unswapped(update);
+            let (first, count) = update.rows;
+            if let Some(more) = update.bias {
+                let zeros = || Tensor::zeros([out_features], (Kind::Float, more.device()));
+                let sum = bias.get_or_insert_with(zeros);
+                let mut rows = sum.narrow(0, first, count);
+                rows += &more;
+            }
+            let Some(delta) = update.delta else {
+                continue;
+            };
+            let delta = match update.dora_scale {
+                None => scaled(delta, update.strength),
+                Some(norms) => {
+                    let rows = base(first, count);
+                    let (delta, scale) = decomposed(delta, &norms, &rows, update.strength);
+                    if let Some(scale) = scale {
+                        let ones = || Tensor::ones([out_features], (Kind::Float, scale.device()));
+                        let all = row_scale.get_or_insert_with(ones);
+                        let mut rows = all.narrow(0, first, count);
+                        rows += scale;
+                    }
+                    delta
+                }
+            };
+            match low_rank(delta, [count, in_features]) {
+                Ok((up, down)) => low_ranks.push((update.rows, up, down)),
+                Err(delta) => others.push(Other {
+                    rows: update.rows,
+                    delta: as_kind(delta, kind),
+                }),
+            }
+        }
+        let (down, ups) = joined(low_ranks, kind);
+        let is_empty = down.is_none() && others.is_empty() && row_scale.is_none();
+        Parts {
+            adapter: (!is_empty).then(|| Self {
+                down,
+                ups,
+                others,
+                row_scale: row_scale.map(|scale| scale.to_kind(kind)),
+                bias: None,
+            }),
+            bias,
+        }
+    }
+
+    /// Whether the layer's own product has to come here before its bias is added.
+    pub(super) fn scales_rows(&self) -> bool {
+        self.row_scale.is_some()
+    }
+
+    /// The bias to add at the end: `(out)`
+    pub(super) fn set_bias(&mut self, bias: Tensor) {
+        self.bias = Some(bias);
+    }
+
+    /// `xs`: `(N, in)`, `out`: the layer's own product, `(N, out)`, its rows at any one distance; changed in place.
+    pub(super) fn add_to(&self, xs: &Tensor, out: &Tensor) {
+        let mut out = out.shallow_clone();
+        if let Some(scale) = &self.row_scale {
+            out *= scale;
+        }
+        if let Some(down) = &self.down {
+            let inner = xs.matmul(&down.tr()); // (N, R)
+            for Up { rows, ranks, up } in &self.ups {
+                let inner = inner.narrow(1, ranks.0, ranks.1);
+                let mut part = out.narrow(1, rows.0, rows.1);
+                drop(part.addmm_(&inner, &up.tr()));
+            }
+        }
+        for Other { rows, delta } in &self.others {
+            add_other(delta, xs, &out.narrow(1, rows.0, rows.1));
+        }
+        if let Some(bias) = &self.bias {
+            out += bias;
+        }
+    }
+}
+
+fn add_other(delta: &LayerDelta, xs: &Tensor, out: &Tensor) {
+    let mut out = out.shallow_clone();
+    match delta {
+        LayerDelta::Whole(delta) => drop(out.addmm_(xs, &delta.tr())),
+        // Made anew for each product: it is as large as the layer, its parts are not.
+        LayerDelta::Hadamard { w1, w2 } => {
+            let delta = w1[0].matmul(&w1[1]) * w2[0].matmul(&w2[1]);
+            drop(out.addmm_(xs, &delta.tr()));
+        }
+        LayerDelta::Kronecker { w1, w2 } => out += kronecker_product(w1, w2, xs),
+        LayerDelta::LowRank { up, down } => drop(out.addmm_(&xs.matmul(&down.tr()), &up.tr())),
+    }
+}
+
+/// What `kron(w1, w2)` makes of `xs`, `(N, in)`, without ever being made.
+fn kronecker_product(w1: &Tensor, w2: &Tensor, xs: &Tensor) -> Tensor {
+    let ((a, b), (c, d)) = (sides(w1), sides(w2));
+    // n (b d) -> n b d -> n b c -> n a c -> n (a c)
+    let xs = xs.reshape([-1, b, d]).matmul(&w2.tr());
+    w1.matmul(&xs).reshape([-1, a * c])
+}
+
+fn sides(matrix: &Tensor) -> (i64, i64) {
+    (matrix.size()[0], matrix.size()[1])
+}
+
+/// All thin products as one down, and one up for each range of rows.
+fn joined(mut parts: Vec<((i64, i64), Tensor, Tensor)>, kind: Kind) -> (Option<Tensor>, Vec<Up>) {
+    if parts.is_empty() {
+        return (None, Vec::new());
+    }
+    // The order of a sum does not matter.
+    parts.sort_by_key(|(rows, ..)| *rows);
+    let downs: Vec<&Tensor> = parts.iter().map(|(_, _, down)| down).collect();
+    let down = Tensor::cat(&downs, 0).to_kind(kind);
+    let mut ups = Vec::new();
+    let mut first = 0;
+    for group in parts.chunk_by(|(one, ..), (other, ..)| one == other) {
+        let same: Vec<&Tensor> = group.iter().map(|(_, up, _)| up).collect();
+        let up = Tensor::cat(&same, 1).to_kind(kind);
+        let ranks = up.size()[1];
+        ups.push(Up {
+            rows: group[0].0,
+            ranks: (first, ranks),
+            up,
+        });
+        first += ranks;
+    }
+    (Some(down), ups)
+}
+
+/// A change as two thin matrices, up and down, where those are cheaper than the change itself.
+fn low_rank(delta: LayerDelta, [rows, columns]: [i64; 2]) -> Result<(Tensor, Tensor), LayerDelta> {
+    match delta {
+        LayerDelta::LowRank { up, down } => Ok((up, down)),
+        LayerDelta::Hadamard { w1, w2 } => {
+            let rank = w1[1].size()[0] * w2[1].size()[0];
+            if 2 * rank * (rows + columns) > rows * columns {
+                return Err(LayerDelta::Hadamard { w1, w2 });
+            }
+            // Of all pairs of the ranks of the two: (a @ b) * (c @ d) is one product of them.
+            let up = w1[0].unsqueeze(2) * w2[0].unsqueeze(1);
+            let down = w1[1].unsqueeze(1) * w2[1].unsqueeze(0);
+            Ok((up.flatten(1, 2), down.flatten(0, 1)))
+        }
+        other => Err(other),
+    }
+}
+
+/// The change itself: `(out, in)`
+fn dense(delta: &LayerDelta) -> Tensor {
+    match delta {
+        LayerDelta::LowRank { up, down } => up.matmul(down),
+        LayerDelta::Hadamard { w1, w2 } => w1[0].matmul(&w1[1]) * w2[0].matmul(&w2[1]),
+        LayerDelta::Kronecker { w1, w2 } => w1.kron(w2),
+        LayerDelta::Whole(delta) => delta.shallow_clone(),
+    }
+}
+
+fn scaled(delta: LayerDelta, factor: f64) -> LayerDelta {
+    match delta {
+        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
+            up: up * factor,
+            down,
+        },
+        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
+            w1: [a * factor, b],
+            w2,
+        },
+        LayerDelta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
+            w1: w1 * factor,
+            w2,
+        },
+        LayerDelta::Whole(delta) => LayerDelta::Whole(delta * factor),
+    }
+}
+
+/// DoRA: the rows (or columns) of `base + delta` get the norms that were trained. Between the layer as it is and as it
+/// becomes, `strength` is how far to go -> the change beside the layer, and what is added to the scale of its rows.
+fn decomposed(
+    delta: LayerDelta,
+    norms: &Tensor,
+    base: &Tensor,
+    strength: f64,
+) -> (LayerDelta, Option<Tensor>) {
+    let change = dense(&delta);
+    let whole = base + &change;
+    let norm_over = |dim: i64, keep: bool| {
+        let norm = whole.norm_scalaropt_dim(2, [dim].as_slice(), keep);
+        // A row of zeros stays one.
+        norm.clamp_min(f64::from(f32::MIN_POSITIVE))
+    };
+    if norms.dim() == 2 {
+        let gain = norms / norm_over(0, true);
+        return (LayerDelta::Whole((whole * gain - base) * strength), None);
+    }
+    let gain = norms / norm_over(1, false);
+    let rows = (&gain * strength).unsqueeze(1);
+    let delta = match delta {
+        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
+            up: up * rows,
+            down,
+        },
+        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
+            w1: [a * rows, b],
+            w2,
+        },
+        LayerDelta::Kronecker { .. } | LayerDelta::Whole(_) => LayerDelta::Whole(change * rows),
+    };
+    (delta, Some((gain - 1.0) * strength))
+}
+
+/// The update with its rows as the layer has them.
+fn unswapped(update: LayerUpdate) -> LayerUpdate {
+    if !update.has_swapped_halves {
+        return update;
+    }
+    let half = update.rows.1 / 2;
+    let swap = |xs: Tensor| xs.roll([half], [0]);
+    let delta = update.delta.map(|delta| match delta {
+        LayerDelta::LowRank { up, down } => LayerDelta::LowRank { up: swap(up), down },
+        other => LayerDelta::Whole(swap(dense(&other))),
+    });
+    LayerUpdate {
+        delta,
+        dora_scale: update.dora_scale.map(|scale| {
+            let is_of_rows = scale.dim() == 1;
+            if is_of_rows { swap(scale) } else { scale }
+        }),
+        bias: update.bias.map(swap),
+        has_swapped_halves: false,
+        ..update
+    }
+}
+
+fn as_kind(delta: LayerDelta, kind: Kind) -> LayerDelta {
+    let pair = |[a, b]: [Tensor; 2]| [a.to_kind(kind), b.to_kind(kind)];
+    match delta {
+        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
+            up: up.to_kind(kind),
+            down: down.to_kind(kind),
+        },
+        LayerDelta::Hadamard { w1, w2 } => LayerDelta::Hadamard {
+            w1: pair(w1),
+            w2: pair(w2),
+        },
+        LayerDelta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
+            w1: w1.to_kind(kind),
+            w2: w2.to_kind(kind),
+        },
+        LayerDelta::Whole(delta) => LayerDelta::Whole(delta.to_kind(kind)),
+    }
+}

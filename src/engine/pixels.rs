@@ -1,0 +1,49 @@
+//! Pictures as autoencoders have them, from and to bytes.
+//!
+//! Opening, cropping and resizing pictures is elsewhere.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::EngineError;
+
+/// RGB bytes, row by row, to what the VAE reads: `(1, 3, H, W)` in -1..1.
+pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, EngineError> {
+    let (width, height) = (i64::from(width), i64::from(height));
+    if rgb.len() as i64 != width * height * 3 {
+        return Err(EngineError::Internal {
+            reason: format!("a {width}×{height} picture cannot have {} bytes", rgb.len()),
+        });
+    }
+    let bytes = Tensor::from_slice(rgb).view([height, width, 3]);
+    // h w c -> 1 c h w
+    let pixels = bytes.permute([2, 0, 1]).unsqueeze(0).to_kind(Kind::Float) / 255.0;
+    Ok((pixels * 2.0 - 1.0).contiguous())
+}
+
+/// `(1, 3, F, H, W)` in -1..1 to bytes, `(F, H, W, 3)` on the CPU.
+pub fn rgb8_from_pixels(pixels: &Tensor) -> Tensor {
+    let unit = (pixels.to_kind(Kind::Float) * 0.5 + 0.5).clamp(0.0, 1.0);
+    // 1 c f h w -> f h w c
+    (unit * 255.0)
+        .round()
+        .to_kind(Kind::Uint8)
+        .squeeze_dim(0)
+        .permute([1, 2, 3, 0])
+        .to_device(Device::Cpu)
+        .contiguous()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_the_way_to_pixels_and_back() {
+        let bytes: Vec<u8> = (0..=255).flat_map(|b| [b, 255 - b, b / 2]).collect();
+        let pixels = pixels_from_rgb8(&bytes, 16, 16).unwrap();
+        let back = rgb8_from_pixels(&pixels.unsqueeze(2));
+        let back: Vec<u8> = back.flatten(0, 3).try_into().unwrap();
+        assert_eq!(back, bytes);
+        assert!(pixels_from_rgb8(&bytes, 16, 15).is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! Where a stage computes and in which kind of numbers, and how it opens weights there.
+//!
+//! Which component lies where is the family's business.
+
+use std::path::Path;
+
+use tch::{Device, Kind};
+
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::weights::Weights;
+
+/// Where a stage computes, and in which kind of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub device: Device,
+    pub kind: Kind,
+}
+
+impl Placement {
+    /// The weights of a component: a folder or a file, which may hold other components too.
+    pub fn open(self, place: &Path) -> Result<Weights, EngineError> {
+        Ok(Weights::open(place, self.kind, self.device)?)
+    }
+}
+
+/// Tells of tensors that nobody asked for.
+pub fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
+    if let [first, ..] = keys {
+        hooks.warn(format!(
+            "the {component} has {} tensors that are not used, such as '{first}'",
+            keys.len()
+        ));
+    }
+}

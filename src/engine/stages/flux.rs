@@ -1,0 +1,67 @@
+//! Flux's stages: which function makes which result, of which files.
+
+use safelight_core::job::Stage;
+
+use super::{StageContext, pictures};
+use crate::error::EngineError;
+use crate::flux::{self, GivenImage, PromptEmbeds};
+use crate::store;
+
+pub(super) fn run(context: &StageContext<'_>, stage: Stage) -> Result<Option<()>, EngineError> {
+    match stage {
+        Stage::EncodeText => encode_text(context),
+        Stage::EncodeImage => encode_image(context),
+        Stage::Denoise => denoise(context),
+        Stage::Decode => decode(context),
+        Stage::EncodeVision
+        | Stage::DenoiseHigh
+        | Stage::DenoiseLow
+        | Stage::Unload
+        | Stage::Save => Err(context.no_such_stage()),
+    }
+}
+
+fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let embeds =
+        context.part(|capture, hooks| flux::encode_text(request, place, capture, hooks))?;
+    embeds
+        .map(|embeds| embeds.save(&context.own_result()))
+        .transpose()
+}
+
+fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let (picture, _) = pictures::of_job(&context.folder(), request)?;
+    let mask = pictures::mask_of_job(&context.folder(), request)?;
+    let image = context.part(|capture, hooks| {
+        picture.record("image", capture);
+        if let Some(mask) = &mask {
+            mask.record("mask", capture);
+        }
+        let mask = mask.as_ref().map(|mask| &mask.fitted);
+        flux::encode_image(request, &picture.fitted, mask, place, capture, hooks)
+    })?;
+    image
+        .map(|image| image.save(&context.own_result()))
+        .transpose()
+}
+
+fn denoise(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+    let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+    let resume = context.checkpoint();
+    let latents = context.part(|capture, hooks| {
+        flux::denoise(request, embeds, image, resume, place, capture, hooks)
+    })?;
+    latents
+        .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
+        .transpose()
+}
+
+fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+    let (request, place) = (context.request(), context.placement());
+    context.part(|capture, hooks| flux::decode(request, &latents, place, capture, hooks))
+}

@@ -1,0 +1,229 @@
+//! What jobs of Flux promise beside the right numbers: batches, resuming, cancelling, and what they refuse.
+
+use super::*;
+
+/// Pixels of a picture that nobody else has.
+fn pixels(height: i64, width: i64) -> Tensor {
+    let unit = made_up("pixels", &[height, width, 3]) * 0.5 / 0.5;
+    ((unit.clamp(-1.0, 1.0) + 1.0) * 127.5).to_kind(Kind::Uint8)
+}
+
+#[test]
+fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
+    let image = pixels(20, 30);
+    for (variant, role, sampler) in [
+        ("dev", "base", "euler"),
+        ("dev", "base", "lcm"),
+        ("fill", "canvas", "euler"),
+    ] {
+        let mask = Some(pixels(30, 20)).filter(|_| variant == "fill" || sampler == "lcm");
+        let made = |seed: u64, batch_size: u32| {
+            let facts = json!({
+                "seed": seed, "batch_size": batch_size, "image_role": role, "num_steps": 3, "strength": 0.7,
+                "sampler": sampler, "true_cfg_scale": 2.0,
+            });
+            let job = Job::new(variant, &facts, Some(&image), mask.as_ref());
+            let told = job.run(false);
+            (job.latents(), told)
+        };
+        let (batch, told) = made(u64::MAX - 1, 3);
+        let sent: Vec<_> = told
+            .frames
+            .iter()
+            .map(|(i, count, _)| (*i, *count))
+            .collect();
+        assert_eq!(sent, [(0, 3), (1, 3), (2, 3)]);
+        for index in 0..3 {
+            // Seeds go round.
+            let (alone, _) = made((u64::MAX - 1).wrapping_add(index), 1);
+            let of_batch = batch.narrow(0, index as i64, 1);
+            let what = format!("{variant} {role} {sampler} {index}");
+            assert_close(&what, &of_batch, &alone, 1e-5);
+        }
+        let others = distance(&batch.narrow(0, 0, 1), &batch.narrow(0, 1, 1));
+        assert!(others > 0.1, "{variant} {role}: all pictures are the same");
+    }
+}
+
+#[test]
+fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint() {
+    for sampler in ["euler", "heun", "dpmpp_2m", "unipc", "lcm"] {
+        let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler});
+        let job = Job::new("dev", &facts, None, None);
+        job.stage(Stage::EncodeText, false);
+        let told = job.stage(Stage::Denoise, false);
+        let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
+        assert_eq!(told.steps, steps, "{sampler}");
+        // Each step shows all pictures.
+        let previews: Vec<_> = (0..7).flat_map(|_| [(0, 2), (1, 2)]).collect();
+        assert_eq!(told.previews, previews, "{sampler}");
+        let whole = job.latents();
+        let folder = JobFolder::at(job.folder.path());
+        fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
+
+        let stop = |message: &EngineMessage, cancel: &CancelToken| {
+            if matches!(message, EngineMessage::Step { step: 6, .. }) {
+                cancel.cancel();
+            }
+        };
+        let order = job.order(Stage::Denoise, false);
+        let (done, told) = job.try_stage(&order, &stop);
+        assert_eq!(done.unwrap(), None);
+        assert_eq!(told.steps.len(), 6);
+        assert!(!folder.result(Stage::Denoise).unwrap().exists());
+
+        let told = job.stage(Stage::Denoise, false);
+        assert_eq!(told.steps, [(5, 7), (6, 7), (7, 7)], "{sampler}");
+        assert_eq!(job.latents(), whole, "{sampler}");
+        assert!(!folder.denoise_checkpoint().exists());
+    }
+}
+
+#[test]
+fn every_stage_stops_when_it_is_asked_to() {
+    let facts = json!({"image_role": "canvas"});
+    let (image, mask) = (pixels(32, 32), pixels(32, 32));
+    let job = Job::new("fill", &facts, Some(&image), Some(&mask));
+    for stage in Recipe::of(&job.request).stages {
+        let order = job.order(stage, false);
+        if matches!(stage, Stage::Unload | Stage::Save) {
+            continue;
+        }
+        let (messages, _received) = crossbeam_channel::unbounded();
+        let cancel = CancelToken::default();
+        cancel.cancel();
+        let context = StageContext {
+            order: &order,
+            device: Device::Cpu,
+            baseline: u64::MAX,
+            cancel,
+            ticks: Arc::default(),
+            messages,
+        };
+        assert_eq!(super::run(&context).unwrap(), None, "{stage:?}");
+        assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
+        let left = JobFolder::at(job.folder.path()).result(stage);
+        assert!(left.is_none_or(|path| !path.exists()), "{stage:?}");
+        job.stage(stage, false);
+    }
+}
+
+#[test]
+fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
+    let image = pixels(64, 96);
+    let made = |tile: Option<u32>| {
+        let facts = json!({"width": 96, "height": 64, "vae_tile": tile, "image_role": "base"});
+        let job = Job::new("dev", &facts, Some(&image), None);
+        let told = job.run(true);
+        assert_eq!(told.frames.len(), 1);
+        let found = job.request.capture.unwrap().join("capture.safetensors");
+        let found: BTreeMap<_, _> = store::read(&found).unwrap().into_iter().collect();
+        ["vae.encode.0.mean", "pixels"].map(|name| found[name].shallow_clone())
+    };
+    let [whole, tiled] = [made(None), made(Some(32))];
+    assert_close("encoder", &tiled[0], &whole[0], 1e-5);
+    assert_close("decoder", &tiled[1], &whole[1], 3e-5);
+}
+
+#[test]
+fn what_a_model_cannot_do_is_refused_with_a_reason() {
+    let (image, mask) = (pixels(32, 32), pixels(32, 32));
+    let refused = |variant, facts: Value, image, mask: Option<&Tensor>, stage| {
+        let job = Job::new(variant, &facts, image, mask);
+        for before in Recipe::of(&job.request).stages {
+            if before == stage {
+                break;
+            }
+            job.stage(before, false);
+        }
+        let (done, _) = job.try_stage(&job.order(stage, false), &|_, _| {});
+        done.unwrap_err().to_string()
+    };
+    let (image, mask) = (Some(&image), Some(&mask));
+    for (variant, facts, image, mask, stage, expected) in [
+        (
+            "fill",
+            json!({"image_role": "canvas"}),
+            image,
+            None,
+            Stage::EncodeImage,
+            "a mask",
+        ),
+        (
+            "fill",
+            json!({"image_role": "canvas"}),
+            None,
+            None,
+            Stage::Denoise,
+            "a picture and a mask",
+        ),
+        (
+            "dev",
+            json!({"image_role": "reference"}),
+            image,
+            mask,
+            Stage::EncodeImage,
+            "no mask",
+        ),
+        (
+            "dev",
+            json!({"strength": 0.0}),
+            image,
+            None,
+            Stage::Denoise,
+            "strength of 0 ",
+        ),
+        (
+            "dev",
+            json!({"start_step": 2}),
+            None,
+            None,
+            Stage::Denoise,
+            "from 2 to 2",
+        ),
+        (
+            "dev",
+            json!({"width": 40}),
+            None,
+            None,
+            Stage::Denoise,
+            "multiples of 16",
+        ),
+        (
+            "dev",
+            json!({"shift": -1.0}),
+            None,
+            None,
+            Stage::Denoise,
+            "shift of -1",
+        ),
+        (
+            "dev",
+            json!({}),
+            None,
+            None,
+            Stage::EncodeVision,
+            "no stage of Flux",
+        ),
+    ] {
+        let found = refused(variant, facts, image, mask, stage);
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
+    let sigmas = |variant: &str, shift: Option<f64>| {
+        let facts = json!({"num_steps": 4, "shift": shift});
+        let job = Job::new(variant, &facts, None, None);
+        job.run(true);
+        let found = job.request.capture.unwrap().join("capture.safetensors");
+        store::read_one(&found, "sigmas").unwrap()
+    };
+    for variant in ["dev", "schnell"] {
+        let even = Tensor::from_slice(&[1.0_f32, 0.75, 0.5, 0.25, 0.0]);
+        let expected = &even * 3.0 / (&even * 2.0 + 1.0);
+        assert_close(variant, &sigmas(variant, Some(3.0)), &expected, 1e-6);
+        assert!(distance(&sigmas(variant, None), &expected) > 1e-2);
+    }
+}

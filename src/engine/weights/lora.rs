@@ -1,0 +1,340 @@
+//! LoRAs beside a network's own weights: which tensors change which layer, read when the layer is.
+//!
+//! Where the keys belong is the catalogue's plan; what is computed with the numbers is [`nn`](crate::nn)'s.
+//! Matrices stay as they are stored, so a quantised model stays quantised; only tensors that are no matrices are
+//! changed here, as they are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use safelight_core::catalog::lora::{
+    Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, strengths,
+    text_encoder_prefix,
+};
+use safelight_core::job::Lora;
+use tch::{Device, Kind, Tensor};
+
+use super::file::WeightFile;
+use super::{Weights, WeightsError, folder};
+use crate::hooks::Hooks;
+
+/// The LoRAs of one network.
+#[derive(Default)]
+pub(super) struct Loras {
+    files: Vec<OpenFile>,
+    /// By the name that the layer's matrix is asked for, without `.weight`.
+    layers: BTreeMap<String, Vec<Planned>>,
+    /// By the name of the tensor: file, strength and key of what is added.
+    tensors: BTreeMap<String, Vec<(usize, f64, String)>>,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    files: Vec<WeightFile>,
+    keys: BTreeMap<String, usize>,
+}
+
+struct Planned {
+    file: usize,
+    strength: f64,
+    update: Update,
+}
+
+/// What a LoRA does to some rows of a layer, in f32 on the layer's device.
+pub struct LayerUpdate {
+    /// First and number.
+    pub rows: (i64, i64),
+    pub strength: f64,
+    /// Scaled by everything but the strength.
+    pub delta: Option<LayerDelta>,
+    /// What the norms of the changed rows, `(rows)`, or columns, `(1, in)`, shall be.
+    pub dora_scale: Option<Tensor>,
+    /// `(rows)`, to be added to the bias; the strength is in it.
+    pub bias: Option<Tensor>,
+    /// The first half of the rows belongs where the second is.
+    pub has_swapped_halves: bool,
+}
+
+/// The change of a matrix of `out` rows and `in` columns.
+pub enum LayerDelta {
+    /// `up`: `(out, rank)`, `down`: `(rank, in)`
+    LowRank { up: Tensor, down: Tensor },
+    /// Two products of `(out, rank)` and `(rank, in)`, multiplied number by number.
+    Hadamard { w1: [Tensor; 2], w2: [Tensor; 2] },
+    /// The Kronecker product of two matrices.
+    Kronecker { w1: Tensor, w2: Tensor },
+    /// `(out, in)`
+    Whole(Tensor),
+}
+
+impl Loras {
+    /// Opens what acts on the network of `table`.
+    fn open(loras: &[Lora], expert: LoraExpert, table: &Table) -> Result<Self, WeightsError> {
+        let mut all = Self::default();
+        for (lora, strength) in loras.iter().zip(strengths(loras, expert)) {
+            if strength == 0.0 {
+                continue;
+            }
+            let header = LoraFile::read(&lora.path).map_err(WeightsError::Lora)?;
+            let plan = Plan::new(&header, std::slice::from_ref(table));
+            let (files, keys) = folder::open(&lora.path, Device::Cpu)?;
+            let file = all.files.len();
+            all.files.push(OpenFile {
+                path: lora.path.clone(),
+                files,
+                keys,
+            });
+            for update in plan.of_network(table.network) {
+                all.add(file, strength, update);
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, file: usize, strength: f64, update: Update) {
+        if update.layer.is_matrix {
+            let name = update.layer.name.clone();
+            self.layers.entry(name).or_default().push(Planned {
+                file,
+                strength,
+                update,
+            });
+            return;
+        }
+        let name = &update.layer.name;
+        if let Some(Delta::Whole { diff }) = update.delta {
+            let changes = self.tensors.entry(name.clone()).or_default();
+            changes.push((file, strength, diff));
+        }
+        if let Some(diff) = update.bias {
+            let name = format!("{}.bias", name.trim_end_matches(".weight"));
+            self.tensors
+                .entry(name)
+                .or_default()
+                .push((file, strength, diff));
+        }
+    }
+
+    /// What changes the matrix that is asked for as `name`, on `device`.
+    fn of_layer(&self, name: &str, device: Device) -> Result<Vec<LayerUpdate>, WeightsError> {
+        let Some(planned) = self.layers.get(name) else {
+            return Ok(Vec::new());
+        };
+        self.note(name);
+        let load = |planned: &Planned| {
+            self.files[planned.file].load(&planned.update, planned.strength, device)
+        };
+        planned.iter().map(load).collect()
+    }
+
+    /// `tensor`, which is no matrix, as the LoRAs change it.
+    pub(super) fn changed(&self, name: &str, tensor: Tensor) -> Result<Tensor, WeightsError> {
+        let Some(changes) = self.tensors.get(name) else {
+            return Ok(tensor);
+        };
+        self.note(name);
+        let mut sum = tensor.to_kind(Kind::Float);
+        for (file, strength, key) in changes {
+            let diff = self.files[*file].tensor(key)?.view(&sum.size()[..]);
+            sum += diff.to_device(sum.device()) * *strength;
+        }
+        Ok(sum.to_kind(tensor.kind()))
+    }
+
+    fn note(&self, name: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(name.to_owned());
+    }
+
+    /// Layers that have a change and that the network has not asked for.
+    fn left_over(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.layers.keys().chain(self.tensors.keys());
+        names
+            .filter(|name| !asked.contains(*name))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Weights {
+    /// The same, with what LoRAs do to a network. `named`: the position from which the network asks for its layers, by
+    /// its own names; it may be this one.
+    ///
+    /// One that has nothing for this network is no error here: it may be for another, and
+    /// [`check`](safelight_core::catalog::lora::check) has seen all of it.
+    pub fn with_loras(
+        &self,
+        loras: &[Lora],
+        expert: LoraExpert,
+        network: Network,
+        named: &Self,
+    ) -> Result<Self, WeightsError> {
+        if loras.is_empty() {
+            return Ok(self.clone());
+        }
+        let prefix = match network {
+            Network::Clip | Network::T5 => text_encoder_prefix(network, self.keys()),
+            Network::Wan | Network::Flux { .. } => "",
+        };
+        let table = Table::new(network, prefix, &|name| {
+            let shape = named.shape_of(name)?;
+            Some(shape.into_iter().map(|size| size as u64).collect())
+        });
+        let opened = Loras::open(loras, expert, &table)?;
+        let has_any = !opened.layers.is_empty() || !opened.tensors.is_empty();
+        Ok(Self {
+            loras: has_any.then(|| Arc::new(opened)),
+            ..self.clone()
+        })
+    }
+
+    /// What changes the matrix at this position.
+    pub fn layer_updates(&self) -> Result<Vec<LayerUpdate>, WeightsError> {
+        match &self.loras {
+            Some(loras) => loras.of_layer(&self.prefix, self.device),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Layers that a LoRA changes and that nobody has asked for.
+    fn unused_updates(&self) -> Vec<String> {
+        self.loras
+            .as_ref()
+            .map_or_else(Vec::new, |loras| loras.left_over())
+    }
+}
+
+/// Says so when a network turns out not to have layers that LoRAs change.
+pub fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
+    let unused = weights.unused_updates();
+    if let [first, ..] = &unused[..] {
+        let count = unused.len();
+        hooks.warn(format!(
+            "LoRAs change {count} layers that are not used, such as '{first}'"
+        ));
+    }
+}
+
+impl OpenFile {
+    /// In f32 on the CPU.
+    fn tensor(&self, key: &str) -> Result<Tensor, WeightsError> {
+        let file = self.keys.get(key).and_then(|&file| self.files.get(file));
+        let Some(file) = file else {
+            return Err(self.unsound(key, "is missing"));
+        };
+        let stored = file.stored_tensor(key)?;
+        stored
+            .f_to_kind(Kind::Float)
+            .map_err(|source| WeightsError::Tensor {
+                key: key.to_owned(),
+                source,
+                path: self.path.clone(),
+            })
+    }
+
+    fn unsound(&self, key: &str, what: &str) -> WeightsError {
+        WeightsError::Header {
+            reason: format!("its '{key}' {what}"),
+            path: self.path.clone(),
+        }
+    }
+
+    fn load(
+        &self,
+        update: &Update,
+        strength: f64,
+        device: Device,
+    ) -> Result<LayerUpdate, WeightsError> {
+        let (all, columns) = update.layer.sides();
+        let rows = match update.rows {
+            Rows::Range(first, count) => (first as i64, count as i64),
+            Rows::All | Rows::SwappedHalves => (0, all as i64),
+        };
+        let size = [rows.1, columns as i64];
+        let factor = self.factor(update)?;
+        let here = |key: &str| Ok::<_, WeightsError>(self.tensor(key)?.to_device(device));
+        let delta = match &update.delta {
+            Some(delta) => Some(self.delta(delta, factor, size, &here)?),
+            None => None,
+        };
+        let dora_scale = update.dora_scale.as_deref().map(here).transpose()?;
+        let mut bias: Option<Tensor> = None;
+        let biases = [
+            (&update.bias, strength),
+            (&update.up_bias, strength * factor),
+        ];
+        for (key, scale) in biases {
+            if let Some(key) = key {
+                let more = here(key)?.view([-1]) * scale;
+                bias = Some(match bias {
+                    Some(bias) => bias + more,
+                    None => more,
+                });
+            }
+        }
+        Ok(LayerUpdate {
+            rows,
+            strength,
+            delta,
+            dora_scale: dora_scale.map(|scale| dora_view(&scale, size)),
+            bias,
+            has_swapped_halves: update.rows == Rows::SwappedHalves,
+        })
+    }
+
+    /// What the product of the parts is multiplied with.
+    fn factor(&self, update: &Update) -> Result<f64, WeightsError> {
+        let Some((key, rank)) = update.alpha.as_deref().zip(update.rank) else {
+            return Ok(update.factor);
+        };
+        let alpha = self.tensor(key)?.view([-1]).double_value(&[0]);
+        if alpha.is_finite() {
+            Ok(alpha / rank as f64)
+        } else {
+            Err(self.unsound(key, "is no finite number"))
+        }
+    }
+
+    fn delta(
+        &self,
+        delta: &Delta,
+        factor: f64,
+        [rows, columns]: [i64; 2],
+        here: &dyn Fn(&str) -> Result<Tensor, WeightsError>,
+    ) -> Result<LayerDelta, WeightsError> {
+        let flat = |key: &str| Ok::<_, WeightsError>(here(key)?.flatten(1, -1));
+        let whole = |factor: &Factor| match factor {
+            Factor::Whole(key) => flat(key),
+            Factor::Product(a, b) => Ok(flat(a)?.matmul(&flat(b)?)),
+        };
+        Ok(match delta {
+            Delta::LowRank { down, up } => LayerDelta::LowRank {
+                up: flat(up)? * factor,
+                down: flat(down)?,
+            },
+            Delta::Hadamard { w1, w2 } => LayerDelta::Hadamard {
+                w1: [flat(&w1[0])? * factor, flat(&w1[1])?],
+                w2: [flat(&w2[0])?, flat(&w2[1])?],
+            },
+            Delta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
+                w1: whole(w1)? * factor,
+                w2: whole(w2)?,
+            },
+            Delta::Whole { diff } => LayerDelta::Whole(here(diff)?.view([rows, columns])),
+        })
+    }
+}
+
+/// One norm for each row, `(rows)`, unless the file says columns: `(1, in)`
+fn dora_view(scale: &Tensor, [rows, columns]: [i64; 2]) -> Tensor {
+    let is_of_columns = scale.numel() as i64 == columns
+        && (columns != rows || (scale.dim() == 2 && scale.size()[0] == 1 && rows > 1));
+    if is_of_columns {
+        scale.view([1, columns])
+    } else {
+        scale.view([-1])
+    }
+}

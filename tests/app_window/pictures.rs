@@ -1,0 +1,353 @@
+//! Models of pictures: what their form has and has not, masks, strength, batches, and what is done with results.
+
+use std::path::PathBuf;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::form::SizeChoice;
+use safelight_core::catalog::{Guidance, ImageRole, InputUse, ModelSpec};
+use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, Stage};
+use safelight_core::media;
+
+use crate::harness::{Bench, flux_spec, output, spec};
+
+fn fill_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    spec.image_role = ImageRole::Canvas;
+    (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
+    spec.defaults.strength = None;
+    spec
+}
+
+fn open_advanced(bench: &mut Bench) {
+    bench.scroll_to("Advanced");
+    bench.harness.get_by_label("Advanced").click();
+    bench.settle();
+}
+
+fn drop_as(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
+    let path = bench.picture_file(name, 640, 480);
+    bench.drop_file(&path);
+    let label = format!("{shown_as} {name}");
+    bench.until("the picture is there", |bench| bench.has(&label));
+    path
+}
+
+/// What the window sends; the job ends at once, so that the next one can be sent.
+fn request_of(bench: &mut Bench) -> GenerateRequest {
+    bench.press("Generate");
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    sent.request
+}
+
+#[test]
+fn a_model_of_pictures_has_no_frames_and_says_picture() {
+    let mut bench = Bench::of(flux_spec());
+    open_advanced(&mut bench);
+    for name in ["Length", "Frames", "Frame rate"] {
+        assert!(bench.harness.query_by_label(name).is_none(), "{name}");
+    }
+    bench.assert_shows("the whole picture");
+    let request = request_of(&mut bench);
+    assert_eq!((request.width, request.height), (1024, 1024));
+    assert_eq!((request.num_frames, request.batch_size), (1, 1));
+    assert_eq!(
+        (request.guidance_scale, request.true_cfg_scale),
+        (3.5, None)
+    );
+    assert_eq!(request.out.extension().unwrap(), "png");
+    assert!(bench.app().session.notices.is_empty());
+}
+
+#[test]
+fn aspects_are_of_the_models_area_lying_and_standing() {
+    let mut bench = Bench::of(flux_spec());
+    for (aspect, expected) in [
+        ((1, 1), (1024, 1024)),
+        ((3, 2), (1248, 832)),
+        ((21, 9), (1568, 672)),
+        ((9, 16), (768, 1360)),
+    ] {
+        bench.app().state.form.size = SizeChoice::Aspect(aspect.0, aspect.1);
+        bench.settle();
+        let field = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
+        let text = format!("{} × {}", expected.0, expected.1);
+        assert!(field.value().unwrap().ends_with(&text), "{text}");
+    }
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Size")
+        .click();
+    bench.settle();
+    bench.assert_shows("Cinema 21:9   1568 × 672");
+    bench.assert_shows("Portrait 3:4   880 × 1184");
+}
+
+#[test]
+fn the_strength_is_there_with_a_start_picture_where_it_acts() {
+    let mut bench = Bench::of(flux_spec());
+    assert!(!bench.has("Strength"));
+    drop_as(&mut bench, "boat.png", "Start picture");
+    bench.assert_shows("17 of 28 steps are made");
+    let slider = bench
+        .harness
+        .get_by_role_and_label(Role::SpinButton, "Strength");
+    assert_eq!(slider.value().as_deref(), Some("0.60"));
+    bench.app().state.form.strength = 0.25;
+    let request = request_of(&mut bench);
+    assert_eq!(request.strength, Some(0.25));
+    bench.app().state.form.strength = 0.0;
+    bench.settle();
+    bench.assert_shows("Expected a strength that leaves at least one of 28 steps");
+    let mut filled = Bench::of(fill_spec());
+    drop_as(&mut filled, "boat.png", "Start picture");
+    assert!(!filled.has("Strength"));
+}
+
+#[test]
+fn a_mask_waits_for_its_picture_and_is_dropped_onto_its_place() {
+    let mut bench = Bench::of(flux_spec());
+    assert!(!bench.has("Choose a mask"));
+    drop_as(&mut bench, "boat.png", "Start picture");
+    // A second picture dropped anywhere is another start picture.
+    let image = drop_as(&mut bench, "other.png", "Start picture");
+    let place = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Choose a mask");
+    let rect = place.rect();
+    bench.harness.hover_at(rect.center());
+    bench.settle();
+    let mask = drop_as(&mut bench, "mask.png", "Mask");
+    let request = request_of(&mut bench);
+    assert_eq!((request.image, request.mask), (Some(image), Some(mask)));
+    bench.press("Remove mask");
+    assert_eq!(request_of(&mut bench).mask, None);
+}
+
+#[test]
+fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
+    let mut bench = Bench::of(fill_spec());
+    bench.assert_shows("Picture to fill");
+    assert_eq!(bench.harness.get_all_by_label("needed").count(), 2);
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    assert!(button.accesskit_node().is_disabled());
+    drop_as(&mut bench, "boat.png", "Start picture");
+    bench.assert_shows("no mask is given");
+    let mask = drop_as(&mut bench, "mask.png", "Mask");
+    assert_eq!(request_of(&mut bench).mask, Some(mask));
+
+    let mut bench = Bench::of(fill_spec());
+    let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
+    bench.drop_files(&[&paths[0], &paths[1]]);
+    bench.until("both are there", |bench| {
+        bench.has("Start picture a.png") && bench.has("Mask b.png")
+    });
+}
+
+#[test]
+fn the_words_over_the_window_are_those_of_pictures() {
+    let held = |bench: &mut Bench, names: &[&str]| {
+        let files = names.iter().map(|name| egui::HoveredFile {
+            path: Some(name.into()),
+            ..Default::default()
+        });
+        bench.harness.input_mut().hovered_files = files.collect();
+        bench.harness.run_steps(3);
+    };
+    let mut bench = Bench::of(flux_spec());
+    held(&mut bench, &["a.png"]);
+    bench.assert_shows("Drop it to start from this picture");
+    held(&mut bench, &["a.mp4"]);
+    bench.assert_shows("starts from a picture, not from a clip");
+    let mut bench = Bench::of(fill_spec());
+    held(&mut bench, &["a.png", "b.png"]);
+    bench.assert_shows("the first is the picture, the second its mask");
+    held(&mut bench, &[]);
+    drop_as(&mut bench, "a.png", "Start picture");
+    held(&mut bench, &["b.png"]);
+    bench.assert_shows("Drop it as the mask");
+}
+
+#[test]
+fn real_guidance_brings_the_negative_prompt_and_needs_it() {
+    let mut bench = Bench::of(flux_spec());
+    open_advanced(&mut bench);
+    assert!(!bench.has("Negative prompt"));
+    for name in ["Guidance", "Real guidance (CFG)"] {
+        bench.harness.get_by_role_and_label(Role::SpinButton, name);
+    }
+    bench.app().state.form.true_cfg_scale = 2.5;
+    bench.settle();
+    bench.assert_shows("Negative prompt");
+    bench.assert_shows("The real guidance is off: it needs a negative prompt");
+    bench.app().state.form.negative_prompt = "blurry".into();
+    bench.settle();
+    assert!(!bench.has("The real guidance is off"));
+    let request = request_of(&mut bench);
+    assert_eq!(request.true_cfg_scale, Some(2.5));
+    assert_eq!(request.negative_prompt, "blurry");
+    // Turned off again, the text that is not seen any more is not spoken of either.
+    bench.app().state.form.true_cfg_scale = 1.0;
+    let request = request_of(&mut bench);
+    assert_eq!(request.true_cfg_scale, None);
+    assert!(bench.app().session.notices.is_empty());
+}
+
+#[test]
+fn a_model_without_a_guidance_shows_the_real_one_alone() {
+    let mut spec = flux_spec();
+    (spec.guidance, spec.defaults.guidance_scale) = (Guidance::None, 0.0);
+    let mut bench = Bench::of(spec);
+    open_advanced(&mut bench);
+    assert!(bench.harness.query_by_label("Guidance").is_none());
+    bench
+        .harness
+        .get_by_role_and_label(Role::SpinButton, "Real guidance (CFG)");
+    assert_eq!(request_of(&mut bench).guidance_scale, 0.0);
+    let mut clips = Bench::new();
+    open_advanced(&mut clips);
+    assert!(!clips.has("Real guidance"));
+}
+
+#[test]
+fn every_schedule_can_be_chosen() {
+    let mut bench = Bench::of(flux_spec());
+    open_advanced(&mut bench);
+    bench.scroll_to("Use VAE tiles");
+    for schedule in SigmaSchedule::ALL {
+        bench
+            .harness
+            .get_by_role_and_label(Role::ComboBox, "Schedule")
+            .click();
+        bench.settle();
+        let entries = bench
+            .harness
+            .get_all_by_role_and_label(Role::Button, schedule.label());
+        entries.collect::<Vec<_>>()[0].click();
+        bench.settle();
+        assert_eq!(request_of(&mut bench).sigma_schedule, schedule);
+    }
+}
+
+/// A finished batch of three, whose files are there.
+fn batch() -> (Bench, Vec<PathBuf>) {
+    let mut bench = Bench::of(flux_spec());
+    let form = &mut bench.app().state.form;
+    (form.batch_size, form.seed) = (3, "40".into());
+    let sent = bench.start_job();
+    assert_eq!((sent.request.batch_size, sent.request.seed), (3, 40));
+    let mut made = output(&sent, 3);
+    let names = (1..=3).map(|number| media::numbered_path(&sent.request.out, number));
+    made.paths = names.collect();
+    for (path, frame) in made.paths.iter().zip(&made.clip.frames) {
+        media::write_png(path, frame).expect("a picture is written");
+    }
+    let paths = made.paths.clone();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.until("all thumbnails are there", |bench| {
+        bench.has("Picture 3 of 3")
+    });
+    (bench, paths)
+}
+
+#[test]
+fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
+    let (mut bench, paths) = batch();
+    bench.harness.get_by_label("Finished picture");
+    assert!(bench.harness.query_by_label("Play").is_none());
+    assert_eq!(bench.next_repaint(), None);
+    bench.assert_shows("picture 1 of 3  ·  seed 40");
+    bench.press("Picture 2 of 3");
+    bench.assert_shows("picture 2 of 3  ·  seed 41");
+    bench.harness.key_press(egui::Key::ArrowRight);
+    bench.settle();
+    bench.assert_shows("picture 3 of 3  ·  seed 42");
+    bench.harness.get_by_label("Copy path").click();
+    let mut copied = None;
+    for _ in 0..4 {
+        bench.harness.step();
+        copied = copied.or_else(|| bench.copied());
+    }
+    assert_eq!(copied, Some(paths[2].display().to_string()));
+}
+
+#[test]
+fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() {
+    let (mut bench, paths) = batch();
+    bench.press("Picture 2 of 3");
+    bench.press("Use these settings");
+    let form = &bench.app().state.form;
+    assert_eq!((form.seed.as_str(), form.batch_size), ("41", 1));
+    bench.press("Use as start picture");
+    let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
+    bench.until("it is taken over", |bench| {
+        bench.has(&format!("Start picture {name}"))
+    });
+    let request = request_of(&mut bench);
+    assert_eq!(
+        (request.image, request.extend),
+        (Some(paths[1].clone()), None)
+    );
+}
+
+#[test]
+fn a_picture_whose_file_is_gone_is_used_all_the_same() {
+    let (mut bench, paths) = batch();
+    std::fs::remove_file(&paths[0]).unwrap();
+    bench.press("Use as start picture");
+    bench.until("it is kept", |bench| bench.has("Start picture picture-"));
+    assert!(request_of(&mut bench).image.unwrap().is_file());
+}
+
+#[test]
+fn a_batch_is_counted_while_it_is_decoded() {
+    let mut bench = Bench::of(flux_spec());
+    bench.app().state.form.batch_size = 4;
+    let sent = bench.start_job();
+    let stage = Stage::Decode;
+    let resumed = false;
+    bench.say(sent.id, JobUpdate::Stage { stage, resumed });
+    for index in 0..2 {
+        let picture = crate::harness::picture(64, [index as u8, 2, 3]);
+        let count = 4;
+        let frame = safelight_core::job::Frame {
+            index,
+            count,
+            picture,
+        };
+        bench.say(sent.id, JobUpdate::Frame(frame));
+    }
+    bench.assert_shows("picture 2 of 4");
+}
+
+#[test]
+fn several_clips_are_several_jobs_with_seeds_that_count_on() {
+    let mut bench = Bench::of(spec());
+    let form = &mut bench.app().state.form;
+    (form.batch_size, form.seed) = (3, "7".into());
+    bench.press("Generate");
+    let mut files = Vec::new();
+    for seed in 7..10 {
+        let sent = bench.next_job();
+        assert_eq!((sent.request.seed, sent.request.batch_size), (seed, 1));
+        files.push(sent.request.out.clone());
+        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    bench.assert_no_job();
+    files.dedup();
+    assert_eq!(files.len(), 3);
+}
+
+#[test]
+fn every_input_of_a_model_of_pictures_has_a_name() {
+    let (mut bench, _) = batch();
+    bench.app().state.is_advanced_open = true;
+    bench.app().state.form.true_cfg_scale = 2.0;
+    bench.harness.set_size(egui::vec2(1100.0, 1500.0));
+    drop_as(&mut bench, "boat.png", "Start picture");
+    bench.assert_shows("Choose a mask");
+    bench.harness.check_accessibility();
+}
