@@ -21,8 +21,8 @@ pub struct Bands {
     /// pixels, fewer.
     pub size: i64,
     /// Whether what waits between two layers leaves the device: then the device needs no more for a larger picture, but
-    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 256: 0.16 s and 2.9 GB
-    /// on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.5 GB.
+    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 256: 0.16 s and 2.5 GB
+    /// on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.6 GB.
     pub off_device: bool,
 }
 

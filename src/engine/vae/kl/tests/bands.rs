@@ -144,7 +144,7 @@ fn a_job_is_cancelled_between_layers_bands_and_tiles() {
         let tiled = asks(&|stop| decoder.decode_tiled(&latents, tiling, stop).is_some());
         assert!(tiled > decoding + 10, "{tiling:?}: {tiled}");
         let tiled = asks(&|stop| encoder.encode_tiled(&pixels, tiling, stop).is_some());
-        assert!(tiled > encoding + 10, "{tiling:?}: {tiled}");
+        assert!(tiled > encoding + 5, "{tiling:?}: {tiled}");
     }
 }
 
