@@ -9,8 +9,8 @@ use crate::weights::Weights;
 /// are, since the authors count the decoder's from the other end.
 pub(super) fn original_names(weights: &Weights, levels: usize) -> Weights {
     match detect(weights) {
-        Some(keys) => {
-            let keys = KlVaeKeys { levels, ..keys };
+        Some(mut keys) => {
+            keys.levels = levels;
             weights.translated(move |original| keys.file_key(original))
         }
         None => weights.clone(),
