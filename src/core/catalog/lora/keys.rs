@@ -116,8 +116,9 @@ fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
         let word = key[dot + 1..start].split('.').next().unwrap_or_default();
         if let Some((_, leaf)) = WORDS.iter().find(|(known, _)| *known == word) {
             let rest = &key[start..];
-            let is_bias = rest.ends_with(".bias");
-            let is_sound = behind < 2 || rest.ends_with(".weight") || is_bias;
+            let last = rest.rsplit('.').next().unwrap_or_default();
+            let is_bias = last == "bias";
+            let is_sound = behind < 2 || last == "weight" || is_bias;
             let leaf = match leaf {
                 Leaf::Up if is_bias => Leaf::UpBias,
                 _ if is_bias => Leaf::Unsupported,
