@@ -332,6 +332,31 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
 }
 
 #[test]
+fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
+    let files = Files::new();
+    for (layer, family) in [
+        ("transformer.blocks.0.attn1.to_q", "wan"),
+        ("lora_unet_blocks_0_attn1_to_q", "wan"),
+        ("base_model.model.blocks.0.cross_attn.k", "wan"),
+        ("transformer.transformer_blocks.0.attn1.to_q", "ltx"),
+        ("transformer.transformer_blocks.0.attn.to_q", "flux"),
+        (
+            "lora_transformer_single_transformer_blocks_0_proj_mlp",
+            "flux",
+        ),
+        ("lora_unet_single_blocks_0_linear1", "flux"),
+        ("lora_unet_single_blocks_0_modulation_linear", "hunyuan"),
+        ("something.else", ""),
+    ] {
+        let shapes = Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
+            (format!("{layer}.lora_B.weight"), vec![8, RANK]),
+        ]);
+        assert_eq!(LoraCard::of(&files.read(&shapes)).family, family, "{layer}");
+    }
+}
+
+#[test]
 fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
     let table = table_of(Network::Wan, &transformer(I2V_EXPERT));
