@@ -169,9 +169,12 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         "transformer.",
         "",
     ] {
-        let rename = |layer: &str| match start.ends_with('_') {
-            true => format!("{start}{}", underscores(layer)),
-            false => format!("{start}{layer}"),
+        let rename = |layer: &str| {
+            if start.ends_with('_') {
+                format!("{start}{}", underscores(layer))
+            } else {
+                format!("{start}{layer}")
+            }
         };
         let plan = Plan::new(
             &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
