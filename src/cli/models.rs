@@ -78,21 +78,28 @@ fn as_text(catalog: &Catalog) -> String {
 
 fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
+    let frames = if spec.family.makes_pictures() {
+        String::new()
+    } else {
+        format!(
+            ", {} frames at {} a second",
+            defaults.num_frames, defaults.fps
+        )
+    };
     let mut rows = vec![
         vec![spec.id.clone(), spec.name.clone()],
         vec![String::new(), spec.description.clone()],
         vec![
             String::new(),
             format!(
-                "{} {}, {}, licence {}; {}x{}, {} frames at {} a second by default",
+                "{} {}, {}, licence {}; {}x{}{} by default",
                 spec.family.label(),
                 spec.variant,
                 size_text(spec.bytes),
                 spec.licence,
                 defaults.width,
                 defaults.height,
-                defaults.num_frames,
-                defaults.fps,
+                frames,
             ),
         ],
     ];

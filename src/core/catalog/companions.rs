@@ -83,14 +83,52 @@ pub(super) fn complete(
 ) -> Result<(), CatalogError> {
     let around = files.transformer.clone();
     let search = Search::new(&around, companions, library);
+    let mut missing = Vec::new();
     for wanted in parts {
-        files.put(wanted.component, search.find(wanted)?);
+        match search.find(wanted) {
+            Ok(place) => files.put(wanted.component, place),
+            // Whoever lacks several wants to hear of all.
+            Err(err @ CatalogError::MissingCompanion { .. }) => missing.push(err),
+            Err(err) => return Err(err),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(all_missing(missing, around));
     }
     // Only once all files are there: whoever lacks one wants to hear of that.
     for wanted in parts {
         search.add_tokenizer(files, wanted)?;
     }
     Ok(())
+}
+
+/// One error for all parts that are missing beside the transformer at `path`.
+fn all_missing(mut missing: Vec<CatalogError>, path: PathBuf) -> CatalogError {
+    if missing.len() == 1 {
+        return missing.remove(0);
+    }
+    let mut parts = Vec::new();
+    let mut places = String::new();
+    for err in missing {
+        if let CatalogError::MissingCompanion {
+            what,
+            example,
+            looked,
+            ..
+        } = err
+        {
+            parts.push((what, example));
+            // The longest list has the others in it.
+            if looked.len() > places.len() {
+                places = looked;
+            }
+        }
+    }
+    CatalogError::MissingCompanions {
+        parts,
+        looked: places,
+        path,
+    }
 }
 
 /// Puts the parts that the user named into those of a diffusers folder.

@@ -255,6 +255,14 @@ impl Catalog {
         }
     }
 
+    /// Notes what is wrong with a model, once where several share a part that is.
+    fn note(&mut self, problem: CatalogError) {
+        let text = problem.to_string();
+        if !self.problems.iter().any(|noted| noted.to_string() == text) {
+            self.problems.push(problem);
+        }
+    }
+
     /// Offers the transformers that lie around as single files, two experts as one model.
     fn take_single_files(&mut self, found: &Found, library: &Library) {
         let of_role = |is_wanted: fn(&Role) -> bool| {
@@ -292,7 +300,7 @@ impl Catalog {
                 Ok(spec) => self.available.push(spec),
                 Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
                 Err(err) => {
-                    self.problems.push(err);
+                    self.note(err);
                     let name = single::file_stem(place);
                     let named = |entry: &&Entry| entry.has_file_name(&name);
                     if let Some(entry) = self.entries.iter().find(named) {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::flux_files::{edited, flux_tree, shapes};
+use super::flux_files::{all_in_one, edited, flux_tree, shapes};
 use super::made_up::{Shapes, write};
 use super::tiny::write_json;
 use crate::catalog::{
@@ -173,9 +173,44 @@ fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
         assert!(matches!(err, CatalogError::PartAlone { .. }), "{err}");
     }
     std::fs::remove_file(models.join("vae/ae.safetensors")).unwrap();
+    std::fs::remove_dir_all(models.join("text_encoders")).unwrap();
     let card = IdentityCard::read(&place).unwrap();
+    assert_eq!((card.is_runnable, card.variant.as_str()), (false, "dev"));
+    let [problem] = &card.problems[..] else {
+        panic!("{:?}", card.problems);
+    };
+    for missing in [
+        "ae.safetensors",
+        "clip_l.safetensors",
+        "t5xxl_fp16.safetensors",
+    ] {
+        assert!(problem.contains(missing), "{problem}");
+    }
+}
+
+#[test]
+fn a_card_of_a_checkpoint_names_the_parts_in_it_also_where_one_is_missing() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("flux1-dev-fp8.safetensors");
+    let mut shapes = all_in_one("transformer dev");
+    shapes.retain(|key, _| !key.starts_with("vae."));
+    write(&place, &shapes, "F16");
+    let card = IdentityCard::read(&place).unwrap();
+    let parts: Vec<(&str, u64)> = card
+        .components
+        .iter()
+        .map(|part| (part.name.as_str(), part.bytes))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("text_encoder", 2 * (123_060_480 + 768 * 768 + 1)),
+            ("text_encoder_2", 2 * (4_762_310_656 + 1)),
+            ("transformer", 2 * 11_901_408_320),
+        ]
+    );
     assert!(
-        !card.is_runnable && card.problems[0].contains("ae.safetensors"),
+        card.problems[0].contains("ae.safetensors"),
         "{:?}",
         card.problems
     );
