@@ -58,7 +58,15 @@ fn forms(
         ),
     };
     let mut form = args.form(settings)?;
-    let is_split = spec.limits.max_batch <= 1 && args.batch.is_some_and(|size| size > 1);
+    // Each picture of a batch is to choose for itself; a carried prompt has chosen already.
+    let negative = args.negative.iter();
+    let chooses = template.is_none()
+        && prompts
+            .iter()
+            .chain(negative)
+            .any(|it| prompt::has_choices(it));
+    let is_batch = args.batch.is_some_and(|size| size > 1);
+    let is_split = is_batch && (spec.limits.max_batch <= 1 || chooses);
     let repeats = if is_split {
         form.batch_size.take().unwrap_or(1)
     } else {
