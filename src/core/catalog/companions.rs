@@ -41,6 +41,26 @@ impl Companions {
         *self == Self::default()
     }
 
+    /// These without those of components that the model does not have, and what the left ones are called.
+    pub fn of_model(&self, files: &ModelFiles) -> (Self, Vec<&'static str>) {
+        let mut own = self.clone();
+        let mut left = Vec::new();
+        let mut keep = |named: &mut Option<PathBuf>, has: bool, what: &'static str| {
+            if !has && named.take().is_some() {
+                left.push(what);
+            }
+        };
+        let has_second = files.text_encoder_2.is_some();
+        keep(&mut own.text_encoder_2, has_second, "text-encoder-2");
+        keep(&mut own.tokenizer_2, has_second, "tokenizer-2");
+        keep(
+            &mut own.image_encoder,
+            files.image_encoder.is_some(),
+            "image-encoder",
+        );
+        (own, left)
+    }
+
     pub(super) fn of(&self, component: Component) -> Option<&PathBuf> {
         match component {
             Component::Transformer => None,
@@ -493,4 +513,33 @@ fn named_tokenizer(path: &Path, wanted: &WantedTokenizer) -> Result<PathBuf, Cat
                 }
             }
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_a_model_does_not_have_are_told_and_left_out() {
+        let named = Companions {
+            vae: Some("vae".into()),
+            text_encoder_2: Some("t5".into()),
+            image_encoder: Some("clip_h".into()),
+            tokenizer_2: Some("pieces".into()),
+            ..Companions::default()
+        };
+        let (own, left) = named.of_model(&ModelFiles::default());
+        assert_eq!(left, ["text-encoder-2", "tokenizer-2", "image-encoder"]);
+        let vae_alone = Companions {
+            vae: named.vae.clone(),
+            ..Companions::default()
+        };
+        assert_eq!(own, vae_alone);
+        let files = ModelFiles {
+            text_encoder_2: Some("t5".into()),
+            image_encoder: Some("clip_h".into()),
+            ..ModelFiles::default()
+        };
+        assert_eq!(named.of_model(&files), (named, Vec::new()));
+    }
 }

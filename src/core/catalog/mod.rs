@@ -245,7 +245,7 @@ impl Catalog {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
-                self.problems.push(err);
+                self.note(err);
                 let named = |entry: &&Entry| entry.has_folder_name(&candidate.name);
                 if let Some(entry) = self.entries.iter().find(named) {
                     self.broken
@@ -274,7 +274,7 @@ impl Catalog {
         for place in foreign.iter().take(MAX_SINGLE_FILES) {
             match identify::foreign_file(place) {
                 err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
-                err => self.problems.push(err),
+                err => self.note(err),
             }
         }
         if transformers.len() > MAX_SINGLE_FILES {
