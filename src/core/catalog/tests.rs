@@ -7,6 +7,7 @@ mod flux_files;
 mod flux_parts;
 mod found;
 mod gguf;
+mod installs;
 mod loras;
 mod made_up;
 mod pairs;
