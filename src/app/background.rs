@@ -55,7 +55,7 @@ pub struct FoundModels {
     /// Where was looked.
     pub searched: Vec<SearchedPlace>,
     /// Whose change means that there may be other models.
-    pub watched: Vec<PathBuf>,
+    pub watched: Watch,
 }
 
 impl From<Catalog> for FoundModels {
@@ -166,7 +166,7 @@ pub struct Background {
     tasks: Option<Sender<Task>>,
     answers: Receiver<Answer>,
     postbox: Postbox,
-    watching: Sender<Vec<PathBuf>>,
+    watching: Sender<Watch>,
     files: Option<(JoinHandle<()>, Receiver<()>)>,
 }
 
@@ -227,9 +227,9 @@ impl Background {
         background
     }
 
-    /// Watches these paths, and no others any more.
-    pub fn watch(&self, paths: Vec<PathBuf>) {
-        if self.watching.try_send(paths).is_err() {
+    /// Watches this, and nothing else any more.
+    pub fn watch(&self, watched: Watch) {
+        if self.watching.try_send(watched).is_err() {
             tracing::warn!("the places with models are not watched");
         }
     }
@@ -350,7 +350,7 @@ impl Drop for Background {
 }
 
 /// Sleeps until there is something to watch, and draws nothing while it stays as it is.
-fn watch(watched: &Receiver<Vec<PathBuf>>, postbox: &Postbox) {
+fn watch(watched: &Receiver<Watch>, postbox: &Postbox) {
     let mut now = Watch::default();
     loop {
         let next = if now.is_empty() {
@@ -359,7 +359,7 @@ fn watch(watched: &Receiver<Vec<PathBuf>>, postbox: &Postbox) {
             watched.recv_timeout(WATCH_EVERY)
         };
         match next {
-            Ok(paths) => now = Watch::new(paths),
+            Ok(next) => now = next,
             Err(RecvTimeoutError::Timeout) => {
                 if now.has_settled_change() {
                     postbox.post(Answer::ModelsChanged);

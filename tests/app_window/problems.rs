@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
-use safelight_core::catalog::SearchedPlace;
+use safelight_core::catalog::{SearchedPlace, Watch};
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::settings::Theme;
 
@@ -134,7 +134,7 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
 fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.safetensors");
-    let watched = vec![folder.path().to_owned()];
+    let watched = Watch::new(vec![folder.path().to_owned()]);
     let place = file.clone();
     let mut bench = Bench::with(|startup| {
         startup.models = None;

@@ -278,6 +278,8 @@ fn is_null(text: &str, style: ScalarStyle) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn read_text(text: &str) -> (tempfile::TempDir, Result<Vec<PathBuf>, CatalogError>) {
@@ -402,7 +404,7 @@ mod tests {
         let mut bomb = "a: {vae: &a0 [x]}\n".to_owned();
         for level in 1..60 {
             let before = format!("*a{}, ", level - 1).repeat(9);
-            bomb.push_str(&format!("b{level}: &a{level} [{before}]\n"));
+            writeln!(bomb, "b{level}: &a{level} [{before}]").unwrap();
         }
         assert!(read_text(&bomb).1.is_err());
         assert!(read_text(&"[".repeat(100_000)).1.is_err());

@@ -138,7 +138,7 @@ pub(super) fn desktop_extra_paths(programs: &ProgramPaths) -> PathBuf {
 
 /// Where in a program's folder its models lie; nowhere in a folder that is no program's.
 pub(super) fn model_folders(install: &Path) -> Vec<PathBuf> {
-    let is_kind = |path: &PathBuf| KINDS.contains(&&*plain_name(path)) && path.is_dir();
+    let is_kind = |path: &PathBuf| KINDS.contains(&plain_name(path).as_str()) && path.is_dir();
     let has_kinds = |folder: &PathBuf| {
         let entries = sorted_entries(folder).unwrap_or_default();
         entries.iter().any(is_kind)

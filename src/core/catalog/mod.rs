@@ -76,6 +76,7 @@ use library::{Item, Library, Role};
 use places::Places;
 use scan::{Candidate, Found};
 use single::Assembled;
+use watch::Look;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
@@ -96,7 +97,7 @@ pub struct Catalog {
     /// Models of families, variants and storages that this version cannot run.
     pub unsupported: Vec<CatalogError>,
     /// Paths whose change means that another search may find something else.
-    pub watched: Vec<PathBuf>,
+    pub watched: Watch,
     entries: Vec<Entry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
@@ -137,23 +138,21 @@ impl Catalog {
     }
 
     /// What is not there yet and what is broken first, then the folders that were gone through.
-    fn to_watch(&self, visited: Vec<PathBuf>, paths: &Paths) -> Vec<PathBuf> {
-        let lists = self.searched.iter().filter_map(|it| it.named_in.as_ref());
+    fn to_watch(&self, visited: Vec<(PathBuf, Look)>, paths: &Paths) -> Watch {
         let absent = self.searched.iter().filter(|it| !it.exists);
+        let absent = absent.map(|place| (place.path.clone(), None));
+        let lists = self.searched.iter().filter_map(|it| it.named_in.clone());
         let broken = self.problems.iter().filter_map(CatalogError::path);
-        let mut watched: Vec<PathBuf> = absent
-            .map(|place| &place.path)
-            .chain(lists)
-            .map(PathBuf::as_path)
-            .chain(broken)
-            .map(Path::to_owned)
+        let files = lists
+            .chain(broken.map(Path::to_owned))
             .chain([paths.models_file()])
-            .chain(visited)
-            .take(watch::MAX_WATCHED)
-            .collect();
+            .map(|path| {
+                let look = watch::look(&path);
+                (path, look)
+            });
         let mut seen = HashSet::new();
-        watched.retain(|path| seen.insert(path.clone()));
-        watched
+        let watched = absent.chain(files).chain(visited);
+        Watch::since(watched.filter(|(path, _)| seen.insert(path.clone())))
     }
 
     /// Looks through all places, and notes the parts that lie there.

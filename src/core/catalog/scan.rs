@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::configs::{ModelIndex, sorted_entries};
 use super::library::{self, Item, Library, Role};
 use super::tokenizer;
-use super::watch::MAX_WATCHED;
+use super::watch::{Look, MAX_WATCHED, look_of};
 
 /// How deep below a searched place a model may lie.
 const MAX_DEPTH: usize = 4;
@@ -36,8 +36,8 @@ pub(super) struct Found {
     pub files: Vec<PathBuf>,
     /// Folders with a tokenizer in them.
     pub tokenizers: Vec<PathBuf>,
-    /// The folders that were gone through, the first of them.
-    pub visited: Vec<PathBuf>,
+    /// The folders that were gone through, as they were just before; the first of them.
+    pub visited: Vec<(PathBuf, Look)>,
     /// Places with more folders than the search goes through.
     pub cut_short: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
@@ -106,7 +106,7 @@ pub(super) fn search(place: &Path, found: &mut Found) {
         }
         num_folders += 1;
         if found.visited.len() < MAX_WATCHED {
-            found.visited.push(folder.clone());
+            found.visited.push((folder.clone(), Some(look_of(&stat))));
         }
         if num_folders > MAX_FOLDERS {
             found.cut_short.push(place.to_owned());
@@ -161,8 +161,8 @@ fn may_hold(path: &Path) -> bool {
         "venv",
     ];
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_other = |known: &&str| name.eq_ignore_ascii_case(known);
-    !name.starts_with('.') && !OTHER_THINGS.iter().any(|known| is_other(known))
+    let mut others = OTHER_THINGS.iter();
+    !name.starts_with('.') && !others.any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// The name of the model in a folder: `owner/name` in a Hugging Face cache, else the folder's own.

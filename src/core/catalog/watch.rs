@@ -5,7 +5,7 @@
 //! folder's own time says whether something was put into it. Looks into no file; what changed, the next
 //! search finds out.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 pub(super) const MAX_WATCHED: usize = 4096;
 
 /// What can be known of a path without opening it; `None`: nothing is there.
-type Look = Option<(i64, i64, u64, u64)>;
+pub(super) type Look = Option<(i64, i64, u64, u64)>;
 
 /// The paths that are watched, and how they were when they were last searched.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     paths: Vec<PathBuf>,
     searched: Vec<Look>,
@@ -27,6 +27,12 @@ impl Watch {
     /// Watches from now on.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let looks = looks(&paths);
+        Self::since(paths.into_iter().zip(looks))
+    }
+
+    /// Watches from when each path was as it is said to have been; nothing is lost in between.
+    pub(super) fn since(paths: impl Iterator<Item = (PathBuf, Look)>) -> Self {
+        let (paths, looks): (Vec<_>, Vec<_>) = paths.take(MAX_WATCHED).unzip();
         Self {
             paths,
             last: looks.clone(),
@@ -56,9 +62,12 @@ fn looks(paths: &[PathBuf]) -> Vec<Look> {
     paths.iter().map(|path| look(path)).collect()
 }
 
-fn look(path: &Path) -> Look {
-    let stat = fs::metadata(path).ok()?;
-    Some((stat.mtime(), stat.mtime_nsec(), stat.len(), stat.ino()))
+pub(super) fn look(path: &Path) -> Look {
+    Some(look_of(&fs::metadata(path).ok()?))
+}
+
+pub(super) fn look_of(stat: &Metadata) -> (i64, i64, u64, u64) {
+    (stat.mtime(), stat.mtime_nsec(), stat.len(), stat.ino())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::made_up::{T2V_1_3B, comfy_tree, transformer, write};
 use super::tiny::{user, write_pipeline};
-use crate::catalog::{Catalog, CatalogError, Watch};
+use crate::catalog::{Catalog, CatalogError};
 use crate::settings::{Paths, ProgramPaths, Settings};
 
 /// A user with a home folder of their own.
@@ -235,7 +235,7 @@ fn links_in_circles_other_names_and_closed_folders_do_no_harm() {
     symlink(root.path(), home.join("FramePack")).unwrap();
     let closed = models.join("vae");
     fs::create_dir_all(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let catalog = load(&paths);
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
@@ -270,7 +270,15 @@ fn a_model_that_comes_while_the_app_runs_is_noticed() {
     let (_root, paths, home) = user_with_home();
     fs::create_dir_all(home.join("ComfyUI/models/checkpoints")).unwrap();
     let noticed = |change: &dyn Fn()| {
-        let mut watch = Watch::new(load(&paths).watched);
+        for file in [
+            &home.join("ComfyUI/models/checkpoints"),
+            &home.join("ComfyUI/models"),
+        ] {
+            // As if they had been there for long: clocks of file systems are coarse.
+            let file = fs::File::open(file).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
+        let mut watch = load(&paths).watched;
         assert!(!watch.has_settled_change());
         change();
         watch.has_settled_change();
