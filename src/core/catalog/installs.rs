@@ -87,7 +87,7 @@ pub(super) fn known(programs: &ProgramPaths) -> Vec<PathBuf> {
     });
     let mut installs = Vec::new();
     for root in roots.filter(|root| root.is_dir()) {
-        for folder in within(root) {
+        for folder in within(&root) {
             if !installs.contains(&folder) {
                 installs.push(folder);
             }
@@ -98,7 +98,7 @@ pub(super) fn known(programs: &ProgramPaths) -> Vec<PathBuf> {
 }
 
 /// A program's folder, and those of programs that it brings or manages.
-fn within(root: PathBuf) -> Vec<PathBuf> {
+fn within(root: &Path) -> Vec<PathBuf> {
     let children = |folder: PathBuf| {
         let entries = sorted_entries(&folder).unwrap_or_default();
         entries
@@ -106,12 +106,12 @@ fn within(root: PathBuf) -> Vec<PathBuf> {
             .filter(|entry| entry.is_dir())
             .take(MAX_INSTALLS)
     };
-    let mut folders = vec![root.clone(), root.join("ComfyUI"), root.join("app")];
+    let mut folders = vec![root.to_owned(), root.join("ComfyUI"), root.join("app")];
     // SwarmUI's own ComfyUI.
     folders.extend(["dlbackend/ComfyUI", "dlbackend/comfy/ComfyUI"].map(|name| root.join(name)));
     // Stability Matrix keeps everything in a folder of the user's choice, or beside itself.
     let chosen = text_in(&root.join("library.json"), "LibraryPath").map(PathBuf::from);
-    for data in [Some(root.clone()), Some(root.join("Data")), chosen]
+    for data in [Some(root.to_owned()), Some(root.join("Data")), chosen]
         .into_iter()
         .flatten()
     {
