@@ -70,8 +70,11 @@ fn as_text(catalog: &Catalog) -> String {
     }
     text.push_str("\nLooked in\n");
     for place in &catalog.searched {
-        let note = if place.is_dir() { "" } else { "  (not there)" };
-        writeln!(text, "  {}{note}", place.display()).ok();
+        let note = if place.exists { "" } else { "  (not there)" };
+        let list = place.named_in.as_ref();
+        let named = list.map(|list| format!("  (named in {})", list.display()));
+        let named = named.unwrap_or_default();
+        writeln!(text, "  {}{note}{named}", place.path.display()).ok();
     }
     text
 }

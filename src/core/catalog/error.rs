@@ -143,6 +143,32 @@ impl CatalogError {
     }
 }
 
+impl CatalogError {
+    /// What it is about on the disk.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unknown { .. } | Self::NotHere { .. } => None,
+            Self::NoSuchPath { path }
+            | Self::NoModel { path }
+            | Self::Missing { path, .. }
+            | Self::PartAlone { path, .. }
+            | Self::MissingCompanion { path, .. }
+            | Self::WrongCompanion { path, .. }
+            | Self::Expert { path, .. }
+            | Self::Io { path, .. }
+            | Self::Config { path, .. }
+            | Self::Weights { path, .. }
+            | Self::NotWeights { path, .. }
+            | Self::Pickle { path, .. }
+            | Self::MissingTensor { path, .. }
+            | Self::WrongShape { path, .. }
+            | Self::Lora { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::Catalogue { path, .. } => Some(path),
+        }
+    }
+}
+
 impl From<&CatalogError> for JobError {
     fn from(err: &CatalogError) -> Self {
         Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())

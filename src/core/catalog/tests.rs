@@ -8,6 +8,7 @@ mod flux_files;
 mod flux_parts;
 mod found;
 mod gguf;
+mod installs;
 mod lora_files;
 mod loras;
 mod made_up;
