@@ -26,6 +26,7 @@ pub mod safetensors;
 mod scan;
 mod shapes;
 mod single;
+mod source;
 mod spec;
 mod storage;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
 pub use networks::t5::llama_cpp_from_t5;
+pub use source::Source;
 pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
@@ -69,6 +71,7 @@ use identify::Target;
 use library::{Item, Library, Role};
 use scan::{Candidate, Found};
 use single::Assembled;
+use source::Present;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
@@ -123,14 +126,18 @@ impl Catalog {
             catalog.take(candidate);
         }
         catalog.take_single_files(&found, &library);
-        let is_here = |entry: &&Entry| catalog.available.iter().any(|spec| spec.id == entry.id);
-        catalog.missing = catalog
-            .entries
-            .iter()
-            .filter(|entry| !is_here(entry))
-            .map(Entry::listed)
-            .collect();
+        catalog.list_missing();
         catalog
+    }
+
+    /// Lists what is known and not here, and what would have to be fetched.
+    fn list_missing(&mut self) {
+        let mut present = Present::new(&self.parts, !self.tokenizers.is_empty());
+        let is_here = |entry: &&Entry| self.available.iter().any(|spec| spec.id == entry.id);
+        let missing = self.entries.iter().filter(|entry| !is_here(entry));
+        self.missing = missing
+            .map(|entry| entry.listed(present.sources(entry)))
+            .collect();
     }
 
     /// Looks through all places, and notes the parts that lie there.
