@@ -235,7 +235,15 @@ impl<'a> Download<'a> {
     fn finish(&self, files: &[PathBuf]) -> Result<u8, JobError> {
         let id = &self.args.model;
         let (catalog, is_searched) = self.catalog();
-        let spec = catalog.find(id).map_err(|err| JobError::from(&err))?;
+        let spec = catalog.find(id).map_err(|err| {
+            // What is wrong with what came says more than that the model is not here.
+            let entry = catalog.missing.iter().find(|entry| entry.id == *id);
+            let all_here = entry.filter(|entry| entry.to_fetch().next().is_none());
+            all_here.map_or_else(
+                || JobError::from(&err),
+                |entry| nothing_to_fetch(entry, &catalog),
+            )
+        })?;
         if self.args.json {
             print_event(&json!({
                 "event": "finished", "model": id, "files": files, "folder": spec.folder,

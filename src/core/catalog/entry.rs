@@ -353,6 +353,7 @@ impl Entry {
             (Some(repository), None) => {
                 format!("the folder {repository} from huggingface.co")
             }
+            (None, None) if !sources.is_empty() => "its files".to_owned(),
             (None, None) => "its folder, which ships with the app".to_owned(),
         };
         CatalogEntry {
