@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::{CatalogEntry, ModelSpec};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use super::fetching::Fetch;
 use super::form::FormState;
 use super::inputs::Inputs;
 use super::player::Player;
@@ -137,6 +138,12 @@ pub struct Session {
     pub models: Models,
     /// What the catalogue says of models that cannot be used.
     pub model_problems: Vec<JobError>,
+    /// Known models that are not here.
+    pub missing: Vec<CatalogEntry>,
+    /// The one of them that is looked at or on its way.
+    pub fetch: Option<Fetch>,
+    /// The id of a model that was fetched and is looked for.
+    pub arriving: Option<String>,
     pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,
