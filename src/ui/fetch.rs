@@ -1,9 +1,9 @@
 //! Known models that are not on this disk: what each needs, and fetching it once that was agreed to.
 
 use egui::{ProgressBar, RichText, Ui};
-use safelight_core::catalog::{CatalogEntry, Source};
+use safelight_core::catalog::{CatalogEntry, Source, size_text};
 
-use super::widgets::{bytes_text, card, duration_text, palette, wide_note};
+use super::widgets::{card, duration_text, palette, wide_note};
 use super::{View, theme};
 use crate::app::commands::AppCommand;
 use crate::app::fetching::{Fetch, FetchState, Quoted};
@@ -88,7 +88,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn source_ui(ui: &mut Ui, source: &Source) {
     let size = match (&source.here, source.bytes) {
         (Some(_), _) => "here already".to_owned(),
-        (None, Some(bytes)) => bytes_text(bytes),
+        (None, Some(bytes)) => size_text(bytes),
         (None, None) => "size from the server".to_owned(),
     };
     let text = format!("{}: {}, {size}", source.component.label(), source.name);
@@ -112,7 +112,7 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
             button(ui, view, "Close", AppCommand::ShowMissing(None));
             return;
         }
-        (_, Some(bytes)) => format!("{} to fetch", bytes_text(bytes)),
+        (_, Some(bytes)) => format!("{} to fetch", size_text(bytes)),
         (1, None) => "1 file to fetch".to_owned(),
         (count, None) => format!("{count} files to fetch"),
     };
@@ -125,11 +125,11 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
 
 fn asked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, quoted: Quoted) {
     let free = quoted.free_bytes.map_or_else(String::new, |bytes| {
-        format!(", where {} are free", bytes_text(bytes))
+        format!(", where {} are free", size_text(bytes))
     });
     let text = format!(
         "Fetch {} into {}{free}?",
-        bytes_text(quoted.left_bytes),
+        size_text(quoted.left_bytes),
         fetch.folder.display()
     );
     wide_note(ui, &text, palette(ui).text);
@@ -155,12 +155,16 @@ fn running_text(progress: &Progress) -> String {
         Phase::Asking => format!("Asking for {}", progress.name),
         Phase::Checking => format!("Checking {}", progress.name),
         Phase::Fetching => {
-            let speed = bytes_text(progress.bytes_per_sec as u64);
+            let speed = size_text(progress.bytes_per_sec as u64);
             let left = progress.secs_left().map_or_else(
                 || "waiting for the server".to_owned(),
                 |secs| format!("{speed}/s, {} left", duration_text(secs)),
             );
-            format!("{}: {}, {left}", progress.name, amount_text(progress))
+            format!(
+                "Fetching {}: {}, {left}",
+                progress.name,
+                amount_text(progress)
+            )
         }
     }
 }
@@ -174,7 +178,7 @@ fn paused_text(progress: Option<Progress>) -> String {
 
 fn amount_text(progress: &Progress) -> String {
     let (done, total) = (progress.done_bytes, progress.total_bytes);
-    format!("{} of {}", bytes_text(done), bytes_text(total))
+    format!("{} of {}", size_text(done), size_text(total))
 }
 
 fn button(ui: &mut Ui, view: &mut View<'_>, name: &str, command: AppCommand) {
