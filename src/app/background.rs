@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use egui::ColorImage;
-use safelight_core::catalog::{Catalog, ModelSpec, SearchedPlace, Watch};
+use safelight_core::catalog::{Catalog, CatalogEntry, ModelSpec, SearchedPlace, Watch};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
+use super::fetching::{Errand, Fetched, Work};
 use super::inputs::{Placing, Slot};
 use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
@@ -56,6 +57,8 @@ pub struct FoundModels {
     pub searched: Vec<SearchedPlace>,
     /// Whose change means that there may be other models.
     pub watched: Watch,
+    /// Known, but not here.
+    pub missing: Vec<CatalogEntry>,
 }
 
 impl From<Catalog> for FoundModels {
@@ -65,6 +68,7 @@ impl From<Catalog> for FoundModels {
             specs: catalog.available,
             searched: catalog.searched,
             watched: catalog.watched,
+            missing: catalog.missing,
         }
     }
 }
@@ -158,6 +162,8 @@ pub enum Answer {
     Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
+    /// Of the errand with this number.
+    Fetched(u64, Fetched),
     Problem(JobError),
 }
 
@@ -296,6 +302,14 @@ impl Background {
                 .advise(format!("The folder is {}", folder.display()))
                 .detail(format!("xdg-open: {why}"));
             postbox.post(Answer::Problem(err));
+        });
+    }
+
+    /// Asks servers, or fetches from them.
+    pub fn fetch(&self, work: Work, errand: Errand) {
+        self.spawn("fetch", move |postbox| {
+            let answer = errand.run(work, &|| postbox.ctx.request_repaint());
+            postbox.post(answer);
         });
     }
 

@@ -47,6 +47,13 @@ pub enum AppCommand {
     ChangeSettings(Box<Settings>),
     ShowSettings(bool),
     ReloadModels,
+    /// Look at a known model that is not here, by its id, or at none.
+    ShowMissing(Option<String>),
+    /// Ask how much there is to fetch.
+    AskFetch,
+    /// Fetch what was agreed to, or go on with it.
+    BeginFetch,
+    PauseFetch,
     /// Play a finished clip again.
     ShowResult(JobId),
     /// Look at the running job.

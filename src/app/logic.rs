@@ -168,16 +168,19 @@ impl App {
                     }
                 }
             }
+            Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
 
     pub(super) fn take_models(&mut self, found: FoundModels) {
         self.session.model_problems = found.problems;
+        self.session.missing = found.missing;
         self.session.models = Models::Ready(found.specs);
         self.session.searched = found.searched;
         self.background.watch(found.watched);
         self.settle_model();
+        self.settle_arriving();
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.

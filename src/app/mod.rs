@@ -7,6 +7,7 @@
 pub mod background;
 pub mod commands;
 mod drops;
+pub mod fetching;
 pub mod form;
 pub mod inputs;
 pub mod jobs;
@@ -27,6 +28,7 @@ use crossbeam_channel::Receiver;
 use safelight_core::job::{JobError, JobErrorKind, random_seed};
 use safelight_core::settings::{LoadedSettings, Paths, Settings};
 
+use crate::download::Hub;
 use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
@@ -49,6 +51,8 @@ pub struct StartupOptions {
     pub models: Option<FoundModels>,
     pub load_models: LoadModels,
     pub check_engine: CheckEngine,
+    /// Where models are fetched from, when somebody asks for it.
+    pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// A start picture, when the program was started with one (or one was dropped on its icon).
@@ -77,6 +81,7 @@ impl StartupOptions {
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
             paths: Some(paths),
+            hub: Hub::of_environment(),
             problems,
             picture: None,
         }
@@ -94,6 +99,7 @@ pub struct App {
     background: Background,
     load_models: LoadModels,
     check_engine: CheckEngine,
+    hub: Hub,
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
@@ -111,6 +117,7 @@ impl App {
             models,
             load_models,
             check_engine,
+            hub,
             problems,
             picture,
         } = startup;
@@ -134,6 +141,7 @@ impl App {
             background: Background::start(ctx),
             load_models,
             check_engine,
+            hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
         };
@@ -217,5 +225,7 @@ impl eframe::App for App {
         if let Some(job) = &self.queue.running {
             job.cancel.cancel();
         }
+        // What has come is noted every few seconds, and kept.
+        self.pause_fetch();
     }
 }

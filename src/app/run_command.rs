@@ -14,6 +14,7 @@ use safelight_core::settings::Settings;
 use super::App;
 use super::background::{OutputWish, Task};
 use super::commands::AppCommand;
+use super::fetching::Work;
 use super::form::takes_batches;
 use super::inputs::{Placing, Slot};
 use super::jobs::WaitingJob;
@@ -34,6 +35,7 @@ impl App {
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
+                    self.show_missing(None);
                 }
             }
             AppCommand::ResetForm => {
@@ -71,6 +73,10 @@ impl App {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());
             }
             AppCommand::ReloadModels => self.load_models(),
+            AppCommand::ShowMissing(id) => self.show_missing(id.as_deref()),
+            AppCommand::AskFetch => self.send_fetch(Work::Quote),
+            AppCommand::BeginFetch => self.send_fetch(Work::Fetch),
+            AppCommand::PauseFetch => self.pause_fetch(),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
             other => self.run_result_command(ctx, &other),

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
-use safelight_core::catalog::{ModelSpec, SearchedPlace};
+use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use super::fetching::Fetch;
 use super::form::FormState;
 use super::inputs::Inputs;
 use super::player::Player;
@@ -139,6 +140,12 @@ pub struct Session {
     pub model_problems: Vec<JobError>,
     /// Where models were looked for.
     pub searched: Vec<SearchedPlace>,
+    /// Known models that are not here.
+    pub missing: Vec<CatalogEntry>,
+    /// The one of them that is looked at or on its way.
+    pub fetch: Option<Fetch>,
+    /// The id of a model that was fetched and is looked for.
+    pub arriving: Option<String>,
     pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod download;
 mod generate;
 mod inspect;
 mod log;
@@ -41,6 +42,7 @@ enum Command {
     Generate(Box<GenerateArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
+    Download(download::DownloadArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
 }
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
+        Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Bench(args)) => bench::run(&args, &surroundings),
         None => window::run(surroundings, arguments.picture),
@@ -79,7 +82,7 @@ fn report_misunderstood(err: &clap::Error) {
     let first_line = text.lines().next().unwrap_or_default();
     let summary = first_line.trim_start_matches("error: ");
     let err = JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text);
-    if command == "generate" {
+    if command == "generate" || command == "download" {
         generate::report_misunderstood(&err);
     } else {
         out::print_job_error(&err, true);

@@ -52,7 +52,7 @@ fn as_text(catalog: &Catalog) -> String {
         text.push_str(&available(spec));
     }
     if !catalog.missing.is_empty() {
-        text.push_str("\nKnown, but not on this disk\n");
+        text.push_str("\nKnown, but not on this disk (`safelight download ID` fetches one)\n");
         let rows: Vec<Vec<String>> = catalog.missing.iter().map(missing_row).collect();
         text.push_str(&out::table(&rows));
     }

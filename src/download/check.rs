@@ -48,6 +48,13 @@ pub(super) fn space<'a>(
     Ok(())
 }
 
+/// Bytes that a user may still write into a folder, which need not be there yet.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let there = folder.ancestors().find(|folder| folder.is_dir())?;
+    let stat = statvfs(there).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// The file's SHA-256 in lower-case hexadecimal; `None` when cancelled.
 pub(super) fn sha256(file: &File, cancel: &CancelToken) -> io::Result<Option<String>> {
     let mut piece = vec![0; PIECE_BYTES];

@@ -7,6 +7,7 @@
 mod check;
 mod error;
 mod hub;
+mod order;
 mod partial;
 mod remote;
 mod speed;
@@ -16,24 +17,20 @@ mod transfer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::job::CancelToken;
 
+pub use check::free_bytes;
 pub use error::DownloadError;
 pub use hub::Hub;
+pub use order::{Order, orders};
 use partial::Partial;
 use remote::{Remote, RemoteFile};
 use speed::Speed;
-
-/// One file to fetch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    pub url: String,
-    /// Where it goes. Folders are made.
-    pub to: PathBuf,
-}
 
 /// How files are fetched.
 #[derive(Clone, Debug)]
@@ -102,25 +99,70 @@ impl Progress {
     }
 }
 
+/// What a server says of one order, and what is here of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    pub bytes: u64,
+    /// What an earlier attempt left; all of it where the file is there.
+    pub here_bytes: u64,
+}
+
+impl Quote {
+    pub fn left_bytes(self) -> u64 {
+        self.bytes.saturating_sub(self.here_bytes)
+    }
+}
+
 /// One order, and what its server says of it.
-struct Asked<'a> {
-    order: &'a Order,
+struct Asked {
+    order: Order,
     remote: RemoteFile,
     /// Bytes that an earlier attempt left.
     here: u64,
     is_done: bool,
 }
 
+/// How often somebody who waits looks whether it was cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Asks for the size of each file, and fetches nothing; `None` when cancelled.
+pub fn quote(
+    orders: &[Order],
+    options: &Options,
+    cancel: &CancelToken,
+) -> Result<Option<Vec<Quote>>, DownloadError> {
+    let remote = Arc::new(Remote::new(options));
+    let mut quotes = Vec::with_capacity(orders.len());
+    for order in orders {
+        let Some(one) = ask(order, &remote, options, cancel)? else {
+            return Ok(None);
+        };
+        let bytes = one.remote.bytes;
+        quotes.push(Quote {
+            bytes,
+            here_bytes: if one.is_done { bytes } else { one.here },
+        });
+    }
+    Ok(Some(quotes))
+}
+
+/// Refuses where the disks have no room for what is left to fetch.
+pub fn ensure_space(orders: &[Order], quotes: &[Quote]) -> Result<(), DownloadError> {
+    let pairs = orders.iter().zip(quotes);
+    check::space(pairs.map(|(order, quote)| (order.to.as_path(), quote.left_bytes())))
+}
+
 /// Fetches all files; `None` when cancelled, and what has come stays for the next attempt.
 ///
 /// A file that is there with the right size is left as it is. Space for all of them is asked for first.
+/// Cancelling takes effect within a fraction of a second, even where a server is silent.
 pub fn download(
     orders: &[Order],
     options: &Options,
     cancel: &CancelToken,
     report: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Vec<PathBuf>>, DownloadError> {
-    let remote = Remote::new(options);
+    let remote = Arc::new(Remote::new(options));
     let mut progress = Progress {
         phase: Phase::Asking,
         name: String::new(),
@@ -130,15 +172,14 @@ pub fn download(
     };
     let mut asked = Vec::with_capacity(orders.len());
     for order in orders {
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
         progress.name = name_of(&order.to);
         report(&progress);
-        let one = ask(order, &remote, options, cancel)?;
+        let Some(one) = ask(order, &remote, options, cancel)? else {
+            return Ok(None);
+        };
         progress.total_bytes += one.remote.bytes;
         progress.done_bytes += if one.is_done { one.remote.bytes } else { 0 };
-        asked.push(one);
+        asked.push(Arc::new(one));
     }
     check::space(asked.iter().filter(|one| !one.is_done).map(|one| {
         let left = one.remote.bytes.saturating_sub(one.here);
@@ -155,20 +196,25 @@ pub fn download(
     Ok(Some(orders.iter().map(|order| order.to.clone()).collect()))
 }
 
-fn ask<'a>(
-    order: &'a Order,
-    remote: &Remote,
+/// What there is to fetch; `None` when cancelled.
+fn ask(
+    order: &Order,
+    remote: &Arc<Remote>,
     options: &Options,
     cancel: &CancelToken,
-) -> Result<Asked<'a>, DownloadError> {
+) -> Result<Option<Asked>, DownloadError> {
     let mut failures = 0;
     let facts = loop {
-        match remote.ask(&order.url) {
-            Err(err) if err.may_pass() && failures < options.retries && !cancel.is_cancelled() => {
+        match ask_once(order, remote, cancel) {
+            None => return Ok(None),
+            Some(Err(err)) if err.may_pass() && failures < options.retries => {
                 failures += 1;
-                thread::sleep(options.pause_after(failures));
+                let until = Instant::now() + options.pause_after(failures);
+                while Instant::now() < until && !cancel.is_cancelled() {
+                    thread::sleep(LOOK_EVERY.min(options.pause));
+                }
             }
-            answer => break answer?,
+            Some(answer) => break answer?,
         }
     };
     let is_done = match fs::metadata(&order.to) {
@@ -182,18 +228,49 @@ fn ask<'a>(
         }
         Err(_) => false,
     };
-    Ok(Asked {
+    Ok(Some(Asked {
         here: Partial::bytes_here(&order.to, &facts, options.piece_bytes),
         remote: facts,
-        order,
+        order: order.clone(),
         is_done,
-    })
+    }))
+}
+
+/// One request, by a thread that is left to itself when it is cancelled.
+fn ask_once(
+    order: &Order,
+    remote: &Arc<Remote>,
+    cancel: &CancelToken,
+) -> Option<Result<RemoteFile, DownloadError>> {
+    if cancel.is_cancelled() {
+        return None;
+    }
+    let (sender, answers) = bounded(1);
+    let (remote, url) = (Arc::clone(remote), order.url.clone());
+    let asking = thread::Builder::new()
+        .name("download".to_owned())
+        .spawn(move || sender.send(remote.ask(&url)).ok());
+    if let Err(source) = asking {
+        return Some(Err(DownloadError::disk(source, &order.to)));
+    }
+    loop {
+        match answers.recv_timeout(LOOK_EVERY) {
+            Ok(answer) => return Some(answer),
+            Err(_) if cancel.is_cancelled() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let reason = "the request ended without a word".to_owned();
+                let url = order.url.clone();
+                return Some(Err(DownloadError::Broken { reason, url }));
+            }
+        }
+    }
 }
 
 /// One file: its pieces, its checksum, its name.
 fn fetch(
-    one: &Asked<'_>,
-    remote: &Remote,
+    one: &Arc<Asked>,
+    remote: &Arc<Remote>,
     options: &Options,
     cancel: &CancelToken,
     progress: &mut Progress,
@@ -201,6 +278,7 @@ fn fetch(
 ) -> Result<Option<()>, DownloadError> {
     let before = progress.done_bytes;
     let partial = Partial::open(&one.order.to, &one.remote, options.piece_bytes)?;
+    let partial = Arc::new(partial);
     let mut speed = Speed::new(Instant::now(), partial.bytes());
     progress.phase = Phase::Fetching;
     let is_whole = transfer::run(&partial, one, remote, options, cancel, &mut |bytes| {

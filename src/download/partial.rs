@@ -4,8 +4,9 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use safelight_core::files::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,8 @@ pub(super) struct Partial {
     to: PathBuf,
     file: File,
     note: Mutex<Note>,
+    /// Nothing more is written: another may be at it.
+    is_closed: RwLock<bool>,
 }
 
 impl Partial {
@@ -101,6 +104,7 @@ impl Partial {
             to: to.to_owned(),
             file,
             note: Mutex::new(note),
+            is_closed: RwLock::new(false),
         };
         partial.save().map_err(disk)?;
         Ok(partial)
@@ -133,11 +137,30 @@ impl Partial {
         (start + here < end).then_some((start + here, end))
     }
 
-    /// Takes note of bytes that were written behind those of a piece.
-    pub(super) fn arrived(&self, piece: u64, bytes: u64) {
-        if let Some(here) = self.note().pieces.get_mut(piece as usize) {
-            *here += bytes;
+    /// Writes bytes at a place in the file, which is behind what is there of a piece, and takes note of them.
+    pub(super) fn write(&self, piece: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let is_closed = self
+            .is_closed
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *is_closed {
+            return Ok(());
         }
+        self.file.write_all_at(bytes, offset)?;
+        if let Some(here) = self.note().pieces.get_mut(piece as usize) {
+            *here += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Lets nobody write any more, and lets the next attempt begin while a connection of this one still waits.
+    pub(super) fn close(&self) -> io::Result<()> {
+        *self
+            .is_closed
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.save()?;
+        self.file.unlock()
     }
 
     /// Writes the note. What it tells of may still be on its way to the disk, so it is brought there first.
@@ -152,7 +175,7 @@ impl Partial {
     }
 
     /// Gives the whole file its name.
-    pub(super) fn finish(self) -> Result<(), DownloadError> {
+    pub(super) fn finish(&self) -> Result<(), DownloadError> {
         let disk = |source| DownloadError::disk(source, &self.to);
         self.file.sync_all().map_err(disk)?;
         // Nobody's file is written over, not even one that appeared meanwhile.
@@ -169,7 +192,7 @@ impl Partial {
     }
 
     /// Deletes what has come.
-    pub(super) fn discard(self) {
+    pub(super) fn discard(&self) {
         fs::remove_file(note_path(&self.to)).ok(); // Without the note the next attempt starts anew.
         fs::remove_file(part_path(&self.to)).ok();
     }

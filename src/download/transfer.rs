@@ -1,7 +1,7 @@
 //! The pieces of one file, by several connections at once; each goes on where it broke.
 
 use std::io::Read as _;
-use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,20 +11,21 @@ use safelight_core::job::CancelToken;
 
 use super::partial::Partial;
 use super::remote::Remote;
-use super::{Asked, DownloadError, Options};
+use super::{Asked, DownloadError, LOOK_EVERY, Options};
 
-const REPORT_EVERY: Duration = Duration::from_millis(200);
 /// How often the note is written: what came since is fetched again after a crash.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
+/// What connections get to end by themselves; silent ones are left to their own patience.
+const GRACE: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// What the connections of one file share.
-struct Shared<'a> {
-    partial: &'a Partial,
-    one: &'a Asked<'a>,
-    remote: &'a Remote,
-    options: &'a Options,
-    cancel: &'a CancelToken,
+struct Shared {
+    partial: Arc<Partial>,
+    one: Arc<Asked>,
+    remote: Arc<Remote>,
+    options: Options,
+    cancel: CancelToken,
     next: AtomicU64,
     /// Set when one connection gave up, so that the others do too.
     is_over: AtomicBool,
@@ -32,63 +33,79 @@ struct Shared<'a> {
 
 /// Fetches what is missing; `None` when cancelled. `report` hears how many bytes are there.
 pub(super) fn run(
-    partial: &Partial,
-    one: &Asked<'_>,
-    remote: &Remote,
+    partial: &Arc<Partial>,
+    one: &Arc<Asked>,
+    remote: &Arc<Remote>,
     options: &Options,
     cancel: &CancelToken,
     report: &mut dyn FnMut(u64),
 ) -> Result<Option<()>, DownloadError> {
-    let shared = Shared {
-        partial,
-        one,
-        remote,
-        options,
-        cancel,
+    let shared = Arc::new(Shared {
+        partial: Arc::clone(partial),
+        one: Arc::clone(one),
+        remote: Arc::clone(remote),
+        options: options.clone(),
+        cancel: cancel.clone(),
         next: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
-    };
+    });
     let disk = |source| DownloadError::disk(source, &one.order.to);
     let connections = if one.remote.has_pieces {
-        options.connections.max(1)
+        (options.connections.max(1) as u64).min(partial.pieces().max(1))
     } else {
         1
     };
-    let (ended, ends) = bounded(connections);
-    let result = thread::scope(|scope| {
-        for _ in 0..connections {
-            let (shared, ended) = (&shared, ended.clone());
-            scope.spawn(move || work(shared, &ended));
+    let (ended, ends) = bounded(connections as usize);
+    for _ in 0..connections {
+        let (of_thread, ended) = (Arc::clone(&shared), ended.clone());
+        let spawned = thread::Builder::new()
+            .name("download".to_owned())
+            .spawn(move || work(&of_thread, &ended));
+        if let Err(source) = spawned {
+            shared.is_over.store(true, Ordering::Relaxed);
+            return Err(disk(source));
         }
-        drop(ended);
-        watch(&shared, &ends, report)
-    });
-    // Also of what is not whole: the next attempt goes on from here.
-    partial.save().map_err(disk)?;
-    result?;
+    }
+    drop(ended);
+    let result = watch(&shared, &ends, report);
     let is_whole = (0..partial.pieces()).all(|piece| partial.missing(piece).is_none());
-    if !is_whole && cancel.is_cancelled() {
+    if result.is_ok() && is_whole {
+        // The next attempt goes on from here when there is no time for the checksum.
+        partial.save().map_err(disk)?;
+        return Ok(Some(()));
+    }
+    partial.close().map_err(disk)?;
+    result?;
+    if cancel.is_cancelled() {
         return Ok(None);
     }
-    Ok(Some(()))
+    Err(DownloadError::Broken {
+        reason: "it ended early".to_owned(),
+        url: one.order.url.clone(),
+    })
 }
 
-/// Reports until all connections have ended; the first error is the one that counts.
+/// Reports until all connections have ended, or until those that are left do not count any more. The first error is
+/// the one that counts.
 fn watch(
-    shared: &Shared<'_>,
+    shared: &Shared,
     ends: &Receiver<Result<(), DownloadError>>,
     report: &mut dyn FnMut(u64),
 ) -> Result<(), DownloadError> {
     let mut result = Ok(());
     let mut noted = Instant::now();
+    let mut stopped: Option<Instant> = None;
     loop {
-        match ends.recv_timeout(REPORT_EVERY) {
+        match ends.recv_timeout(LOOK_EVERY) {
             Ok(Ok(())) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Err(err)) => {
                 shared.is_over.store(true, Ordering::Relaxed);
                 result = result.and(Err(err));
             }
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if shared.is_stopped() && stopped.get_or_insert_with(Instant::now).elapsed() > GRACE {
+            break;
         }
         report(shared.partial.bytes());
         if noted.elapsed() > NOTE_EVERY {
@@ -97,10 +114,11 @@ fn watch(
             noted = Instant::now();
         }
     }
+    report(shared.partial.bytes());
     result
 }
 
-fn work(shared: &Shared<'_>, ended: &Sender<Result<(), DownloadError>>) {
+fn work(shared: &Shared, ended: &Sender<Result<(), DownloadError>>) {
     let mut result = Ok(());
     while result.is_ok() && !shared.is_stopped() {
         let piece = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +130,7 @@ fn work(shared: &Shared<'_>, ended: &Sender<Result<(), DownloadError>>) {
     ended.send(result).ok(); // Nobody listens any more only when all is over.
 }
 
-impl Shared<'_> {
+impl Shared {
     fn is_stopped(&self) -> bool {
         self.cancel.is_cancelled() || self.is_over.load(Ordering::Relaxed)
     }
@@ -149,8 +167,7 @@ impl Shared<'_> {
     }
 
     fn pause(&self, failures: u32) {
-        let until =
-            Instant::now() + self.options.pause * 2_u32.pow(failures.saturating_sub(1).min(6));
+        let until = Instant::now() + self.options.pause_after(failures);
         while Instant::now() < until && !self.is_stopped() {
             thread::sleep(Duration::from_millis(20).min(self.options.pause));
         }
@@ -184,9 +201,8 @@ impl Shared<'_> {
             };
             let new = (start.saturating_sub(at) as usize).min(len);
             let bytes = &buffer[new..len];
-            let written = self.partial.file().write_all_at(bytes, at + new as u64);
+            let written = self.partial.write(piece, at + new as u64, bytes);
             written.map_err(|source| DownloadError::disk(source, &self.one.order.to))?;
-            self.partial.arrived(piece, bytes.len() as u64);
             at += len as u64;
         }
         Ok(())

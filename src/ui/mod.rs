@@ -5,6 +5,7 @@
 
 mod advanced;
 mod batch;
+mod fetch;
 mod gallery;
 mod guidance;
 mod icons;

@@ -6,6 +6,7 @@ use egui::{
 };
 use safelight_core::catalog::{InputUse, ModelSpec};
 
+use super::fetch::{fetch_ui, missing_entries};
 use super::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
@@ -44,6 +45,7 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                             wish = Some(AppCommand::ChooseModel(spec.id.clone()));
                         }
                     }
+                    wish = wish.take().or_else(|| missing_entries(ui, view.session));
                 })
                 .response
                 .labelled_by(label.id)
@@ -60,6 +62,7 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.commands.extend(wish);
         }
     }
+    fetch_ui(ui, view);
     problems_ui(ui, view);
 }
 
@@ -196,6 +199,11 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(AppCommand::ReloadModels);
         }
+        let menu = ui.menu_button("Get a model", |ui| {
+            ui.set_min_width(theme::FORM_WIDTH / 2.0);
+            missing_entries(ui, view.session)
+        });
+        view.commands.extend(menu.inner.flatten());
     });
 }
 

@@ -1,5 +1,6 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
+mod fetching;
 mod form;
 mod harness;
 mod inputs;
@@ -9,4 +10,7 @@ mod models;
 mod pictures;
 mod playback;
 mod problems;
+#[path = "../common/server.rs"]
+#[expect(dead_code, reason = "other tests use all of it")]
+mod server;
 mod variants;

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate};
 
 pub use args::GenerateArgs;
-pub(super) use report::explain;
 use report::{HumanReport, JsonReport, Report};
+pub(super) use report::{duration, explain, print_event, say};
 
 use super::Surroundings;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
 
 /// Exit code of a cancelled job.
-const CANCELLED: u8 = 5;
+pub(super) const CANCELLED: u8 = 5;
 /// How long after the first interrupt others belong to it.
 const ONE_PRESS: Duration = Duration::from_millis(200);
 
@@ -124,7 +124,7 @@ fn exit_code(outcome: &JobOutcome) -> u8 {
 }
 
 /// The first interrupt cancels; a second one does not wait for anything.
-fn cancel_on_interrupt(cancel: &CancelToken) -> Result<(), JobError> {
+pub(super) fn cancel_on_interrupt(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     let mut first: Option<Instant> = None;
     ctrlc::set_handler(move || match first {

@@ -29,15 +29,20 @@ pub struct JsonReport {
 
 impl JsonReport {
     fn print(event: &Value) {
-        let mut out = std::io::stdout().lock();
-        // A reader that went away must not end the job: the file is still wanted.
-        writeln!(out, "{event}").and_then(|()| out.flush()).ok();
+        print_event(event);
     }
 
     /// A failure before any job began.
     pub fn failed(err: &JobError) {
         Self::print(&failed_event(err));
     }
+}
+
+/// One JSON line.
+pub fn print_event(event: &Value) {
+    let mut out = std::io::stdout().lock();
+    // A reader that went away must not end the job: the file is still wanted.
+    writeln!(out, "{event}").and_then(|()| out.flush()).ok();
 }
 
 fn failed_event(err: &JobError) -> Value {
@@ -296,7 +301,8 @@ fn summary(output: &JobOutput) -> String {
     )
 }
 
-fn say(text: &str) {
+/// A line for people.
+pub fn say(text: &str) {
     let mut err = std::io::stderr().lock();
     // Nobody is left to tell when standard error is closed.
     writeln!(err, "{text}").ok();
@@ -306,7 +312,8 @@ fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
 }
 
-fn duration(secs: f64) -> String {
+/// Seconds as people read them.
+pub fn duration(secs: f64) -> String {
     let secs = Duration::try_from_secs_f64(secs)
         .unwrap_or_default()
         .as_secs_f64();

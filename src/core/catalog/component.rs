@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::configs::read_json;
@@ -11,16 +12,29 @@ use super::weights::{WeightSet, is_weight_file_of};
 use super::{CatalogError, Family, flux, wan};
 
 /// What a place is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Component {
     Transformer,
     Vae,
     TextEncoder,
+    #[serde(rename = "text_encoder_2")]
     TextEncoder2,
     ImageEncoder,
 }
 
 impl Component {
+    /// What it is called in lists.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Transformer => "transformer",
+            Self::Vae => "autoencoder",
+            Self::TextEncoder => "text encoder",
+            Self::TextEncoder2 => "second text encoder",
+            Self::ImageEncoder => "image encoder",
+        }
+    }
+
     /// Whether a `config.json` speaks of this component; one that does not say what it is may.
     fn is_described_by(self, family: Family, config: &Value) -> bool {
         let says = |key: &str| config.get(key).and_then(Value::as_str);

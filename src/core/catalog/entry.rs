@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::line_and_column;
 use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
+use super::source::{RawSource, Source, Sources};
 use super::{CatalogError, Defaults, Family, LatentRgb, Limits, Preset, SmallShift};
 use crate::job::Sampler;
 
@@ -30,6 +31,20 @@ pub struct CatalogEntry {
     /// What to get, as part of a sentence.
     pub what: String,
     pub download_bytes: u64,
+    /// The files that make a working model; none where it is known only as a folder.
+    pub sources: Vec<Source>,
+}
+
+impl CatalogEntry {
+    /// The files that are not here in any form.
+    pub fn to_fetch(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| source.here.is_none())
+    }
+
+    /// How much that is, where it is known of every file.
+    pub fn bytes_to_fetch(&self) -> Option<u64> {
+        self.to_fetch().map(|source| source.bytes).sum()
+    }
 }
 
 /// What can be said about a model beyond its configs. Each layer may leave anything out.
@@ -154,6 +169,9 @@ struct File {
     /// What several models have in common, by a name.
     #[serde(default)]
     shared: BTreeMap<String, Shared>,
+    /// Files that several models need, by a name.
+    #[serde(default)]
+    source: BTreeMap<String, RawSource>,
     #[serde(default)]
     model: Vec<RawEntry>,
 }
@@ -213,6 +231,12 @@ struct RawEntry {
     /// Names of shared tables, which this entry's own words win over.
     #[serde(default)]
     shared: Vec<String>,
+    /// Names of `[source.NAME]` tables.
+    #[serde(default)]
+    sources: Vec<toml::Spanned<String>>,
+    /// Files that only this model needs.
+    #[serde(default)]
+    source: Vec<RawSource>,
 }
 
 /// One known model: what ships with the app and, apart from it, what the user says.
@@ -232,12 +256,14 @@ pub(super) struct Entry {
     pub path: Option<PathBuf>,
     pub download_bytes: u64,
     pub shape: Option<TransformerShape>,
+    /// Empty in a user's entry that leaves them as they are.
+    pub sources: Sources,
     pub built_in: Details,
     pub user: Details,
 }
 
 impl Entry {
-    fn from_raw(raw: RawEntry, shared: Details, is_user: bool) -> Self {
+    fn from_raw(raw: RawEntry, shared: Details, sources: Sources, is_user: bool) -> Self {
         let details = shared.overlaid(Details {
             name: raw.name,
             description: raw.description,
@@ -263,6 +289,7 @@ impl Entry {
             path: raw.path,
             download_bytes: raw.download_bytes,
             shape: raw.shape,
+            sources,
             built_in,
             user,
         }
@@ -282,6 +309,9 @@ impl Entry {
             self.download_bytes = user.download_bytes;
         }
         self.shape = user.shape.or(self.shape);
+        if !user.sources.0.is_empty() {
+            self.sources = user.sources;
+        }
         self.user = user.user;
     }
 
@@ -316,13 +346,14 @@ impl Entry {
     }
 
     /// The entry as it is listed while the model is not on the disk.
-    pub(super) fn listed(&self) -> CatalogEntry {
+    pub(super) fn listed(&self, sources: Vec<Source>) -> CatalogEntry {
         let details = self.built_in.clone().overlaid(self.user.clone());
         let what = match (&self.repository, &self.path) {
             (_, Some(path)) => format!("its folder at {}", path.display()),
             (Some(repository), None) => {
                 format!("the folder {repository} from huggingface.co")
             }
+            (None, None) if !sources.is_empty() => "its files".to_owned(),
             (None, None) => "its folder, which ships with the app".to_owned(),
         };
         CatalogEntry {
@@ -335,6 +366,7 @@ impl Entry {
             repository: self.repository.clone(),
             what,
             download_bytes: self.download_bytes,
+            sources,
         }
     }
 }
@@ -361,26 +393,35 @@ pub(super) fn most_like<'a>(entries: &'a [Entry], facts: &Facts, name: &str) -> 
 
 /// The entries that ship with the app.
 pub(super) fn built_in() -> Vec<Entry> {
-    parse(BUILT_IN, Path::new("models.toml"), false)
+    shipped().entries
+}
+
+fn shipped() -> Parsed {
+    parse(BUILT_IN, Path::new("models.toml"), None)
         .expect("the shipped models.toml parses: a test reads it")
 }
 
 /// The shipped entries with those of the user's `models.toml` over them, and what is wrong with that
 /// file: then its entries are left out.
 pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
-    let mut entries = built_in();
+    let shipped = shipped();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return (entries, None),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return (shipped.entries, None),
         Err(source) => {
             let path = file.to_owned();
-            return (entries, Some(CatalogError::Io { source, path }));
+            return (shipped.entries, Some(CatalogError::Io { source, path }));
         }
     };
-    match parse(&text, file, true) {
+    let users = parse(&text, file, Some(&shipped.sources));
+    let mut entries = shipped.entries;
+    match users {
         Err(err) => (entries, Some(err)),
         Ok(users) => {
-            for user in users {
+            for entry in &mut entries {
+                entry.sources.renew(&users.sources);
+            }
+            for user in users.entries {
                 match entries.iter_mut().find(|entry| entry.id == user.id) {
                     Some(entry) => entry.take_user(user),
                     None => entries.push(user),
@@ -391,8 +432,22 @@ pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
     }
 }
 
-fn parse(text: &str, path: &Path, is_user: bool) -> Result<Vec<Entry>, CatalogError> {
-    let error = |offset: usize, reason: String| {
+/// What one file says.
+struct Parsed {
+    entries: Vec<Entry>,
+    sources: BTreeMap<String, Source>,
+}
+
+/// Where in a text something is wrong, and what.
+type Fault = (usize, String);
+
+/// `known`: the shipped sources, where the file is a user's.
+fn parse(
+    text: &str,
+    path: &Path,
+    known: Option<&BTreeMap<String, Source>>,
+) -> Result<Parsed, CatalogError> {
+    parse_at(text, known).map_err(|(offset, reason)| {
         let (line, column) = line_and_column(text, offset);
         CatalogError::Catalogue {
             line,
@@ -400,34 +455,66 @@ fn parse(text: &str, path: &Path, is_user: bool) -> Result<Vec<Entry>, CatalogEr
             reason,
             path: path.to_owned(),
         }
-    };
+    })
+}
+
+fn parse_at(text: &str, known: Option<&BTreeMap<String, Source>>) -> Result<Parsed, Fault> {
     let file: File = toml::from_str(text).map_err(|err| {
-        error(
-            err.span().map_or(0, |span| span.start),
-            err.message().replace('\n', ", "),
-        )
+        let at = err.span().map_or(0, |span| span.start);
+        (at, err.message().replace('\n', ", "))
     })?;
+    let tables = file.source.into_iter();
+    let sources: BTreeMap<String, Source> = tables
+        .map(|(name, raw)| Ok((name, raw.checked()?)))
+        .collect::<Result<_, Fault>>()?;
     let mut entries: Vec<Entry> = Vec::new();
-    for raw in file.model {
+    for mut raw in file.model {
         let at = raw.id.span().start;
         let id = raw.id.get_ref();
         if id.trim().is_empty() || entries.iter().any(|entry| entry.id == *id) {
-            return Err(error(
-                at,
-                format!("expected an id of its own for each model, found '{id}' again or empty"),
-            ));
+            let reason =
+                format!("expected an id of its own for each model, found '{id}' again or empty");
+            return Err((at, reason));
         }
         let mut shared = Details::default();
         for name in &raw.shared {
             let Some(table) = file.shared.get(name) else {
-                return Err(error(
-                    at,
-                    format!("expected a table [shared.{name}] in this file, found none"),
-                ));
+                let reason = format!("expected a table [shared.{name}] in this file, found none");
+                return Err((at, reason));
             };
             shared = shared.overlaid(table.clone().into());
         }
-        entries.push(Entry::from_raw(raw, shared, is_user));
+        let of_entry = sources_of(&mut raw, &sources, known)?;
+        entries.push(Entry::from_raw(raw, shared, of_entry, known.is_some()));
     }
-    Ok(entries)
+    Ok(Parsed { entries, sources })
+}
+
+/// What one entry names of the tables, and its own.
+fn sources_of(
+    raw: &mut RawEntry,
+    tables: &BTreeMap<String, Source>,
+    known: Option<&BTreeMap<String, Source>>,
+) -> Result<Sources, Fault> {
+    let mut sources = Sources::default();
+    for name in &raw.sources {
+        let text = name.get_ref();
+        let table = tables.get(text).or_else(|| known?.get(text));
+        let Some(source) = table else {
+            let reason = format!("expected a table [source.{text}], found none");
+            return Err((name.span().start, reason));
+        };
+        sources.0.push((Some(text.clone()), source.clone()));
+    }
+    for own in std::mem::take(&mut raw.source) {
+        sources.0.push((None, own.checked()?));
+    }
+    match sources.twice() {
+        None => Ok(sources),
+        Some(twice) => {
+            let place = format!("{}/{}", twice.folder, twice.name);
+            let reason = format!("expected a place of its own for each file, found {place} twice");
+            Err((raw.id.span().start, reason))
+        }
+    }
 }

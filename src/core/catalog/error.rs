@@ -112,7 +112,7 @@ impl CatalogError {
                 "Run `safelight models` to see what is here and where it was looked for"
             }
             Self::NotHere { .. } => {
-                "Put its folder where `safelight models` says that models are looked for, or name the folder with --model"
+                "`safelight download` with its id fetches it; or put its folder where `safelight models` says that models are looked for, or name the folder with --model"
             }
             Self::Missing { .. } | Self::Weights { .. } => {
                 "The download may be incomplete: fetch this file again"

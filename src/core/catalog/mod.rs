@@ -29,6 +29,7 @@ pub mod safetensors;
 mod scan;
 mod shapes;
 mod single;
+mod source;
 mod spec;
 mod storage;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
 pub use networks::t5::llama_cpp_from_t5;
 pub use places::SearchedPlace;
+pub use source::Source;
 pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
@@ -76,6 +78,7 @@ use library::{Item, Library, Role};
 use places::Places;
 use scan::{Candidate, Found};
 use single::Assembled;
+use source::Present;
 use watch::Look;
 
 /// The id of the model that ships with the app.
@@ -127,13 +130,7 @@ impl Catalog {
         }
         catalog.take_single_files(&found, &library);
         catalog.watched = catalog.to_watch(found.visited, paths);
-        let is_here = |entry: &&Entry| catalog.available.iter().any(|spec| spec.id == entry.id);
-        catalog.missing = catalog
-            .entries
-            .iter()
-            .filter(|entry| !is_here(entry))
-            .map(Entry::listed)
-            .collect();
+        catalog.list_missing();
         catalog
     }
 
@@ -153,6 +150,16 @@ impl Catalog {
         let mut seen = HashSet::new();
         let watched = absent.chain(files).chain(visited);
         Watch::since(watched.filter(|(path, _)| seen.insert(path.clone())))
+    }
+
+    /// Lists what is known and not here, and what would have to be fetched.
+    fn list_missing(&mut self) {
+        let mut present = Present::new(&self.parts, !self.tokenizers.is_empty());
+        let is_here = |entry: &&Entry| self.available.iter().any(|spec| spec.id == entry.id);
+        let missing = self.entries.iter().filter(|entry| !is_here(entry));
+        self.missing = missing
+            .map(|entry| entry.listed(present.sources(entry)))
+            .collect();
     }
 
     /// Looks through all places, and notes the parts that lie there.

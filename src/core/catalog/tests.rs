@@ -15,6 +15,7 @@ mod made_up;
 mod pairs;
 mod parts;
 mod published;
+mod sources;
 mod storage;
 mod tiny;
 mod whole;

@@ -18,6 +18,8 @@ pub enum JobErrorKind {
     EngineLost,
     /// The disk is full or a folder cannot be written.
     Disk,
+    /// A server did not answer, or not as it should.
+    Network,
     /// A fault of this program.
     Internal,
 }
@@ -29,7 +31,7 @@ impl JobErrorKind {
             Self::InvalidRequest => 2,
             Self::BadModel => 3,
             Self::OutOfMemory => 4,
-            Self::Device | Self::EngineLost | Self::Disk | Self::Internal => 1,
+            Self::Device | Self::EngineLost | Self::Disk | Self::Network | Self::Internal => 1,
         }
     }
 }

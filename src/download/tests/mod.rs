@@ -1,5 +1,6 @@
 //! Downloads from servers that drop, stall, lie and corrupt.
 
+#[path = "../../../tests/common/server.rs"]
 mod server;
 
 use std::collections::{BTreeMap, HashSet};
@@ -389,4 +390,67 @@ fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
         .map(|byte| byte.wrapping_mul(3))
         .collect();
     case.assert_whole(&file);
+}
+
+#[test]
+fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_once() {
+    let is_silent = Arc::new(Mutex::new(true));
+    let silent = Arc::clone(&is_silent);
+    let case = Case::new(move |request| {
+        let answer = good(request, &content(BYTES));
+        let is_piece = request.method == "GET" && request.path == "/ae.safetensors";
+        if is_piece && *silent.lock().unwrap() {
+            return Answer {
+                stalls_after: Some((50_000, Duration::from_secs(8))),
+                ..answer
+            };
+        }
+        answer
+    });
+    let options = Options {
+        patience: Duration::from_secs(20),
+        ..quick()
+    };
+    let cancel = CancelToken::default();
+    let begin = Instant::now();
+    let got = case.run_with(&options, &cancel, &mut |progress| {
+        if progress.done_bytes == 112_345 {
+            cancel.cancel();
+        }
+    });
+    assert!(matches!(got, Ok(None)), "{got:?}");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    *is_silent.lock().unwrap() = false;
+    let order = Order {
+        url: format!("{}/ae.safetensors", case.server.url),
+        to: case.to(),
+    };
+    let quotes = quote(&[order], &options, &CancelToken::default());
+    let expected = Quote {
+        bytes: BYTES as u64,
+        here_bytes: 112_345,
+    };
+    assert_eq!(quotes.unwrap().unwrap(), [expected]);
+    // The connections of before still wait.
+    assert!(case.run().unwrap().is_some());
+    case.assert_whole(&content(BYTES));
+}
+
+#[test]
+fn cancelling_does_not_wait_for_a_server_that_is_asked() {
+    let case = Case::new(|_| {
+        thread::sleep(Duration::from_secs(8));
+        Answer::of(200)
+    });
+    let cancel = CancelToken::default();
+    let far = cancel.clone();
+    let begin = Instant::now();
+    let canceller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        far.cancel();
+    });
+    let got = case.run_with(&Options::default(), &cancel, &mut |_| {});
+    assert!(matches!(got, Ok(None)), "{got:?}");
+    assert!(begin.elapsed() < Duration::from_secs(4));
+    canceller.join().unwrap();
 }

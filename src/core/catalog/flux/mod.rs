@@ -226,6 +226,14 @@ fn own_schedule(folder: &Path) -> Result<Schedule, CatalogError> {
 }
 
 /// Whether an autoencoder is the one that a transformer was trained with, by its channels.
+/// Whether a place holds this part of the published models.
+pub(super) fn is_published_part(component: Component, place: &Path) -> bool {
+    let transformer = FluxTransformerConfig::default();
+    let parts = parts::parts(&transformer);
+    let mut parts = parts.iter().filter(|wanted| wanted.component == component);
+    parts.any(|wanted| wanted.check(place).is_ok())
+}
+
 fn fits_vae(
     transformer: &FluxTransformerConfig,
     vae: &KlVaeConfig,

@@ -49,7 +49,7 @@ fn the_shipped_catalogue_is_complete() {
         ]
     );
     for entry in &entries {
-        let listed = entry.listed();
+        let listed = entry.listed(Vec::new());
         for text in [
             &listed.name,
             &listed.description,

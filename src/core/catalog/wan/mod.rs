@@ -211,6 +211,20 @@ fn wrong_config(reason: String, place: &Path) -> CatalogError {
 }
 
 /// Whether an autoencoder is the one that a transformer was trained with, by its channels.
+/// Whether a place holds this part of the published models with latents of so many channels.
+pub(super) fn is_published_part(component: Component, latent_channels: u64, place: &Path) -> bool {
+    /// The width of CLIP ViT-H.
+    const IMAGE_DIM: u64 = 1280;
+    let transformer = WanTransformerConfig {
+        out_channels: latent_channels,
+        image_dim: Some(IMAGE_DIM),
+        ..WanTransformerConfig::default()
+    };
+    let parts = parts::parts(&transformer);
+    let mut parts = parts.iter().filter(|wanted| wanted.component == component);
+    parts.any(|wanted| wanted.check(place).is_ok())
+}
+
 fn fits_vae(
     transformer: &WanTransformerConfig,
     vae: &WanVaeConfig,

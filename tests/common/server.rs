@@ -12,6 +12,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
+    /// What was asked for, such as `/owner/name/resolve/main/file`.
+    pub path: String,
     pub headers: BTreeMap<String, String>,
     /// How many requests of this method came before.
     pub earlier: usize,
@@ -138,6 +140,7 @@ fn serve(
     }
     let mut first = lines.first()?.split(' ');
     let method = first.next()?.to_owned();
+    let path = first.next()?.to_owned();
     let headers = lines[1..].iter().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         Some((name.to_lowercase(), value.trim().to_owned()))
@@ -150,6 +153,7 @@ fn serve(
             .count();
         let request = Request {
             method,
+            path,
             headers: headers.collect(),
             earlier,
         };

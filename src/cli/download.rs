@@ -1,0 +1,383 @@
+//! `safelight download`: fetches what a known model lacks on this disk, once its user agreed.
+//!
+//! What a model consists of is the catalogue's; how files come is `crate::download`'s.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safelight_core::catalog::{Catalog, CatalogEntry, Source, size_text};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::settings::Settings;
+use serde_json::json;
+
+use super::generate::{self, CANCELLED, cancel_on_interrupt, duration, print_event, say};
+use super::{Surroundings, out};
+use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
+
+/// How often progress is told to programs.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// Fetch the files that a known model lacks: they are listed first, and nothing comes without a yes
+#[derive(Args, Debug)]
+pub struct DownloadArgs {
+    /// The id of a model that `safelight models` lists
+    model: String,
+    /// The folder for models to fetch into [default: the app's own]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    connections: u8,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &DownloadArgs, surroundings: &Surroundings) -> ExitCode {
+    match Download::new(args, surroundings).and_then(|download| download.run()) {
+        Ok(code) => ExitCode::from(code),
+        Err(err) => {
+            if args.json {
+                generate::report_misunderstood(&err);
+            }
+            generate::explain(&err);
+            ExitCode::from(err.kind.exit_code())
+        }
+    }
+}
+
+/// One run of the command.
+struct Download<'a> {
+    args: &'a DownloadArgs,
+    surroundings: &'a Surroundings,
+    /// The folder for models.
+    models: PathBuf,
+}
+
+impl<'a> Download<'a> {
+    fn new(args: &'a DownloadArgs, surroundings: &'a Surroundings) -> Result<Self, JobError> {
+        let models = match &args.to {
+            None => surroundings.paths.models(),
+            Some(to) => std::path::absolute(to)
+                .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?,
+        };
+        if models.exists() && !models.is_dir() {
+            let text = format!("expected a folder, found a file: {}", models.display());
+            return Err(JobError::new(JobErrorKind::InvalidRequest, text));
+        }
+        Ok(Self {
+            args,
+            surroundings,
+            models,
+        })
+    }
+
+    /// The exit code.
+    fn run(&self) -> Result<u8, JobError> {
+        let (catalog, _) = self.catalog();
+        if let Some(spec) = catalog.available.iter().find(|it| it.id == self.args.model) {
+            self.say_here(
+                &format!("{} is on this disk already", spec.name),
+                &spec.folder,
+            );
+            return Ok(0);
+        }
+        let known = catalog.missing.iter().find(|it| it.id == self.args.model);
+        let Some(entry) = known else {
+            let unknown = catalog.find(&self.args.model);
+            let Err(err) = unknown else {
+                self.say_here("This model is on this disk", Path::new(&self.args.model));
+                return Ok(0);
+            };
+            return Err(JobError::from(&err));
+        };
+        if entry.to_fetch().next().is_none() {
+            return Err(nothing_to_fetch(entry, &catalog));
+        }
+        self.fetch(entry)
+    }
+
+    fn fetch(&self, entry: &CatalogEntry) -> Result<u8, JobError> {
+        let hub = Hub::of_environment();
+        let options = Options {
+            connections: usize::from(self.args.connections),
+            token: hub.token.clone(),
+            ..Options::default()
+        };
+        let orders = download::orders(entry, &hub, &self.models);
+        let job_error = |err| JobError::from(&err);
+        // Until now there is nothing to keep, so an interrupt simply ends the program.
+        let quotes = download::quote(&orders, &options, &CancelToken::default());
+        let quotes = quotes.map_err(job_error)?.unwrap_or_default();
+        self.list(entry, &orders, &quotes);
+        download::ensure_space(&orders, &quotes).map_err(job_error)?;
+        if !self.may_begin()? {
+            self.say_cancelled();
+            return Ok(CANCELLED);
+        }
+        let cancel = CancelToken::default();
+        cancel_on_interrupt(&cancel)?;
+        let mut teller = Teller::new(self.args.json);
+        let fetched = download::download(&orders, &options, &cancel, &mut |progress| {
+            teller.tell(progress);
+        });
+        teller.end();
+        match fetched.map_err(job_error)? {
+            None => {
+                self.say_cancelled();
+                Ok(CANCELLED)
+            }
+            Some(files) => self.finish(&files),
+        }
+    }
+
+    /// The catalogue with the chosen folder among the searched ones, and whether it is one anyway.
+    fn catalog(&self) -> (Catalog, bool) {
+        let (paths, settings) = (&self.surroundings.paths, self.surroundings.settings());
+        let catalog = Catalog::load(paths, settings);
+        let is_searched = catalog
+            .searched
+            .iter()
+            .any(|it| self.models.starts_with(it));
+        if is_searched || !self.models.is_dir() {
+            return (catalog, is_searched);
+        }
+        let mut with_folder: Settings = settings.clone();
+        with_folder.models.folders.push(self.models.clone());
+        (Catalog::load(paths, &with_folder), false)
+    }
+
+    /// Says what will be fetched.
+    fn list(&self, entry: &CatalogEntry, orders: &[Order], quotes: &[Quote]) {
+        let all: Vec<(&Source, &Order, &Quote)> = entry
+            .to_fetch()
+            .zip(orders)
+            .zip(quotes)
+            .map(|((source, order), quote)| (source, order, quote))
+            .collect();
+        let left: u64 = quotes.iter().map(|quote| quote.left_bytes()).sum();
+        let free = download::free_bytes(&self.models);
+        let here = || entry.sources.iter().filter(|source| source.here.is_some());
+        if self.args.json {
+            let files = all.iter().map(|(source, order, quote)| {
+                json!({
+                    "component": source.component, "repository": source.repository, "path": source.path,
+                    "to": order.to, "bytes": quote.bytes, "here_bytes": quote.here_bytes,
+                })
+            });
+            print_event(&json!({
+                "event": "plan", "model": entry.id, "name": entry.name, "licence": entry.licence,
+                "folder": self.models, "files": files.collect::<Vec<_>>(),
+                "here": here().collect::<Vec<_>>(), "left_bytes": left, "free_bytes": free,
+            }));
+            return;
+        }
+        say(&format!("{}, licence: {}", entry.name, entry.licence));
+        say(&format!("To fetch into {}", self.models.display()));
+        let rows = all.iter().map(|(source, _, quote)| {
+            let kept = match quote.here_bytes {
+                0 => String::new(),
+                bytes => format!(", {} of it here", size_text(bytes)),
+            };
+            vec![
+                source.component.label().to_owned(),
+                format!("{}/{}", source.folder, source.name),
+                format!("{}{kept}", size_text(quote.bytes)),
+                format!("from {}", source.repository),
+            ]
+        });
+        say(out::table(&rows.collect::<Vec<_>>()).trim_end_matches('\n'));
+        if here().next().is_some() {
+            say("Here already");
+            let rows = here().map(|source| {
+                let place = source.here.as_ref().map(|it| it.display().to_string());
+                vec![
+                    source.component.label().to_owned(),
+                    place.unwrap_or_default(),
+                ]
+            });
+            say(out::table(&rows.collect::<Vec<_>>()).trim_end_matches('\n'));
+        }
+        let free = free.map_or_else(String::new, |free| {
+            format!(", {} free there", size_text(free))
+        });
+        say(&format!("{} to fetch{free}", size_text(left)));
+    }
+
+    /// Asks, unless that was settled before.
+    fn may_begin(&self) -> Result<bool, JobError> {
+        if self.args.yes {
+            return Ok(true);
+        }
+        if self.args.json || !io::stdin().is_terminal() {
+            let text = "expected --yes, because there is nobody to ask";
+            return Err(JobError::new(JobErrorKind::InvalidRequest, text));
+        }
+        let mut terminal = io::stderr();
+        // Whoever cannot read the question says no.
+        write!(terminal, "Fetch? [y/N] ")
+            .and_then(|()| terminal.flush())
+            .ok();
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok();
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Says what came, and whether the model works now.
+    fn finish(&self, files: &[PathBuf]) -> Result<u8, JobError> {
+        let id = &self.args.model;
+        let (catalog, is_searched) = self.catalog();
+        let spec = catalog.find(id).map_err(|err| {
+            // What is wrong with what came says more than that the model is not here.
+            let entry = catalog.missing.iter().find(|entry| entry.id == *id);
+            let all_here = entry.filter(|entry| entry.to_fetch().next().is_none());
+            all_here.map_or_else(
+                || JobError::from(&err),
+                |entry| nothing_to_fetch(entry, &catalog),
+            )
+        })?;
+        if self.args.json {
+            print_event(&json!({
+                "event": "finished", "model": id, "files": files, "folder": spec.folder,
+                "is_searched": is_searched,
+            }));
+            return Ok(0);
+        }
+        say(&format!("{} is complete", spec.name));
+        if is_searched {
+            say(&format!("Use it with `safelight generate --model {id}`"));
+        } else {
+            say(&format!(
+                "Add the folder to models.folders in the settings so that it is found: {}",
+                self.models.display()
+            ));
+        }
+        let names: String = files
+            .iter()
+            .map(|path| format!("{}\n", path.display()))
+            .collect();
+        out::print(&names, 0);
+        Ok(0)
+    }
+
+    fn say_here(&self, what: &str, folder: &Path) {
+        if self.args.json {
+            let id = &self.args.model;
+            print_event(&json!({"event": "finished", "model": id, "files": [], "folder": folder}));
+        } else {
+            say(&format!("{what}: {}", folder.display()));
+        }
+    }
+
+    fn say_cancelled(&self) {
+        if self.args.json {
+            print_event(&json!({"event": "cancelled"}));
+        } else {
+            say("Cancelled; what has come is kept, and the same command goes on from there");
+        }
+    }
+}
+
+/// Why a model that is not complete cannot be fetched.
+fn nothing_to_fetch(entry: &CatalogEntry, catalog: &Catalog) -> JobError {
+    if entry.sources.is_empty() {
+        let text = format!("it is not known from where to fetch {}", entry.name);
+        return JobError::new(JobErrorKind::BadModel, text).advise(format!("Get {}", entry.what));
+    }
+    let what = format!(
+        "all files of {} are here already, and it cannot be used",
+        entry.name
+    );
+    let problems = catalog.problems.iter().chain(&catalog.unsupported);
+    let said: Vec<String> = problems.map(ToString::to_string).collect();
+    JobError::new(JobErrorKind::BadModel, what).advise(format!(
+        "`safelight models` lists what is wrong: {}",
+        said.join("; ")
+    ))
+}
+
+/// Tells how far it is: a bar on a terminal, a line a file elsewhere, JSON lines for programs.
+struct Teller {
+    bar: ProgressBar,
+    is_json: bool,
+    is_terminal: bool,
+    last: Option<(String, Phase)>,
+    told: Instant,
+}
+
+impl Teller {
+    fn new(is_json: bool) -> Self {
+        let is_terminal = io::stderr().is_terminal() && !is_json;
+        let target = if is_terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(1), target);
+        let template = "{prefix} {bar:30.red} {bytes}/{total_bytes}  {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self {
+            bar,
+            is_json,
+            is_terminal,
+            last: None,
+            told: Instant::now(),
+        }
+    }
+
+    fn tell(&mut self, progress: &Progress) {
+        let now = (progress.name.clone(), progress.phase);
+        let is_new = self.last.as_ref() != Some(&now);
+        if self.is_json {
+            if is_new || self.told.elapsed() > TELL_EVERY {
+                self.told = Instant::now();
+                print_event(&json!({
+                    "event": "progress", "phase": phase_name(progress.phase), "file": progress.name,
+                    "done_bytes": progress.done_bytes, "total_bytes": progress.total_bytes,
+                    "bytes_per_sec": progress.bytes_per_sec, "secs_left": progress.secs_left(),
+                }));
+            }
+        } else if self.is_terminal {
+            self.bar.set_length(progress.total_bytes.max(1));
+            self.bar.set_position(progress.done_bytes);
+            self.bar.set_prefix(progress.name.clone());
+            self.bar.set_message(message(progress));
+        } else if is_new && progress.phase != Phase::Asking {
+            say(&format!("{} {}", phase_name(progress.phase), progress.name));
+        }
+        self.last = Some(now);
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Asking => "asking",
+        Phase::Fetching => "fetching",
+        Phase::Checking => "checking",
+    }
+}
+
+fn message(progress: &Progress) -> String {
+    match (progress.phase, progress.secs_left()) {
+        (Phase::Fetching, Some(secs)) => {
+            let speed = size_text(progress.bytes_per_sec as u64);
+            format!("{speed}/s  {} left", duration(secs))
+        }
+        (Phase::Fetching, None) => "waiting".to_owned(),
+        (phase, _) => phase_name(phase).to_owned(),
+    }
+}

@@ -1,0 +1,279 @@
+//! Where the files of a known model are fetched from, and which of them need not be: a file that does the same
+//! may lie here already, from another model or another program.
+//!
+//! Names files and looks at headers. Fetches nothing and asks no server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::entry::Entry;
+use super::library::{Item, Role};
+use super::names::{possible_side, side_beside};
+use super::single::file_stem;
+use super::weights::WeightSet;
+use super::{Component, Family, flux, storage, tokenizer, wan};
+
+/// What a file to fetch may end in: only formats that run no code when opened.
+const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
+
+/// One file of a known model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    pub component: Component,
+    /// `owner/name` on the hub.
+    pub repository: String,
+    /// Where the file is in the repository.
+    pub path: String,
+    /// The folder that it goes into, below a folder for models: `vae`.
+    pub folder: String,
+    /// The name that it gets there.
+    pub name: String,
+    /// Where it is known.
+    pub bytes: Option<u64>,
+    /// The file on this disk that makes fetching this one needless.
+    pub here: Option<PathBuf>,
+}
+
+impl Source {
+    /// Where the file goes below a folder for models.
+    pub fn place_below(&self, models: &Path) -> PathBuf {
+        models.join(&self.folder).join(&self.name)
+    }
+}
+
+/// A source as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSource {
+    component: Component,
+    repository: Spanned<String>,
+    path: Spanned<String>,
+    folder: Spanned<String>,
+    name: Option<Spanned<String>>,
+    bytes: Option<u64>,
+}
+
+impl RawSource {
+    /// The source, or where in the text it is wrong and why.
+    pub(super) fn checked(self) -> Result<Source, (usize, String)> {
+        let error = |at: &Spanned<String>, expected: &str| {
+            let found = at.get_ref();
+            Err((
+                at.span().start,
+                format!("expected {expected}, found '{found}'"),
+            ))
+        };
+        let is_repository = |text: &str| {
+            let mut parts = text.split('/');
+            let is_name = |part: Option<&str>| {
+                part.is_some_and(|part| {
+                    is_plain(part)
+                        && part
+                            .chars()
+                            .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+                })
+            };
+            is_name(parts.next()) && is_name(parts.next()) && parts.next().is_none()
+        };
+        if !is_repository(self.repository.get_ref()) {
+            return error(
+                &self.repository,
+                "a repository as owner/name on huggingface.co",
+            );
+        }
+        let named = self.name.as_ref().unwrap_or(&self.path);
+        if !self.path.get_ref().split('/').all(is_plain) {
+            return error(&self.path, "the file's path in its repository");
+        }
+        let ends = |text: &str| ENDS.iter().any(|end| text.to_lowercase().ends_with(end));
+        if !ends(self.path.get_ref()) || !ends(named.get_ref()) {
+            return error(named, "a .safetensors, .sft or .gguf file");
+        }
+        if !self.folder.get_ref().split('/').all(is_plain) {
+            return error(&self.folder, "a folder below the models folder");
+        }
+        let name = match &self.name {
+            Some(name) if name.get_ref().contains('/') || !is_plain(name.get_ref()) => {
+                return error(name, "a file's name");
+            }
+            Some(name) => name.get_ref().clone(),
+            None => {
+                let path = self.path.get_ref();
+                path.rsplit('/').next().unwrap_or(path).to_owned()
+            }
+        };
+        Ok(Source {
+            component: self.component,
+            repository: self.repository.into_inner(),
+            path: self.path.into_inner(),
+            folder: self.folder.into_inner(),
+            name,
+            bytes: self.bytes,
+            here: None,
+        })
+    }
+}
+
+/// Whether one part of a path names something below, and nothing else.
+fn is_plain(part: &str) -> bool {
+    !matches!(part, "" | "." | "..")
+        && !part.contains(['\\', '\0'])
+        && !part.contains(char::is_control)
+}
+
+/// The sources of one entry: those that a table names, by its name, and the entry's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sources(pub Vec<(Option<String>, Source)>);
+
+impl Sources {
+    /// Takes over what a user's tables say of the same names.
+    pub(super) fn renew(&mut self, tables: &BTreeMap<String, Source>) {
+        for (name, source) in &mut self.0 {
+            if let Some(new) = name.as_ref().and_then(|name| tables.get(name)) {
+                *source = new.clone();
+            }
+        }
+    }
+
+    /// The first two that would go to the same place.
+    pub(super) fn twice(&self) -> Option<&Source> {
+        let places = |source: &Source| (source.folder.to_lowercase(), source.name.to_lowercase());
+        self.0.iter().enumerate().find_map(|(index, (_, source))| {
+            let mut before = self.0[..index].iter();
+            before
+                .any(|(_, other)| places(other) == places(source))
+                .then_some(source)
+        })
+    }
+}
+
+/// Looks for files that make fetching needless; remembers what it looked at.
+pub(super) struct Present<'a> {
+    parts: &'a [Item],
+    /// There is a tokenizer of UMT5 apart from its text encoder.
+    has_tokenizer: bool,
+    seen: HashMap<(Family, Component, u64), Option<PathBuf>>,
+}
+
+impl<'a> Present<'a> {
+    pub(super) fn new(parts: &'a [Item], has_tokenizer: bool) -> Self {
+        Self {
+            parts,
+            has_tokenizer,
+            seen: HashMap::new(),
+        }
+    }
+
+    /// The entry's sources, each with what is here.
+    pub(super) fn sources(&mut self, entry: &Entry) -> Vec<Source> {
+        let mut sources: Vec<Source> = entry.sources.0.iter().map(|it| it.1.clone()).collect();
+        for source in &mut sources {
+            source.here = self
+                .of_name(source)
+                .or_else(|| self.like(entry, source.component));
+        }
+        self.find_transformers(entry, &mut sources);
+        sources
+    }
+
+    /// The very file, whole, wherever it lies.
+    fn of_name(&self, source: &Source) -> Option<PathBuf> {
+        let is_it = |item: &&Item| {
+            let name = item.place.file_name().unwrap_or_default();
+            name.eq_ignore_ascii_case(&source.name)
+                && is_role_of(item.role, source.component)
+                && source.bytes.is_none_or(|bytes| {
+                    fs::metadata(&item.place).is_ok_and(|stat| stat.len() == bytes)
+                })
+                && is_whole(&item.place)
+        };
+        self.parts.iter().find(is_it).map(|it| it.place.clone())
+    }
+
+    /// Another file that is this part of the published models.
+    fn like(&mut self, entry: &Entry, component: Component) -> Option<PathBuf> {
+        let (family, shape) = (entry.family?, entry.shape?);
+        if component == Component::Transformer {
+            return None;
+        }
+        let latent_channels = if shape.channels == 48 { 48 } else { 16 };
+        let key = (family, component, latent_channels);
+        if let Some(found) = self.seen.get(&key) {
+            return found.clone();
+        }
+        let needs_tokenizer =
+            (family, component) == (Family::Wan, Component::TextEncoder) && !self.has_tokenizer;
+        let fits = |place: &Path| {
+            let is_part = match family {
+                Family::Wan => wan::is_published_part(component, latent_channels, place),
+                Family::Flux => flux::is_published_part(component, place),
+            };
+            is_part && (!needs_tokenizer || tokenizer::is_place(place))
+        };
+        let mut items = self.parts.iter();
+        let found = items.find(|item| is_role_of(item.role, component) && fits(&item.place));
+        let found = found.map(|item| item.place.clone());
+        self.seen.insert(key, found.clone());
+        found
+    }
+
+    /// The model's transformers in another storage; two experts only together.
+    fn find_transformers(&self, entry: &Entry, sources: &mut [Source]) {
+        let mut wanted: Vec<&mut Source> = sources
+            .iter_mut()
+            .filter(|source| source.component == Component::Transformer)
+            .collect();
+        if wanted.is_empty() || wanted.iter().all(|source| source.here.is_some()) {
+            return;
+        }
+        let candidates: Vec<&PathBuf> = self
+            .parts
+            .iter()
+            .filter(|item| {
+                is_role_of(item.role, Component::Transformer)
+                    && entry.has_file_name(&file_stem(&item.place))
+                    && is_whole(&item.place)
+            })
+            .map(|item| &item.place)
+            .collect();
+        if let [source] = &mut wanted[..] {
+            source.here = candidates.first().map(|place| (*place).clone());
+            return;
+        }
+        let pair = candidates.iter().find_map(|one| {
+            let stem = file_stem(one);
+            let mut others = candidates.iter();
+            let other = others.find(|other| side_beside(&stem, &file_stem(other)).is_some())?;
+            Some([*one, *other])
+        });
+        for source in wanted {
+            let side = possible_side(&source.name);
+            let of_side = pair
+                .iter()
+                .flatten()
+                .find(|place| possible_side(&file_stem(place)) == side);
+            if let Some(place) = of_side {
+                source.here = Some((*place).clone());
+            }
+        }
+    }
+}
+
+fn is_role_of(role: Role, component: Component) -> bool {
+    match component {
+        Component::Transformer => matches!(role, Role::Transformer(_)),
+        Component::Vae => matches!(role, Role::WanVae | Role::KlVae),
+        Component::TextEncoder => matches!(role, Role::Umt5 | Role::Clip),
+        Component::TextEncoder2 => role == Role::T5,
+        Component::ImageEncoder => role == Role::ClipVision,
+    }
+}
+
+/// Whether a file is all there, and stored as the engine can read it.
+fn is_whole(place: &Path) -> bool {
+    WeightSet::at(place).is_ok_and(|weights| storage::unreadable(&weights).is_none())
+}

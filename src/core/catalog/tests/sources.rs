@@ -1,0 +1,265 @@
+//! From where known models are fetched, and what need not be fetched because it is here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::flux_files::{flux_tree, shapes};
+use super::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
+use super::tiny::user;
+use crate::catalog::entry::built_in;
+use crate::catalog::names::possible_side;
+use crate::catalog::single::file_stem;
+use crate::catalog::{Catalog, CatalogEntry, Component};
+use crate::settings::{Paths, Settings};
+
+fn entry(paths: &Paths, id: &str) -> CatalogEntry {
+    let catalog = Catalog::load(paths, &Settings::default());
+    let entry = catalog.missing.into_iter().find(|entry| entry.id == id);
+    entry.unwrap_or_else(|| panic!("{id} is not among the missing"))
+}
+
+fn to_fetch(entry: &CatalogEntry) -> Vec<&str> {
+    entry
+        .to_fetch()
+        .map(|source| source.name.as_str())
+        .collect()
+}
+
+#[test]
+fn every_published_model_has_all_its_files_and_a_folder_for_each() {
+    use Component::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
+    for entry in built_in().iter().skip(1) {
+        let sources: Vec<_> = entry.sources.0.iter().map(|it| &it.1).collect();
+        let of = |component| sources.iter().filter(move |it| it.component == component);
+        let is_flux = entry.id.starts_with("flux");
+        let has_image_encoder = entry.id.starts_with("wan2.1-") && !entry.id.contains("t2v");
+        let is_pair = entry.id.ends_with("a14b");
+        let counts =
+            [Transformer, Vae, TextEncoder, TextEncoder2, ImageEncoder].map(|it| of(it).count());
+        let expected = [
+            1 + usize::from(is_pair),
+            1,
+            1,
+            usize::from(is_flux),
+            usize::from(has_image_encoder),
+        ];
+        assert_eq!(counts, expected, "{}", entry.id);
+        for source in &sources {
+            let folder = match source.component {
+                Transformer => "diffusion_models",
+                Vae => "vae",
+                TextEncoder | TextEncoder2 => "text_encoders",
+                ImageEncoder => "clip_vision",
+            };
+            assert_eq!(source.folder, folder, "{}", source.path);
+        }
+        // The name is one by which the catalogue knows the model again.
+        let mut sides = BTreeSet::new();
+        for source in of(Transformer) {
+            let stem = file_stem(Path::new(&source.name));
+            assert!(entry.has_file_name(&stem), "{stem}");
+            sides.insert(possible_side(&stem).map(|side| side.label()));
+        }
+        assert_eq!(sides.len(), expected[0], "{}", entry.id);
+    }
+}
+
+#[test]
+fn models_share_the_files_that_they_can() {
+    let entries = built_in();
+    let names = |component| {
+        let sources = entries.iter().flat_map(|entry| &entry.sources.0);
+        let of = sources.filter(|(_, source)| source.component == component);
+        of.map(|(_, source)| (source.folder.as_str(), source.name.as_str()))
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names(Component::TextEncoder).len(), 2);
+    assert_eq!(names(Component::Vae).len(), 3);
+    assert_eq!(names(Component::ImageEncoder).len(), 1);
+}
+
+#[test]
+fn parts_of_any_name_and_storage_that_fit_are_not_fetched_again() {
+    let (_root, paths) = user();
+    let models = paths.models();
+    assert_eq!(to_fetch(&entry(&paths, "wan2.1-i2v-14b-480p")).len(), 4);
+    comfy_tree(&models);
+    flux_tree(&models);
+    for id in ["wan2.1-i2v-14b-480p", "wan2.2-ti2v-5b", "flux1-schnell"] {
+        let entry = entry(&paths, id);
+        let left: Vec<Component> = entry.to_fetch().map(|it| it.component).collect();
+        assert_eq!(left, [Component::Transformer], "{id}");
+    }
+    let of_pair = entry(&paths, "wan2.2-t2v-a14b");
+    assert_eq!(to_fetch(&of_pair).len(), 2);
+    // The autoencoder of the other generation is none.
+    fs::remove_file(models.join("vae/wan2.2_vae.safetensors")).unwrap();
+    let entry = entry(&paths, "wan2.2-ti2v-5b");
+    assert!(to_fetch(&entry).contains(&"wan2.2_vae.safetensors"));
+}
+
+#[test]
+fn a_transformer_that_is_here_in_another_storage_leaves_only_what_it_lacks() {
+    let (_root, paths) = user();
+    let models = paths.models();
+    let place = models.join("unet/Wan2_1-T2V-1_3B_bf16.safetensors");
+    write(&place, &transformer(T2V_1_3B), "BF16");
+    let wan = entry(&paths, "wan2.1-t2v-1.3b");
+    let left: Vec<Component> = wan.to_fetch().map(|it| it.component).collect();
+    assert_eq!(left, [Component::TextEncoder, Component::Vae]);
+    write(
+        &models.join("flux1-schnell-Q.safetensors"),
+        &shapes("transformer schnell"),
+        "BF16",
+    );
+    assert_eq!(to_fetch(&entry(&paths, "flux1-dev")).len(), 4);
+}
+
+#[test]
+fn an_expert_alone_does_not_count_and_two_of_one_storage_do() {
+    const EXPERT: Dims = super::made_up::T2V_14B;
+    let (_root, paths) = user();
+    let folder = paths.models().join("diffusion_models");
+    write(
+        &folder.join("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
+        &transformer(EXPERT),
+        "F16",
+    );
+    let is_transformer = |entry: &CatalogEntry| {
+        entry
+            .to_fetch()
+            .filter(|it| it.component == Component::Transformer)
+            .count()
+    };
+    assert_eq!(is_transformer(&entry(&paths, "wan2.2-t2v-a14b")), 2);
+    write(
+        &folder.join("wan2.2_t2v_low_noise_14B_fp16.safetensors"),
+        &transformer(EXPERT),
+        "F16",
+    );
+    assert_eq!(is_transformer(&entry(&paths, "wan2.2-t2v-a14b")), 0);
+}
+
+#[test]
+fn a_file_that_is_cut_off_or_of_another_size_does_not_count() {
+    let (_root, paths) = user();
+    let place = paths.models().join("vae/wan_2.1_vae.safetensors");
+    write(&place, &vae(16), "F32");
+    assert_eq!(to_fetch(&entry(&paths, "wan2.1-t2v-1.3b")).len(), 2);
+    let file = fs::File::options().write(true).open(&place).unwrap();
+    file.set_len(fs::metadata(&place).unwrap().len() - 1)
+        .unwrap();
+    assert_eq!(to_fetch(&entry(&paths, "wan2.1-t2v-1.3b")).len(), 3);
+    // A text encoder without a tokenizer anywhere is of no use.
+    write(&paths.models().join("umt5.safetensors"), &umt5(), "F16");
+    assert_eq!(to_fetch(&entry(&paths, "wan2.1-t2v-1.3b")).len(), 3);
+}
+
+#[test]
+fn a_user_changes_a_shared_source_and_gives_a_model_others() {
+    let (_root, paths) = user();
+    fs::create_dir_all(&paths.config).unwrap();
+    let text = r#"
+[source.umt5-xxl]
+component = "text_encoder"
+repository = "me/mirror"
+path = "a/umt5.gguf"
+folder = "text_encoders/mine"
+
+[[model]]
+id = "mine"
+sources = ["umt5-xxl", "wan21-vae"]
+
+[[model]]
+id = "flux1-dev"
+[[model.source]]
+component = "transformer"
+repository = "me/flux"
+path = "dev.gguf"
+folder = "unet"
+name = "flux1-dev-Q8_0.gguf"
+bytes = 5
+"#;
+    fs::write(paths.models_file(), text).unwrap();
+    let wan = entry(&paths, "wan2.2-ti2v-5b");
+    let umt5 = wan
+        .to_fetch()
+        .find(|it| it.component == Component::TextEncoder);
+    assert_eq!(umt5.unwrap().repository, "me/mirror");
+    assert_eq!(
+        to_fetch(&entry(&paths, "mine")),
+        ["umt5.gguf", "wan_2.1_vae.safetensors"]
+    );
+    let dev = entry(&paths, "flux1-dev");
+    assert_eq!(to_fetch(&dev), ["flux1-dev-Q8_0.gguf"]);
+    assert_eq!(
+        (dev.bytes_to_fetch(), dev.name.as_str()),
+        (Some(5), "FLUX.1 dev")
+    );
+}
+
+#[test]
+fn a_source_that_cannot_be_is_told_with_its_place() {
+    let (_root, paths) = user();
+    fs::create_dir_all(&paths.config).unwrap();
+    let whole = [
+        ("component", "\"vae\""),
+        ("repository", "\"me/x\""),
+        ("path", "\"a/b.safetensors\""),
+        ("folder", "\"vae\""),
+    ];
+    for (key, value, expected) in [
+        ("component", "\"lora\"", "line 2, column 13"),
+        (
+            "repository",
+            "\"me\"",
+            "line 3, column 14: expected a repository",
+        ),
+        ("repository", "\"../x\"", "line 3, column 14"),
+        (
+            "path",
+            "\"a/../b.safetensors\"",
+            "line 4, column 8: expected the file's path",
+        ),
+        ("path", "\"/b.safetensors\"", "line 4, column 8"),
+        ("path", "\"b.pth\"", "expected a .safetensors"),
+        ("folder", "\"/etc\"", "line 5, column 10: expected a folder"),
+        ("folder", "\"vae/../..\"", "line 5, column 10"),
+        (
+            "name",
+            "\"../b.safetensors\"",
+            "line 6, column 8: expected a file's name",
+        ),
+        ("url", "\"x\"", "line 6, column 1"),
+    ] {
+        let mut text = "[source.mine]\n".to_owned();
+        for (name, good) in whole {
+            let value = if name == key { value } else { good };
+            text.push_str(&format!("{name} = {value}\n"));
+        }
+        if matches!(key, "name" | "url") {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        fs::write(paths.models_file(), &text).unwrap();
+        let catalog = Catalog::load(&paths, &Settings::default());
+        let said = catalog.problems[0].to_string();
+        assert!(said.contains(expected), "{said}\n{text}");
+        assert_eq!(catalog.missing.len(), built_in().len());
+    }
+    for (text, expected) in [
+        (
+            "[[model]]\nid = \"a\"\nsources = [\"none\"]\n",
+            "line 3, column 12: expected a table [source.none]",
+        ),
+        (
+            "[[model]]\nid = \"a\"\nsources = [\"clip-l\", \"clip-l\"]\n",
+            "line 2, column 6: expected a place of its own",
+        ),
+    ] {
+        fs::write(paths.models_file(), text).unwrap();
+        let catalog = Catalog::load(&paths, &Settings::default());
+        let said = catalog.problems[0].to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+}

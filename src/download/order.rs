@@ -1,0 +1,45 @@
+//! What to fetch for a model of the catalogue, and how a failed download is told like any other failure.
+
+use std::path::{Path, PathBuf};
+
+use safelight_core::catalog::CatalogEntry;
+use safelight_core::job::{JobError, JobErrorKind};
+
+use super::{DownloadError, Hub};
+
+/// One file to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub url: String,
+    /// Where it goes. Folders are made.
+    pub to: PathBuf,
+}
+
+/// The files of a model that are not here in any form, below a folder for models.
+pub fn orders(entry: &CatalogEntry, hub: &Hub, models: &Path) -> Vec<Order> {
+    let orders = entry.to_fetch().map(|source| Order {
+        url: hub.url(&source.repository, &source.path),
+        to: source.place_below(models),
+    });
+    orders.collect()
+}
+
+impl From<&DownloadError> for JobError {
+    fn from(err: &DownloadError) -> Self {
+        let (kind, advice) = match err {
+            DownloadError::Unreachable { .. } => (
+                JobErrorKind::Network,
+                "Look whether this machine is online, and try again",
+            ),
+            DownloadError::NoSpace { .. } => (
+                JobErrorKind::Disk,
+                "Make room there, or choose another folder",
+            ),
+            DownloadError::Occupied { .. }
+            | DownloadError::Held { .. }
+            | DownloadError::Disk { .. } => (JobErrorKind::Disk, ""),
+            _ => (JobErrorKind::Network, ""),
+        };
+        Self::from_error(kind, err).advise(advice)
+    }
+}

@@ -1,0 +1,183 @@
+//! Fetching a known model: looked at, agreed to, paused, gone on with, and chosen once it is here.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::background::FoundModels;
+use safelight::app::fetching::FetchState;
+use safelight::download::Hub;
+use safelight_core::catalog::{Catalog, ModelSpec};
+use safelight_core::settings::Settings;
+
+use crate::harness::{Bench, spec};
+use crate::server::{Answer, Server, good};
+
+const MODELS: &str = r#"
+[[model]]
+id = "tiny"
+name = "Tiny Fetched"
+description = "A model for tests"
+licence = "CC0-1.0"
+family = "wan"
+
+[[model.source]]
+component = "transformer"
+repository = "tiny/wan"
+path = "tiny_wan.safetensors"
+folder = "diffusion_models"
+
+[[model.source]]
+component = "vae"
+repository = "tiny/wan"
+path = "tiny_vae.safetensors"
+folder = "vae"
+bytes = 3_000_000
+"#;
+
+fn content() -> Vec<u8> {
+    (0..3_000_000_u32).map(|n| (n / 7) as u8).collect()
+}
+
+/// A window that knows the tiny model, with a hub at this address.
+fn bench_of(url: &str) -> Bench {
+    let hub = Hub::new(url, None);
+    Bench::with(|startup| {
+        let paths = startup.paths.clone().expect("a test has a home");
+        fs::create_dir_all(&paths.config).expect("a folder for settings");
+        fs::write(paths.models_file(), MODELS).expect("a catalogue is written");
+        let catalog = Catalog::load(&paths, &Settings::default());
+        startup.models = Some(FoundModels {
+            specs: vec![spec()],
+            problems: Vec::new(),
+            missing: catalog.missing,
+        });
+        startup.hub = hub;
+        // The files are of no real model, so the search is a test's own.
+        startup.load_models = Arc::new(move |_| {
+            let is_here = paths.models().join("vae/tiny_vae.safetensors").is_file();
+            let tiny = ModelSpec {
+                id: "tiny".into(),
+                name: "Tiny Fetched".into(),
+                ..spec()
+            };
+            FoundModels {
+                specs: [Some(spec()), is_here.then_some(tiny)]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                ..FoundModels::default()
+            }
+        });
+    })
+}
+
+fn look_at_it(bench: &mut Bench) {
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Model")
+        .click();
+    bench.settle();
+    // It comes last.
+    bench.scroll_to("Tiny Fetched");
+    bench.harness.get_by_label("Tiny Fetched").click();
+    bench.settle();
+}
+
+fn state(bench: &mut Bench) -> Option<FetchState> {
+    bench
+        .app()
+        .session
+        .fetch
+        .as_ref()
+        .map(|it| it.state.clone())
+}
+
+#[test]
+fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
+    let is_stalling = Arc::new(AtomicBool::new(true));
+    let stalling = Arc::clone(&is_stalling);
+    let server = Server::start(move |request| {
+        let answer = good(request, &content());
+        if request.method == "GET"
+            && request.path.ends_with("vae.safetensors")
+            && stalling.load(Ordering::Relaxed)
+        {
+            return Answer {
+                stalls_after: Some((1 << 20, Duration::from_secs(8))),
+                ..answer
+            };
+        }
+        answer
+    });
+    let mut bench = bench_of(&server.url);
+    look_at_it(&mut bench);
+    for text in [
+        "Licence: CC0-1.0",
+        "Transformer: tiny_wan.safetensors, size from the server",
+        "Autoencoder: tiny_vae.safetensors, 3 MB",
+        "Goes into",
+        "2 files to fetch",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.press("Download…");
+    bench.until("the sizes are there", |bench| {
+        matches!(state(bench), Some(FetchState::Asked(_)))
+    });
+    bench.assert_shows("Fetch 6 MB into");
+    bench.assert_shows("are free");
+    assert!(
+        server.requests("GET").is_empty(),
+        "nothing comes before a yes"
+    );
+
+    bench.press("Fetch now");
+    bench.until("the second file has begun", |bench| {
+        bench.has("Fetching tiny_vae.safetensors: 4 MB of 6 MB")
+    });
+    bench.press("Pause");
+    assert_eq!(state(&mut bench), Some(FetchState::Stopped(None)));
+    bench.assert_shows("Paused: 4 MB of 6 MB are here");
+    is_stalling.store(false, Ordering::Relaxed);
+    bench.press("Go on");
+    bench.until("the model is chosen", |bench| {
+        bench.app().state.form.model.as_deref() == Some("tiny")
+    });
+    assert_eq!(state(&mut bench), None);
+    let models = bench.home.path().join("data/models");
+    for file in [
+        "diffusion_models/tiny_wan.safetensors",
+        "vae/tiny_vae.safetensors",
+    ] {
+        assert!(
+            fs::read(models.join(file)).expect("it is there") == content(),
+            "{file}"
+        );
+    }
+    let starts = server
+        .requests("GET")
+        .into_iter()
+        .filter_map(|it| Some(it.range()?.0));
+    assert!(
+        starts.max() == Some(1 << 20),
+        "it did not go on where it stopped"
+    );
+}
+
+#[test]
+fn what_stands_in_the_way_of_fetching_is_said_in_its_place() {
+    let server = Server::start(|_| Answer::of(403).with("content-length", 0));
+    let mut bench = bench_of(&server.url);
+    look_at_it(&mut bench);
+    bench.press("Download…");
+    bench.until("the server has answered", |bench| {
+        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
+    });
+    bench.assert_shows("agree on the model's page");
+    bench.press("Close");
+    assert_eq!(state(&mut bench), None);
+}

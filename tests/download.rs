@@ -1,0 +1,393 @@
+//! `safelight download` as a user runs it, against a server on this machine.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+#[path = "common/server.rs"]
+mod server;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use server::{Answer, Request, Server, good};
+
+const TRANSFORMER: &str =
+    "/tiny/wan/resolve/main/split_files/diffusion_models/tiny_wan.safetensors";
+const TEXT_ENCODER: &str = "/tiny/wan/resolve/main/split_files/text_encoders/tiny_umt5.safetensors";
+const VAE: &str = "/tiny/parts/resolve/main/tiny%20vae.safetensors";
+
+/// A user's own addition to the catalogue: a model whose parts are tiny.
+const MODELS: &str = r#"
+[source.tiny-umt5]
+component = "text_encoder"
+repository = "tiny/wan"
+path = "split_files/text_encoders/tiny_umt5.safetensors"
+folder = "text_encoders"
+
+[[model]]
+id = "tiny"
+name = "Tiny"
+licence = "CC0-1.0"
+family = "wan"
+variant = "TI2V"
+files = ["tiny_wan"]
+sources = ["tiny-umt5"]
+
+[[model.source]]
+component = "transformer"
+repository = "tiny/wan"
+path = "split_files/diffusion_models/tiny_wan.safetensors"
+folder = "diffusion_models"
+
+[[model.source]]
+component = "vae"
+repository = "tiny/parts"
+path = "tiny vae.safetensors"
+folder = "vae"
+name = "tiny_vae.safetensors"
+"#;
+
+fn fixture(path: &str) -> PathBuf {
+    let pipeline = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
+    pipeline.join(path)
+}
+
+/// The transformer of the tiny pipeline with heads as wide as those of every single file, and zero everywhere.
+fn transformer() -> Vec<u8> {
+    let bytes = fs::read(fixture("transformer/diffusion_pytorch_model.safetensors")).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: serde_json::Map<String, Value> =
+        serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let mut end = 0;
+    for (_, entry) in header
+        .iter_mut()
+        .filter(|(name, _)| *name != "__metadata__")
+    {
+        let shape = entry["shape"].as_array().unwrap().iter();
+        let wide = |n: u64| if matches!(n, 64 | 384) { 2 * n } else { n };
+        let shape: Vec<u64> = shape.map(|n| wide(n.as_u64().unwrap())).collect();
+        let begin = end;
+        end += 4 * shape.iter().product::<u64>();
+        *entry = json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, end]});
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    file.resize(file.len() + end as usize, 0);
+    file
+}
+
+/// A user, and a hub that has the files.
+struct Case {
+    home: tempfile::TempDir,
+    server: Server,
+}
+
+impl Case {
+    /// `change` may spoil an answer.
+    fn new(change: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> Self {
+        let files = BTreeMap::from([
+            (TRANSFORMER, transformer()),
+            (
+                TEXT_ENCODER,
+                fs::read(fixture("text_encoder/model.safetensors")).unwrap(),
+            ),
+            (
+                VAE,
+                fs::read(fixture("vae/diffusion_pytorch_model.safetensors")).unwrap(),
+            ),
+        ]);
+        let server = Server::start(move |request| match files.get(request.path.as_str()) {
+            Some(file) => change(request, good(request, file)),
+            None => Answer::of(404),
+        });
+        let case = Self {
+            home: tempfile::tempdir().unwrap(),
+            server,
+        };
+        let config = case.home.path().join("config/safelight");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("models.toml"), MODELS).unwrap();
+        // The tiny text encoder's file carries none.
+        let tokenizer = case.models().join("umt5");
+        fs::create_dir_all(&tokenizer).unwrap();
+        let file = fixture("tokenizer/tokenizer.json");
+        fs::copy(file, tokenizer.join("tokenizer.json")).unwrap();
+        case
+    }
+
+    fn models(&self) -> PathBuf {
+        self.home.path().join("data/safelight/models")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let home = self.home.path();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+        command
+            .env("HOME", home)
+            .env("XDG_CONFIG_HOME", home.join("config"))
+            .env("XDG_DATA_HOME", home.join("data"))
+            .env("XDG_CACHE_HOME", home.join("cache"))
+            .env("SAFELIGHT_ASSETS", home.join("assets"))
+            .env("HF_ENDPOINT", &self.server.url)
+            .env("HF_TOKEN", "hf_test")
+            .env_remove("HF_HOME")
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HUGGINGFACE_HUB_CACHE")
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// What was asked for and sent, by path.
+    fn fetched(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self
+            .server
+            .requests("GET")
+            .into_iter()
+            .map(|it| it.path)
+            .collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn events(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout);
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_model_is_listed_fetched_and_found_by_itself() {
+    // The first connection breaks.
+    let case = Case::new(
+        |request, answer| match (request.method.as_str(), request.earlier) {
+            ("GET", 0) => Answer {
+                drops_after: Some(1000),
+                ..answer
+            },
+            _ => answer,
+        },
+    );
+    let output = case.run(&["download", "tiny", "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in [
+        "Tiny, licence: CC0-1.0",
+        "diffusion_models/tiny_wan.safetensors",
+        "vae/tiny_vae.safetensors",
+        "text_encoders/tiny_umt5.safetensors",
+        "796.3 kB",
+        "from tiny/parts",
+        "free there",
+        "safelight generate --model tiny",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(said.contains(&case.models().display().to_string()));
+    assert_eq!(text(&output.stdout).lines().count(), 3);
+    assert_eq!(
+        fs::read(case.models().join("diffusion_models/tiny_wan.safetensors")).unwrap(),
+        transformer()
+    );
+    let listed = case.run(&["models", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed["available"][0]["id"], "tiny", "{listed}");
+
+    let before = case.server.requests("HEAD").len();
+    let output = case.run(&["download", "tiny", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let events = events(&output);
+    assert_eq!(
+        (&events[0]["event"], &events[0]["files"]),
+        (&json!("finished"), &json!([]))
+    );
+    assert_eq!(
+        case.server.requests("HEAD").len(),
+        before,
+        "nobody is asked for what is here"
+    );
+}
+
+#[test]
+fn nothing_comes_without_a_yes() {
+    let case = Case::new(|_, answer| answer);
+    let output = case.run(&["download", "tiny", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let events = events(&output);
+    assert_eq!(events[0]["event"], "plan");
+    assert_eq!(events[0]["files"].as_array().unwrap().len(), 3);
+    assert_eq!(events[1]["event"], "failed");
+    let output = case.run(&["download", "tiny"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--yes"));
+    assert!(case.fetched().is_empty());
+}
+
+#[test]
+fn a_part_that_lies_elsewhere_is_not_fetched_again() {
+    let case = Case::new(|_, answer| answer);
+    let other = case.models().join("from another program");
+    fs::create_dir_all(&other).unwrap();
+    fs::copy(
+        fixture("text_encoder/model.safetensors"),
+        other.join("tiny_umt5.safetensors"),
+    )
+    .unwrap();
+    // Cut off, so it does not count.
+    let vae = fs::read(fixture("vae/diffusion_pytorch_model.safetensors")).unwrap();
+    fs::write(other.join("tiny_vae.safetensors"), &vae[..vae.len() - 9]).unwrap();
+    let output = case.run(&["download", "tiny", "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(case.fetched(), [VAE, TRANSFORMER], "{said}");
+    assert!(
+        said.contains("Here already") && said.contains("another program"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn another_folder_is_said_to_be_added() {
+    let case = Case::new(|_, answer| answer);
+    let output = case.run(&[
+        "download",
+        "tiny",
+        "--yes",
+        "--to",
+        "elsewhere",
+        "--connections",
+        "1",
+    ]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("models.folders"), "{said}");
+    assert!(
+        case.home
+            .path()
+            .join("elsewhere/vae/tiny_vae.safetensors")
+            .is_file()
+    );
+    let again = case.run(&["download", "tiny", "--to", "elsewhere"]);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(text(&again.stderr).contains("already"));
+}
+
+#[test]
+fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
+    for (status, code, expected) in [
+        (401, 1, "agree on the model's page"),
+        (404, 1, "no such file"),
+    ] {
+        let case = Case::new(move |request, answer| match request.path.as_str() {
+            VAE => Answer::of(status),
+            _ => answer,
+        });
+        let output = case.run(&["download", "tiny", "--yes", "--json"]);
+        assert_eq!(output.status.code(), Some(code));
+        let last = events(&output).pop().unwrap();
+        assert_eq!(
+            (&last["event"], &last["exit_code"]),
+            (&json!("failed"), &json!(code))
+        );
+        assert!(
+            last["message"].as_str().unwrap().contains(expected),
+            "{last}"
+        );
+        assert!(case.fetched().is_empty());
+    }
+    let case = Case::new(|_, answer| answer);
+    for (id, expected) in [
+        ("nothing", "no model with the id"),
+        ("little-world", "not known from where"),
+    ] {
+        let output = case.run(&["download", id]);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
+    let is_stalling = Arc::new(AtomicBool::new(true));
+    let stalling = Arc::clone(&is_stalling);
+    let case = Case::new(move |request, answer| {
+        let is_file = request.method == "GET" && request.path == TRANSFORMER;
+        if is_file && stalling.load(Ordering::Relaxed) {
+            return Answer {
+                stalls_after: Some((100_000, Duration::from_secs(20))),
+                ..answer
+            };
+        }
+        answer
+    });
+    let mut child = case
+        .command(&["download", "tiny", "--yes", "--json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let part = case
+        .models()
+        .join("diffusion_models/tiny_wan.safetensors.part");
+    let begin = Instant::now();
+    while case
+        .server
+        .requests("GET")
+        .iter()
+        .all(|it| it.path != TRANSFORMER)
+    {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it never began");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let interrupted = Instant::now();
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(5));
+    assert!(interrupted.elapsed() < Duration::from_secs(5));
+    assert!(part.is_file());
+
+    is_stalling.store(false, Ordering::Relaxed);
+    let output = case.run(&["download", "tiny", "--yes", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let plan = &events(&output)[0];
+    let files = plan["files"].as_array().unwrap();
+    assert!(
+        files.iter().any(|file| file["here_bytes"] == 100_000),
+        "{plan}"
+    );
+    let asked = case.server.requests("GET");
+    assert!(
+        asked
+            .iter()
+            .any(|it| it.range().is_some_and(|(start, _)| start == 100_000))
+    );
+}
