@@ -153,6 +153,7 @@ impl CatalogError {
             | Self::Missing { path, .. }
             | Self::PartAlone { path, .. }
             | Self::MissingCompanion { path, .. }
+            | Self::MissingCompanions { path, .. }
             | Self::WrongCompanion { path, .. }
             | Self::Expert { path, .. }
             | Self::Io { path, .. }
