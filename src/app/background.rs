@@ -368,7 +368,7 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox) {
     let mut now = Watch::default();
     loop {
         let next = if now.is_empty() {
-            watched.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            watched.recv().map_err(RecvTimeoutError::from)
         } else {
             watched.recv_timeout(WATCH_EVERY)
         };
