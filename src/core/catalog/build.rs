@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::entry::{self, Details, Entry, PartialDefaults};
+use super::details::{Details, PartialDefaults};
+use super::entry::{self, Entry};
 use super::facts::{Facts, Schedule};
 use super::single::Assembled;
 use super::{CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelSpec, configs};

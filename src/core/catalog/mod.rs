@@ -9,6 +9,7 @@ mod card;
 mod companions;
 mod component;
 mod configs;
+mod details;
 mod entry;
 mod error;
 mod extra_paths;

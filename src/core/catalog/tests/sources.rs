@@ -1,6 +1,7 @@
 //! From where known models are fetched, and what need not be fetched because it is here.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -236,10 +237,10 @@ fn a_source_that_cannot_be_is_told_with_its_place() {
         let mut text = "[source.mine]\n".to_owned();
         for (name, good) in whole {
             let value = if name == key { value } else { good };
-            text.push_str(&format!("{name} = {value}\n"));
+            writeln!(text, "{name} = {value}").unwrap();
         }
         if matches!(key, "name" | "url") {
-            text.push_str(&format!("{key} = {value}\n"));
+            writeln!(text, "{key} = {value}").unwrap();
         }
         fs::write(paths.models_file(), &text).unwrap();
         let catalog = Catalog::load(&paths, &Settings::default());

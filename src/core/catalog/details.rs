@@ -1,0 +1,122 @@
+//! What is said of a model beyond its configs, in layers of which each may leave anything out.
+
+use serde::Deserialize;
+
+use super::{Defaults, LatentRgb, Limits, Preset, SmallShift};
+use crate::job::Sampler;
+
+/// What can be said about a model beyond its configs. Each layer may leave anything out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Details {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    #[serde(alias = "license")]
+    pub licence: Option<String>,
+    pub defaults: PartialDefaults,
+    pub limits: PartialLimits,
+    pub example_prompts: Option<Vec<String>>,
+    pub latent_rgb: Option<LatentRgb>,
+    pub presets: Option<Vec<Preset>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PartialDefaults {
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+    pub num_frames: Option<u32>,
+    pub fps: Option<f64>,
+    pub num_steps: Option<u32>,
+    pub guidance_scale: Option<f64>,
+    pub guidance_scale_2: Option<f64>,
+    pub shift: Option<f64>,
+    pub small_shift: Option<SmallShift>,
+    pub sampler: Option<Sampler>,
+    pub negative_prompt: Option<String>,
+    pub strength: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PartialLimits {
+    pub max_pixels: Option<u64>,
+    pub max_frames: Option<u32>,
+    pub fixed_size: Option<bool>,
+}
+
+impl Details {
+    /// What `over` says wins over what is here.
+    pub(super) fn overlaid(self, over: Self) -> Self {
+        Self {
+            name: over.name.or(self.name),
+            description: over.description.or(self.description),
+            licence: over.licence.or(self.licence),
+            defaults: self.defaults.overlaid(over.defaults),
+            limits: PartialLimits {
+                max_pixels: over.limits.max_pixels.or(self.limits.max_pixels),
+                max_frames: over.limits.max_frames.or(self.limits.max_frames),
+                fixed_size: over.limits.fixed_size.or(self.limits.fixed_size),
+            },
+            example_prompts: over.example_prompts.or(self.example_prompts),
+            latent_rgb: over.latent_rgb.or(self.latent_rgb),
+            presets: over.presets.or(self.presets),
+        }
+    }
+}
+
+impl PartialDefaults {
+    pub(super) fn overlaid(self, over: Self) -> Self {
+        Self {
+            width: over.width.or(self.width),
+            height: over.height.or(self.height),
+            num_frames: over.num_frames.or(self.num_frames),
+            fps: over.fps.or(self.fps),
+            num_steps: over.num_steps.or(self.num_steps),
+            guidance_scale: over.guidance_scale.or(self.guidance_scale),
+            guidance_scale_2: over.guidance_scale_2.or(self.guidance_scale_2),
+            // Whoever states a shift means it at every size, unless it says more.
+            small_shift: over
+                .small_shift
+                .or_else(|| self.small_shift.filter(|_| over.shift.is_none())),
+            shift: over.shift.or(self.shift),
+            sampler: over.sampler.or(self.sampler),
+            negative_prompt: over.negative_prompt.or(self.negative_prompt),
+            strength: over.strength.or(self.strength),
+        }
+    }
+
+    /// These over `base`.
+    pub(super) fn over(self, base: Defaults) -> Defaults {
+        Defaults {
+            width: self.width.unwrap_or(base.width),
+            height: self.height.unwrap_or(base.height),
+            num_frames: self.num_frames.unwrap_or(base.num_frames),
+            fps: self.fps.unwrap_or(base.fps),
+            num_steps: self.num_steps.unwrap_or(base.num_steps),
+            guidance_scale: self.guidance_scale.unwrap_or(base.guidance_scale),
+            guidance_scale_2: self.guidance_scale_2.or(base.guidance_scale_2),
+            shift: self.shift.or(base.shift),
+            small_shift: self.small_shift.or(base.small_shift),
+            sampler: self.sampler.unwrap_or(base.sampler),
+            negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
+            strength: self.strength.or(base.strength),
+        }
+    }
+}
+
+impl PartialLimits {
+    /// These within `base`: a catalogue can narrow what the configs allow, never widen it.
+    pub(super) fn within(&self, base: Limits) -> Limits {
+        Limits {
+            max_pixels: self
+                .max_pixels
+                .map_or(base.max_pixels, |n| n.min(base.max_pixels)),
+            max_frames: self
+                .max_frames
+                .map_or(base.max_frames, |n| n.min(base.max_frames)),
+            fixed_size: self.fixed_size.unwrap_or(base.fixed_size),
+            ..base
+        }
+    }
+}
