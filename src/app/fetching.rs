@@ -25,6 +25,8 @@ pub enum FetchState {
     /// Waits for a yes.
     Asked(Quoted),
     Running,
+    /// Until the thread has let go of the file.
+    Pausing,
     /// Paused, or failed; what has come is kept.
     Stopped(Option<JobError>),
 }
@@ -80,7 +82,10 @@ impl Fetch {
 
     /// Whether a thread is at work for it.
     pub fn is_busy(&self) -> bool {
-        matches!(self.state, FetchState::Asking | FetchState::Running)
+        matches!(
+            self.state,
+            FetchState::Asking | FetchState::Running | FetchState::Pausing
+        )
     }
 
     /// Sends one piece of work to a thread of its own.
@@ -188,11 +193,14 @@ impl App {
     pub(super) fn pause_fetch(&mut self) {
         if let Some(fetch) = &mut self.session.fetch {
             fetch.cancel.cancel();
-            fetch.number += 1;
-            fetch.state = match fetch.state {
-                FetchState::Running => FetchState::Stopped(None),
-                _ => FetchState::Shown,
-            };
+            match fetch.state {
+                FetchState::Running => fetch.state = FetchState::Pausing,
+                FetchState::Asking => {
+                    fetch.number += 1;
+                    fetch.state = FetchState::Shown;
+                }
+                _ => {}
+            }
         }
     }
 

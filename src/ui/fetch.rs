@@ -65,6 +65,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
                 button(ui, view, "Cancel", AppCommand::PauseFetch);
             }
             FetchState::Asked(quoted) => asked_ui(ui, view, &fetch, *quoted),
+            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
             FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
             FetchState::Stopped(err) => {
                 match (err, fetch.board.read()) {

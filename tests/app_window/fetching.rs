@@ -140,7 +140,9 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
         bench.has("Fetching tiny_vae.safetensors: 4 MB of 6 MB")
     });
     bench.press("Pause");
-    assert_eq!(state(&mut bench), Some(FetchState::Stopped(None)));
+    bench.until("it has stopped", |bench| {
+        state(bench) == Some(FetchState::Stopped(None))
+    });
     bench.assert_shows("Paused: 4 MB of 6 MB are here");
     is_stalling.store(false, Ordering::Relaxed);
     bench.press("Go on");
