@@ -2,6 +2,7 @@
 //!
 //! What a model consists of is the catalogue's; how files come is `crate::download`'s.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -260,10 +261,10 @@ impl<'a> Download<'a> {
                 self.models.display()
             ));
         }
-        let names: String = files
-            .iter()
-            .map(|path| format!("{}\n", path.display()))
-            .collect();
+        let mut names = String::new();
+        for path in files {
+            writeln!(names, "{}", path.display()).ok(); // Writing to a string cannot fail.
+        }
         out::print(&names, 0);
         Ok(0)
     }

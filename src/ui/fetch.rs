@@ -141,10 +141,13 @@ fn asked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, quoted: Quoted) {
 }
 
 fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
-    let (share, text) = progress.map_or((0.0, "Beginning…".to_owned()), |progress| {
-        let share = progress.done_bytes as f32 / progress.total_bytes.max(1) as f32;
-        (share, running_text(progress))
-    });
+    let (share, text) = progress.map_or_else(
+        || (0.0, "Beginning…".to_owned()),
+        |progress| {
+            let share = progress.done_bytes as f32 / progress.total_bytes.max(1) as f32;
+            (share, running_text(progress))
+        },
+    );
     ui.add(ProgressBar::new(share).desired_height(theme::SMALL_GAP))
         .on_hover_text("How much has come");
     wide_note(ui, &text, palette(ui).text);
