@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::job::{CancelToken, JobError};
 
 use super::App;
 use super::background::{Answer, Background};
-use super::state::Severity;
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.
@@ -214,6 +213,7 @@ impl App {
             Fetched::Quoted(Err(err)) | Fetched::Ended(Err(err)) => FetchState::Stopped(Some(err)),
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
+                self.session.last_word = format!("All files of {} are here", fetch.entry.name);
                 self.session.arriving = Some(fetch.entry.id.clone());
                 self.session.fetch = None;
                 self.load_models();
@@ -222,19 +222,16 @@ impl App {
         };
     }
 
-    /// Chooses the model that was fetched, once it is among those that are here.
+    /// Chooses the model that was fetched, once it is among those that are here. A search that began before it was
+    /// complete does not know it yet; what is wrong with a broken one stands below the picker.
     pub(super) fn settle_arriving(&mut self) {
-        let Some(id) = self.session.arriving.take() else {
+        let Some(id) = &self.session.arriving else {
             return;
         };
-        if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
+        if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == *id) {
             self.session.last_word = format!("{} is complete", spec.name);
             self.state.form.reset_to(spec);
-            return;
+            self.session.arriving = None;
         }
-        let text = format!("the files of {id} are here, and it cannot be used");
-        let err = JobError::new(JobErrorKind::BadModel, text)
-            .advise("What is wrong with it stands below the model");
-        self.session.notify(Severity::Error, err);
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
-use safelight_core::catalog::{CatalogEntry, ModelSpec};
+use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
@@ -144,6 +144,8 @@ pub struct Session {
     pub fetch: Option<Fetch>,
     /// The id of a model that was fetched and is looked for.
     pub arriving: Option<String>,
+    /// Where models were looked for.
+    pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,

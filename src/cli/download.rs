@@ -147,7 +147,7 @@ impl<'a> Download<'a> {
         let is_searched = catalog
             .searched
             .iter()
-            .any(|it| self.models.starts_with(it));
+            .any(|it| self.models.starts_with(&it.path));
         if is_searched || !self.models.is_dir() {
             return (catalog, is_searched);
         }

@@ -54,6 +54,7 @@ fn bench_of(url: &str) -> Bench {
             specs: vec![spec()],
             problems: Vec::new(),
             missing: catalog.missing,
+            ..FoundModels::default()
         });
         startup.hub = hub;
         // The files are of no real model, so the search is a test's own.

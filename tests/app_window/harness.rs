@@ -140,7 +140,7 @@ impl Bench {
             startup.models = Some(FoundModels {
                 specs: vec![spec],
                 problems: Vec::new(),
-                missing: Vec::new(),
+                ..FoundModels::default()
             });
         })
     }
@@ -153,7 +153,7 @@ impl Bench {
         startup.models = Some(FoundModels {
             specs: vec![spec()],
             problems: Vec::new(),
-            missing: Vec::new(),
+            ..FoundModels::default()
         });
         startup.check_engine = Arc::new(|_| Ok(()));
         change(&mut startup);
