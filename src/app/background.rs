@@ -53,12 +53,12 @@ pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sy
 pub struct FoundModels {
     pub specs: Vec<ModelSpec>,
     pub problems: Vec<JobError>,
+    /// Known, but not here.
+    pub missing: Vec<CatalogEntry>,
     /// Where was looked.
     pub searched: Vec<SearchedPlace>,
     /// Whose change means that there may be other models.
     pub watched: Watch,
-    /// Known, but not here.
-    pub missing: Vec<CatalogEntry>,
 }
 
 impl From<Catalog> for FoundModels {
@@ -66,9 +66,9 @@ impl From<Catalog> for FoundModels {
         Self {
             problems: catalog.problems.iter().map(JobError::from).collect(),
             specs: catalog.available,
+            missing: catalog.missing,
             searched: catalog.searched,
             watched: catalog.watched,
-            missing: catalog.missing,
         }
     }
 }

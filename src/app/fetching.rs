@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::job::{CancelToken, JobError};
 
 use super::App;
 use super::background::{Answer, Background};
-use super::state::Severity;
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.
@@ -25,6 +24,8 @@ pub enum FetchState {
     /// Waits for a yes.
     Asked(Quoted),
     Running,
+    /// Until the thread has let go of the file.
+    Pausing,
     /// Paused, or failed; what has come is kept.
     Stopped(Option<JobError>),
 }
@@ -80,7 +81,10 @@ impl Fetch {
 
     /// Whether a thread is at work for it.
     pub fn is_busy(&self) -> bool {
-        matches!(self.state, FetchState::Asking | FetchState::Running)
+        matches!(
+            self.state,
+            FetchState::Asking | FetchState::Running | FetchState::Pausing
+        )
     }
 
     /// Sends one piece of work to a thread of its own.
@@ -188,11 +192,14 @@ impl App {
     pub(super) fn pause_fetch(&mut self) {
         if let Some(fetch) = &mut self.session.fetch {
             fetch.cancel.cancel();
-            fetch.number += 1;
-            fetch.state = match fetch.state {
-                FetchState::Running => FetchState::Stopped(None),
-                _ => FetchState::Shown,
-            };
+            match fetch.state {
+                FetchState::Running => fetch.state = FetchState::Pausing,
+                FetchState::Asking => {
+                    fetch.number += 1;
+                    fetch.state = FetchState::Shown;
+                }
+                _ => {}
+            }
         }
     }
 
@@ -206,6 +213,7 @@ impl App {
             Fetched::Quoted(Err(err)) | Fetched::Ended(Err(err)) => FetchState::Stopped(Some(err)),
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
+                self.session.last_word = format!("All files of {} are here", fetch.entry.name);
                 self.session.arriving = Some(fetch.entry.id.clone());
                 self.session.fetch = None;
                 self.load_models();
@@ -214,19 +222,16 @@ impl App {
         };
     }
 
-    /// Chooses the model that was fetched, once it is among those that are here.
+    /// Chooses the model that was fetched, once it is among those that are here. A search that began before it was
+    /// complete does not know it yet; what is wrong with a broken one stands below the picker.
     pub(super) fn settle_arriving(&mut self) {
-        let Some(id) = self.session.arriving.take() else {
+        let Some(id) = &self.session.arriving else {
             return;
         };
-        if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
+        if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == *id) {
             self.session.last_word = format!("{} is complete", spec.name);
             self.state.form.reset_to(spec);
-            return;
+            self.session.arriving = None;
         }
-        let text = format!("the files of {id} are here, and it cannot be used");
-        let err = JobError::new(JobErrorKind::BadModel, text)
-            .advise("What is wrong with it stands below the model");
-        self.session.notify(Severity::Error, err);
     }
 }

@@ -35,6 +35,7 @@ impl App {
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
+                    self.session.arriving = None;
                     self.show_missing(None);
                 }
             }

@@ -138,14 +138,14 @@ pub struct Session {
     pub models: Models,
     /// What the catalogue says of models that cannot be used.
     pub model_problems: Vec<JobError>,
-    /// Where models were looked for.
-    pub searched: Vec<SearchedPlace>,
     /// Known models that are not here.
     pub missing: Vec<CatalogEntry>,
     /// The one of them that is looked at or on its way.
     pub fetch: Option<Fetch>,
     /// The id of a model that was fetched and is looked for.
     pub arriving: Option<String>,
+    /// Where models were looked for.
+    pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,

@@ -2,6 +2,7 @@
 //!
 //! What a model consists of is the catalogue's; how files come is `crate::download`'s.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -146,7 +147,7 @@ impl<'a> Download<'a> {
         let is_searched = catalog
             .searched
             .iter()
-            .any(|it| self.models.starts_with(it));
+            .any(|it| self.models.starts_with(&it.path));
         if is_searched || !self.models.is_dir() {
             return (catalog, is_searched);
         }
@@ -260,10 +261,10 @@ impl<'a> Download<'a> {
                 self.models.display()
             ));
         }
-        let names: String = files
-            .iter()
-            .map(|path| format!("{}\n", path.display()))
-            .collect();
+        let mut names = String::new();
+        for path in files {
+            writeln!(names, "{}", path.display()).ok(); // Writing to a string cannot fail.
+        }
         out::print(&names, 0);
         Ok(0)
     }

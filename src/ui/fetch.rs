@@ -65,6 +65,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
                 button(ui, view, "Cancel", AppCommand::PauseFetch);
             }
             FetchState::Asked(quoted) => asked_ui(ui, view, &fetch, *quoted),
+            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
             FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
             FetchState::Stopped(err) => {
                 match (err, fetch.board.read()) {
@@ -140,10 +141,13 @@ fn asked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, quoted: Quoted) {
 }
 
 fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
-    let (share, text) = progress.map_or((0.0, "Beginning…".to_owned()), |progress| {
-        let share = progress.done_bytes as f32 / progress.total_bytes.max(1) as f32;
-        (share, running_text(progress))
-    });
+    let (share, text) = progress.map_or_else(
+        || (0.0, "Beginning…".to_owned()),
+        |progress| {
+            let share = progress.done_bytes as f32 / progress.total_bytes.max(1) as f32;
+            (share, running_text(progress))
+        },
+    );
     ui.add(ProgressBar::new(share).desired_height(theme::SMALL_GAP))
         .on_hover_text("How much has come");
     wide_note(ui, &text, palette(ui).text);

@@ -54,6 +54,7 @@ fn bench_of(url: &str) -> Bench {
             specs: vec![spec()],
             problems: Vec::new(),
             missing: catalog.missing,
+            ..FoundModels::default()
         });
         startup.hub = hub;
         // The files are of no real model, so the search is a test's own.
@@ -140,7 +141,9 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
         bench.has("Fetching tiny_vae.safetensors: 4 MB of 6 MB")
     });
     bench.press("Pause");
-    assert_eq!(state(&mut bench), Some(FetchState::Stopped(None)));
+    bench.until("it has stopped", |bench| {
+        state(bench) == Some(FetchState::Stopped(None))
+    });
     bench.assert_shows("Paused: 4 MB of 6 MB are here");
     is_stalling.store(false, Ordering::Relaxed);
     bench.press("Go on");

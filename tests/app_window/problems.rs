@@ -117,7 +117,6 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
     let mut bench = Bench::with(|startup| {
         startup.models = None;
         startup.load_models = Arc::new(|_| FoundModels {
-            missing: Vec::new(),
             specs: vec![crate::harness::spec()],
             problems: vec![JobError::new(
                 JobErrorKind::BadModel,

@@ -96,8 +96,8 @@ pub struct Server {
 impl Server {
     /// Answers on a port of its own for as long as the tests run.
     pub fn start(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (answer, log) = (Arc::new(answer), Arc::clone(&seen));
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -107,15 +107,15 @@ impl Server {
                     let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
                     named("connection")
                         .spawn(move || serve(stream, &*answer, &log))
-                        .unwrap();
+                        .expect("a thread starts");
                 }
             })
-            .unwrap();
+            .expect("a thread starts");
         Self { url, seen }
     }
 
     pub fn requests(&self, method: &str) -> Vec<Request> {
-        let seen = self.seen.lock().unwrap();
+        let seen = self.seen.lock().expect("no test panics while it looks");
         seen.iter()
             .filter(|it| it.method == method)
             .cloned()
@@ -146,7 +146,7 @@ fn serve(
         Some((name.to_lowercase(), value.trim().to_owned()))
     });
     let request = {
-        let mut log = log.lock().unwrap();
+        let mut log = log.lock().expect("no test panics while it looks");
         let earlier = log
             .iter()
             .filter(|it: &&Request| it.method == method)

@@ -445,12 +445,12 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
     let cancel = CancelToken::default();
     let far = cancel.clone();
     let begin = Instant::now();
-    let canceller = thread::spawn(move || {
+    let canceller = thread::Builder::new().spawn(move || {
         thread::sleep(Duration::from_millis(200));
         far.cancel();
     });
     let got = case.run_with(&Options::default(), &cancel, &mut |_| {});
     assert!(matches!(got, Ok(None)), "{got:?}");
     assert!(begin.elapsed() < Duration::from_secs(4));
-    canceller.join().unwrap();
+    canceller.unwrap().join().unwrap();
 }
