@@ -55,6 +55,8 @@ struct Line<'a> {
     pinned_copy_gib_per_s: Option<f64>,
     /// The most that this process had of its own on the host, beyond what it had before.
     host_gib: f64,
+    /// Whether all bytes on the device are those of the files.
+    is_whole: bool,
     device: &'a str,
     libtorch: &'a str,
 }
@@ -117,22 +119,22 @@ fn number(text: &str, what: &str, most: u64) -> Result<u64, String> {
     }
 }
 
-/// Measures what `arguments` ask for.
+/// Measures what `arguments` ask for. `false` when something else came to the device than is in the files.
 pub fn run(arguments: &LoadArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
     let runtime = Runtime::open(arguments.device)?;
     if let Some(place) = &arguments.place {
-        measure("load", place, arguments, &runtime, out)?;
-        return Ok(true);
+        return measure("load", place, arguments, &runtime, out);
     }
+    let mut all_well = true;
     for (case, tensor_bytes) in [
         ("load_large", made_up::LARGE_BYTES),
         ("load_tiny", made_up::TINY_BYTES),
     ] {
         let made = made_up::File::make(arguments.mib << 20, tensor_bytes)
             .map_err(|err| BenchError::MadeUp(err.to_string()))?;
-        measure(case, made.path(), arguments, &runtime, out)?;
+        all_well &= measure(case, made.path(), arguments, &runtime, out)?;
     }
-    Ok(true)
+    Ok(all_well)
 }
 
 fn measure(
@@ -141,7 +143,7 @@ fn measure(
     arguments: &LoadArguments,
     runtime: &Runtime,
     out: &mut dyn Write,
-) -> Result<(), BenchError> {
+) -> Result<bool, BenchError> {
     let device = runtime.device;
     let cold = cold(place, device)?;
     let host_before = own_bytes();
@@ -156,7 +158,7 @@ fn measure(
         let weights = Weights::open(place, Kind::BFloat16, device)?;
         let opened = started.elapsed().as_secs_f64();
         let loaded = Loaded::all_of(&weights)?;
-        runtime::synchronize(device);
+        synchronized(device)?;
         if run > 0 {
             opened_in.push(opened);
             secs.push(started.elapsed().as_secs_f64());
@@ -166,7 +168,10 @@ fn measure(
     }
     opened_in.sort_by(f64::total_cmp);
     secs.sort_by(f64::total_cmp);
-    let (tensors, bytes) = last.map_or((0, 0), |loaded| (loaded.tensors, loaded.bytes));
+    let (tensors, bytes, is_whole) = match last {
+        Some(loaded) => (loaded.kept.len(), loaded.bytes(), loaded.is_as_in(place)?),
+        None => (0, 0, false),
+    };
     runtime::empty_cache(device);
     let gib = bytes as f64 / GIB;
     let line = Line {
@@ -181,36 +186,47 @@ fn measure(
         cold,
         pinned_copy_gib_per_s: pinned_copy_speed(device),
         host_gib: rounded(host_most.saturating_sub(host_before) as f64 / GIB),
+        is_whole,
         device: &runtime.device_name,
         libtorch: LIBTORCH_VERSION,
     };
     serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;
-    Ok(())
+    Ok(is_whole)
 }
 
-/// Everything of some files, on its device.
+/// Everything of some files, on its device, kept until all is there, as a network keeps it.
 struct Loaded {
-    tensors: usize,
-    bytes: u64,
-    /// Kept until all are there, as a network keeps them.
-    _kept: Vec<Tensor>,
+    kept: Vec<Tensor>,
 }
 
 impl Loaded {
     fn all_of(weights: &Weights) -> Result<Self, WeightsError> {
-        let kept = weights
-            .keys_in_order()
-            .into_iter()
-            .map(|key| weights.as_stored(key))
-            .collect::<Result<Vec<Tensor>, _>>()?;
-        let bytes = |tensor: &Tensor| (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64;
+        let keys = weights.keys_in_order().into_iter();
+        let kept = keys.map(|key| weights.as_stored(key));
         Ok(Self {
-            tensors: kept.len(),
-            bytes: kept.iter().map(bytes).sum(),
-            _kept: kept,
+            kept: kept.collect::<Result<_, _>>()?,
         })
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
+        self.kept.iter().map(bytes).sum::<usize>() as u64
+    }
+
+    /// Whether the mapped files hold the same.
+    fn is_as_in(&self, place: &Path) -> Result<bool, WeightsError> {
+        let mapped = Weights::open(place, Kind::BFloat16, Device::Cpu)?;
+        // As bytes: numbers that are none are not their own equals.
+        let bytes = |tensor: &Tensor| tensor.flatten(0, -1).view_dtype(Kind::Uint8);
+        for (key, tensor) in mapped.keys_in_order().into_iter().zip(&self.kept) {
+            let expected = bytes(&mapped.as_stored(key)?);
+            if !bytes(&tensor.to_device(Device::Cpu)).equal(&expected) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -230,11 +246,11 @@ fn cold(place: &Path, device: Device) -> Result<Option<Cold>, BenchError> {
     let started = Instant::now();
     let weights = Weights::open(place, Kind::BFloat16, device)?;
     let loaded = Loaded::all_of(&weights)?;
-    runtime::synchronize(device);
+    synchronized(device)?;
     let load_s = started.elapsed().as_secs_f64();
     Ok(Some(Cold {
         load_s: rounded(load_s),
-        gib_per_s: rounded(loaded.bytes as f64 / GIB / load_s),
+        gib_per_s: rounded(loaded.bytes() as f64 / GIB / load_s),
         disk_gib_per_s: rounded(disk_bytes_per_s / GIB),
     }))
 }
@@ -250,13 +266,21 @@ fn pinned_copy_speed(device: Device) -> Option<f64> {
     let mut target = Tensor::f_empty([BYTES], (Kind::Uint8, device)).ok()?;
     let mut best = f64::INFINITY;
     for _ in 0..4 {
-        runtime::synchronize(device);
+        synchronized(device).ok()?;
         let started = Instant::now();
         target.f_copy_(&pinned).ok()?;
-        runtime::synchronize(device);
+        synchronized(device).ok()?;
         best = best.min(started.elapsed().as_secs_f64());
     }
     Some(rounded(BYTES as f64 / GIB / best))
+}
+
+fn synchronized(device: Device) -> Result<(), BenchError> {
+    if runtime::synchronize(device) {
+        Ok(())
+    } else {
+        Err(BenchError::DeviceFailed)
+    }
 }
 
 /// Memory of this process that is no file's: `RssAnon` and `RssShmem`, where pinned memory is counted.
@@ -316,6 +340,7 @@ mod tests {
         for line in lines {
             assert_eq!(line["gib"], rounded(3.0 / 1024.0));
             assert_eq!(line["runs"], 2);
+            assert_eq!(line["is_whole"], true);
         }
         let gone = Path::new("/nowhere/at/all.safetensors").to_owned();
         let arguments = LoadArguments {

@@ -39,6 +39,8 @@ pub enum BenchError {
     Weights(#[from] WeightsError),
     #[error("a file to measure cannot be made: {0}")]
     MadeUp(String),
+    #[error("the device failed while it was measured")]
+    DeviceFailed,
     #[error("the results cannot be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -48,7 +50,7 @@ impl BenchError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::NeedsGpu { .. } => 2,
-            Self::Device(_) | Self::Weights(_) | Self::MadeUp(_) | Self::Output(_) => 1,
+            _ => 1,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The way of a component's weights to another device: what is likely to be asked for next is on its way already.
 //!
-//! Neighbours too small for a copy of their own come in one, and are views of it. What lies ahead is bounded, on the
+//! Tensors too small for a copy of their own come several in one, and are views of it. What lies ahead is bounded, on the
 //! device as on the host, and a wrong guess costs time alone. `ring.rs` does the reading.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::ring::{StagingError, Transfer};
+use super::ring::{Part, StagingError, Transfer};
 
 /// What may be on its way before it is asked for.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -18,9 +18,7 @@ const HELD_BYTES: usize = AHEAD_BYTES + AHEAD_BYTES / 2;
 /// Tensors up to this size come together with their neighbours.
 const TINY_BYTES: usize = 1 << 20;
 const GATHERED_BYTES: usize = 16 << 20;
-/// What may lie between neighbours: alignment.
-const GAP_BYTES: u64 = 4 << 10;
-/// Kernels fetch up to this many bytes at a time.
+/// Where tiny tensors begin: kernels fetch up to this many bytes at a time.
 const ALIGNMENT: usize = 16;
 /// A larger tensor changes its kind in pieces of this size.
 const CONVERTED_BYTES: usize = 64 << 20;
@@ -47,17 +45,16 @@ pub(super) struct Staging {
     files: Vec<Arc<File>>,
     /// In the order in which they are likely to be asked for.
     spans: Vec<Span>,
-    /// File and start of a tensor → index into `spans`.
-    span_of: BTreeMap<(usize, u64), usize>,
+    /// File and start of a tensor → index into `spans`, and its part there.
+    place_of: BTreeMap<(usize, u64), (usize, Part)>,
     held: Mutex<Held>,
 }
 
-/// Bytes that come together: a tensor, or tiny ones that are neighbours.
+/// Bytes that come together: a tensor, or tiny ones that are likely to be asked for one after the other.
 struct Span {
     file: usize,
-    start: u64,
+    parts: Vec<Part>,
     len: usize,
-    tensors: usize,
 }
 
 #[derive(Default)]
@@ -81,59 +78,37 @@ struct Fetch {
 impl Staging {
     /// `tensors`: all of `files`.
     pub(super) fn new(files: Vec<Arc<File>>, mut tensors: Vec<Place>) -> Self {
-        tensors.retain(|tensor| tensor.len > 0);
-        tensors.sort_by_key(|tensor| (tensor.file, tensor.start));
-        let mut spans: Vec<(Vec<Part>, Span)> = Vec::new();
-        let mut starts = Vec::new();
-        for tensor in &tensors {
-            let end = tensor.start + tensor.len as u64;
-            let joined = spans.last_mut().filter(|(_, span)| {
-                span.file == tensor.file
-                    && span.len <= GATHERED_BYTES
-                    && tensor.len <= TINY_BYTES
-                    && span.is_gathered()
-                    && tensor.start <= span.start + span.len as u64 + GAP_BYTES
-                    && end - span.start <= GATHERED_BYTES as u64
-            });
-            if let Some((_, span)) = joined {
-                span.len = span.len.max((end - span.start) as usize);
-                span.tensors += 1;
-            } else {
-                spans.push((
-                    natural_order(&tensor.name),
-                    Span {
-                        file: tensor.file,
-                        start: tensor.start,
-                        len: tensor.len,
-                        tensors: 1,
-                    },
-                ));
+        tensors.sort_by_cached_key(|tensor| natural_order(&tensor.name));
+        let mut spans: Vec<Span> = Vec::new();
+        let mut place_of = BTreeMap::new();
+        for tensor in tensors.iter().filter(|tensor| tensor.len > 0) {
+            let mut part = Part {
+                start: tensor.start,
+                len: tensor.len,
+                place: 0,
+            };
+            match spans.last_mut().filter(|span| span.has_room_for(tensor)) {
+                Some(span) => {
+                    part.place = span.len.next_multiple_of(ALIGNMENT);
+                    span.len = part.place + part.len;
+                    span.parts.push(part);
+                }
+                None => spans.push(Span {
+                    file: tensor.file,
+                    parts: vec![part],
+                    len: part.len,
+                }),
             }
-            starts.push(((tensor.file, tensor.start), spans.len() - 1));
+            place_of.insert((tensor.file, tensor.start), (spans.len() - 1, part));
         }
-        let mut order: Vec<usize> = (0..spans.len()).collect();
-        order.sort_by(|&a, &b| spans[a].0.cmp(&spans[b].0));
-        let mut rank = vec![0; spans.len()];
-        for (place, &span) in order.iter().enumerate() {
-            rank[span] = place;
-        }
-        let mut ranked: Vec<(usize, Span)> = spans
-            .into_iter()
-            .enumerate()
-            .map(|(index, (_, span))| (rank[index], span))
-            .collect();
-        ranked.sort_by_key(|(rank, _)| *rank);
         Self {
             files,
             held: Mutex::new(Held {
-                fetched: vec![false; ranked.len()],
+                fetched: vec![false; spans.len()],
                 ..Held::default()
             }),
-            spans: ranked.into_iter().map(|(_, span)| span).collect(),
-            span_of: starts
-                .into_iter()
-                .map(|(start, span)| (start, rank[span]))
-                .collect(),
+            spans,
+            place_of,
         }
     }
 
@@ -145,24 +120,19 @@ impl Staging {
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, StagingError> {
-        let index = self.span_of.get(&(file, stored.start)).copied();
-        let span = index.map(|index| &self.spans[index]);
-        let (Some(index), Some(span)) = (index, span.filter(|span| span.holds(stored))) else {
+        let place = self.place_of.get(&(file, stored.start));
+        let Some((index, part)) = place.filter(|(_, part)| part.len == stored.len) else {
             return self.convert(file, stored, kind, device);
         };
-        if stored.kind != kind && span.len > AHEAD_BYTES {
+        if stored.kind != kind && stored.len > AHEAD_BYTES {
             return self.convert(file, stored, kind, device);
         }
-        let (bytes, transfer) = self.ask(index, device)?;
+        let (bytes, transfer) = self.ask(*index, device)?;
         transfer.wait()?;
-        let offset = (stored.start - span.start) as usize;
-        let mut part = bytes.f_narrow(0, offset as i64, stored.len as i64)?;
-        if offset % ALIGNMENT != 0 {
-            let mut aligned = part.f_empty_like()?;
-            aligned.f_copy_(&part)?;
-            part = aligned;
-        }
-        Ok(part.f_view_dtype(stored.kind)?.f_to_kind(kind)?)
+        let numbers = bytes
+            .f_narrow(0, part.place as i64, part.len as i64)?
+            .f_view_dtype(stored.kind)?;
+        Ok(numbers.f_to_kind(kind)?)
     }
 
     /// A span's bytes, which are on their way at least, as is what is likely to come next.
@@ -220,11 +190,11 @@ impl Staging {
     fn fetch(&self, index: usize, device: Device) -> Result<Fetch, StagingError> {
         let span = &self.spans[index];
         let bytes = Tensor::f_empty([span.len as i64], (Kind::Uint8, device))?;
-        let transfer = Transfer::begin(&self.files[span.file], span.start, &bytes)?;
+        let transfer = Transfer::begin(&self.files[span.file], &span.parts, &bytes)?;
         Ok(Fetch {
             bytes,
             transfer: Arc::new(transfer),
-            tensors_left: span.tensors,
+            tensors_left: span.parts.len(),
         })
     }
 
@@ -245,8 +215,12 @@ impl Staging {
             }
             let len = CONVERTED_BYTES.min(stored.len - offset);
             let bytes = Tensor::f_empty([len as i64], (Kind::Uint8, device))?;
-            let start = stored.start + offset as u64;
-            let transfer = Transfer::begin(&self.files[file], start, &bytes)?;
+            let part = Part {
+                start: stored.start + offset as u64,
+                len,
+                place: 0,
+            };
+            let transfer = Transfer::begin(&self.files[file], &[part], &bytes)?;
             Ok(Some((bytes, transfer)))
         };
         let mut next = begin(0)?;
@@ -264,13 +238,10 @@ impl Staging {
 }
 
 impl Span {
-    fn is_gathered(&self) -> bool {
-        self.tensors > 1 || self.len <= TINY_BYTES
-    }
-
-    fn holds(&self, stored: Stored) -> bool {
-        stored.start >= self.start
-            && stored.start + stored.len as u64 <= self.start + self.len as u64
+    fn has_room_for(&self, tensor: &Place) -> bool {
+        let has_only_tiny = self.parts.len() > 1 || self.len <= TINY_BYTES;
+        let is_alike = tensor.file == self.file && tensor.len <= TINY_BYTES;
+        has_only_tiny && is_alike && self.len + ALIGNMENT + tensor.len <= GATHERED_BYTES
     }
 }
 
@@ -305,20 +276,20 @@ impl Held {
     }
 }
 
-/// A part of a name, for sorting: a number, or what is none.
+/// A word of a name, for sorting: a number, or what is none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum Word {
     Number(u64),
     Text(String),
 }
 
 /// What names are sorted by so that block 2 comes before block 10.
-pub(super) fn natural_order(name: &str) -> Vec<Part> {
-    let part = |part: &str| {
-        part.parse()
-            .map_or_else(|_| Part::Text(part.to_owned()), Part::Number)
+pub(super) fn natural_order(name: &str) -> Vec<Word> {
+    let word = |word: &str| {
+        let number = word.parse().map(Word::Number);
+        number.unwrap_or_else(|_| Word::Text(word.to_owned()))
     };
-    name.split('.').map(part).collect()
+    name.split('.').map(word).collect()
 }
 
 #[cfg(test)]
