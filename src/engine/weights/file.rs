@@ -12,8 +12,8 @@ use safelight_core::catalog::header::{Header, HeaderError, TensorInfo, TensorTyp
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
+use super::lane::StagingError;
 use super::mapping::Mapping;
-use super::ring::StagingError;
 use super::staging::{Place, Staging, Stored};
 use super::{WeightsError, gguf};
 

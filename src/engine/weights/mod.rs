@@ -12,6 +12,7 @@ mod file;
 mod folder;
 mod fp8;
 mod gguf;
+mod lane;
 mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;

@@ -8,50 +8,26 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt as _;
-use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::fs::{Advice, fadvise};
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Device, Tensor};
 
-use crate::kernels::{Copies, CopyLane, KernelError};
+use super::lane::{BlockingLane, Lane, StagingError};
+use crate::kernels::Copies;
 
 /// On one H200's host, from page cache: 1 reader 8 GiB/s, 2 15, 4 26; 12 come near to what the device can fetch.
 const READERS: usize = 12;
 /// What a reader has read lies in its processor's cache when the device fetches it.
-pub(super) const PIECE_BYTES: usize = 4 << 20;
+const PIECE_BYTES: usize = 4 << 20;
 /// One is read into while the device fetches from the other.
 const SLOTS: usize = 2;
 
 /// How far before the readers the disk works. One disk gave 1.5 GiB/s to 12 readers without, and 1.95 with this, which
 /// is more than direct reading gave.
 const READ_AHEAD_BYTES: u64 = 256 << 20;
-
-/// Why bytes did not get to their device.
-pub(super) enum StagingError {
-    Io(io::Error),
-    Tensor(TchError),
-}
-
-impl From<io::Error> for StagingError {
-    fn from(err: io::Error) -> Self {
-        Self::Io(err)
-    }
-}
-
-impl From<TchError> for StagingError {
-    fn from(err: TchError) -> Self {
-        Self::Tensor(err)
-    }
-}
-
-impl From<KernelError> for StagingError {
-    fn from(err: KernelError) -> Self {
-        Self::Tensor(TchError::Torch(err.to_string()))
-    }
-}
 
 /// Bytes of a file, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,66 +191,6 @@ impl Drop for Piece {
     }
 }
 
-/// The way from one thread to a device.
-trait Lane {
-    /// A buffer that no copy is under way from.
-    fn buffer(&mut self, slot: usize) -> &mut [u8];
-    /// Begins to copy the first `len` bytes of a buffer to `target`.
-    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError>;
-    /// Until the copy from a buffer has ended.
-    fn wait(&mut self, slot: usize) -> Result<(), StagingError>;
-}
-
-impl Lane for CopyLane {
-    fn buffer(&mut self, slot: usize) -> &mut [u8] {
-        Self::buffer(self, slot)
-    }
-
-    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
-        #[expect(unsafe_code, reason = "the driver writes into a tensor")]
-        // SAFETY: the target is contiguous, has `len` bytes, and is kept with its piece until the copy has ended.
-        Ok(unsafe { Self::start(self, slot, target.data_ptr(), len) }?)
-    }
-
-    fn wait(&mut self, slot: usize) -> Result<(), StagingError> {
-        Ok(Self::wait(self, slot)?)
-    }
-}
-
-/// libtorch's own copies, which have ended when they return.
-struct BlockingLane(Tensor);
-
-impl BlockingLane {
-    fn new(device: Device) -> Result<Self, TchError> {
-        let buffer = Tensor::f_zeros([PIECE_BYTES as i64], (Kind::Uint8, Device::Cpu))?;
-        Ok(Self(match device {
-            // Where nothing can be pinned, an ordinary buffer does, only slower.
-            Device::Cuda(_) => buffer.f_pin_memory(device).unwrap_or(buffer),
-            _ => buffer,
-        }))
-    }
-}
-
-impl Lane for BlockingLane {
-    fn buffer(&mut self, _slot: usize) -> &mut [u8] {
-        #[expect(unsafe_code, reason = "the bytes of a tensor are read from a file")]
-        // SAFETY: the buffer is a contiguous CPU tensor of PIECE_BYTES bytes, borrowed mutably and of no use to
-        // anybody else; every copy out of it has ended, because copies here block.
-        unsafe {
-            slice::from_raw_parts_mut(self.0.data_ptr().cast::<u8>(), PIECE_BYTES)
-        }
-    }
-
-    fn start(&mut self, _slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
-        target.f_copy_(&self.0.f_narrow(0, 0, len as i64)?)?;
-        Ok(())
-    }
-
-    fn wait(&mut self, _slot: usize) -> Result<(), StagingError> {
-        Ok(())
-    }
-}
-
 /// The readers of a device; they begin when they are first wanted and stay, for the next load.
 fn readers_for(device: Device) -> Sender<Piece> {
     static READERS_OF: Mutex<Vec<(Device, Sender<Piece>)>> = Mutex::new(Vec::new());
@@ -303,7 +219,7 @@ fn serve(device: Device, pieces: &Receiver<Piece>) {
             Err(err) => tracing::warn!("weights take the slower way to cuda:{index}: {err}"),
         }
     }
-    match BlockingLane::new(device) {
+    match BlockingLane::new(device, PIECE_BYTES) {
         Ok(mut lane) => read(&mut lane, pieces),
         Err(err) => tracing::warn!("there is no memory to read weights into: {err}"),
     }
@@ -363,6 +279,8 @@ fn end(lane: &mut impl Lane, slot: usize, piece: Option<Piece>) {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+
+    use tch::Kind;
 
     use super::*;
 

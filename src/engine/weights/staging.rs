@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::ring::{Part, StagingError, Transfer};
+use super::lane::StagingError;
+use super::ring::{Part, Transfer};
 
 /// What may be on its way before it is asked for.
 const AHEAD_BYTES: usize = 256 << 20;
