@@ -113,7 +113,7 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     .unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
     let cases: [(&[&str], &str); 26] = [
-        (&["--mask", "whole.png"], "makes whole pictures"),
+        (&["--mask", "whole.png"], "cannot keep a part of a picture"),
         (&["--schedule", "linear"], "exponential"),
         (&["--frames", "4294967295"], "4n+1"),
         (&["--width", "4096", "--height", "64"], "3840"),

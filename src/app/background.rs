@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use egui::ColorImage;
-use safelight_core::catalog::{Catalog, ModelSpec};
+use safelight_core::catalog::{Catalog, ModelSpec, SearchedPlace, Watch};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::naming;
@@ -34,6 +34,8 @@ const TASK_ROOM: usize = 64;
 const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 /// How long quitting waits for the last settings to be written.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// How often is looked whether models have come or gone; a change counts once it has lasted as long.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// What file dialogs offer as pictures.
 const PICTURES: &[&str] = &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
@@ -50,6 +52,10 @@ pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sy
 pub struct FoundModels {
     pub specs: Vec<ModelSpec>,
     pub problems: Vec<JobError>,
+    /// Where was looked.
+    pub searched: Vec<SearchedPlace>,
+    /// Whose change means that there may be other models.
+    pub watched: Watch,
 }
 
 impl From<Catalog> for FoundModels {
@@ -57,6 +63,8 @@ impl From<Catalog> for FoundModels {
         Self {
             problems: catalog.problems.iter().map(JobError::from).collect(),
             specs: catalog.available,
+            searched: catalog.searched,
+            watched: catalog.watched,
         }
     }
 }
@@ -142,6 +150,8 @@ pub struct FoundOutput {
 /// What came of it.
 pub enum Answer {
     Models(FoundModels),
+    /// Something changed where models are looked for.
+    ModelsChanged,
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
     Inputs(OpenedInputs),
@@ -156,6 +166,7 @@ pub struct Background {
     tasks: Option<Sender<Task>>,
     answers: Receiver<Answer>,
     postbox: Postbox,
+    watching: Sender<Watch>,
     files: Option<(JoinHandle<()>, Receiver<()>)>,
 }
 
@@ -176,7 +187,7 @@ impl Postbox {
 }
 
 impl Background {
-    /// Starts the file thread.
+    /// Starts the file thread, and the one that watches the places with models.
     pub fn start(ctx: &egui::Context) -> Self {
         let (task_sender, task_receiver) = bounded::<Task>(TASK_ROOM);
         let (answer_sender, answers) = bounded(TASK_ROOM);
@@ -204,11 +215,22 @@ impl Background {
                 None
             }
         };
-        Self {
+        let (watching, watched) = bounded(TASK_ROOM);
+        let background = Self {
             tasks: Some(task_sender),
             answers,
             postbox,
+            watching,
             files,
+        };
+        background.spawn("watch", move |postbox| watch(&watched, postbox));
+        background
+    }
+
+    /// Watches this, and nothing else any more.
+    pub fn watch(&self, watched: Watch) {
+        if self.watching.try_send(watched).is_err() {
+            tracing::warn!("the places with models are not watched");
         }
     }
 
@@ -324,6 +346,27 @@ impl Drop for Background {
             }
         }
         tracing::warn!("file work was still going on when the window closed");
+    }
+}
+
+/// Sleeps until there is something to watch, and draws nothing while it stays as it is.
+fn watch(watched: &Receiver<Watch>, postbox: &Postbox) {
+    let mut now = Watch::default();
+    loop {
+        let next = if now.is_empty() {
+            watched.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            watched.recv_timeout(WATCH_EVERY)
+        };
+        match next {
+            Ok(next) => now = next,
+            Err(RecvTimeoutError::Timeout) => {
+                if now.has_settled_change() {
+                    postbox.post(Answer::ModelsChanged);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 

@@ -144,6 +144,7 @@ impl App {
     fn take_answer(&mut self, ctx: &Context, answer: Answer) {
         match answer {
             Answer::Models(found) => self.take_models(found),
+            Answer::ModelsChanged => self.load_models_quietly(),
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
@@ -174,6 +175,8 @@ impl App {
     pub(super) fn take_models(&mut self, found: FoundModels) {
         self.session.model_problems = found.problems;
         self.session.models = Models::Ready(found.specs);
+        self.session.searched = found.searched;
+        self.background.watch(found.watched);
         self.settle_model();
     }
 

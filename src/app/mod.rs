@@ -156,6 +156,11 @@ impl App {
 
     fn load_models(&mut self) {
         self.session.models = Models::Loading;
+        self.load_models_quietly();
+    }
+
+    /// The models that are known stay until the search has ended.
+    fn load_models_quietly(&self) {
         let task = Task::LoadModels(
             Arc::clone(&self.load_models),
             Box::new(self.settings.clone()),

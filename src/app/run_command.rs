@@ -6,7 +6,8 @@ use std::sync::Arc;
 use egui::Context;
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, random_seed,
+    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, prompt,
+    random_seed,
 };
 use safelight_core::settings::Settings;
 
@@ -141,15 +142,20 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
-        let repeats = if takes_batches(&spec) {
+        // Each picture of a batch is to choose for itself.
+        let texts = [&request.prompt, &request.negative_prompt];
+        let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
+        let repeats = if takes_batches(&spec) && !chooses {
             1
         } else {
             self.state.form.batch_size.max(1)
         };
+        let batch_size = if chooses { 1 } else { request.batch_size };
         let mut is_queued = false;
         for index in 0..repeats {
             let request = GenerateRequest {
                 seed: request.seed.wrapping_add(u64::from(index)),
+                batch_size,
                 ..request.clone()
             };
             is_queued |= self.queue_job(request, &spec, folder.clone());

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::{ModelSpec, SearchedPlace};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,8 @@ pub struct Session {
     pub models: Models,
     /// What the catalogue says of models that cannot be used.
     pub model_problems: Vec<JobError>,
+    /// Where models were looked for.
+    pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
     /// A file dialog is open.
     pub is_picking: bool,

@@ -54,10 +54,18 @@ fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard,
 fn as_text(card: &IdentityCard) -> String {
     // Writing to a string cannot fail.
     let mut text = format!("{}\n", card.path.display());
+    let roles = |role: &str| card.components.iter().any(|part| part.name == role);
     let runs = if card.lora.is_some() {
         "use it with `safelight generate --lora`"
     } else if card.is_runnable {
         "this version runs it"
+    } else if !card.variant.is_empty() {
+        "this version runs it once it is whole"
+    } else if ["vae", "text_encoder", "image_encoder"]
+        .into_iter()
+        .any(roles)
+    {
+        "a part that goes with a transformer"
     } else {
         "this version does not run it"
     };
@@ -120,6 +128,16 @@ fn changes(lora: &LoraCard) -> String {
 
 fn can_make(spec: &ModelSpec) -> String {
     let (limits, defaults) = (spec.limits, &spec.defaults);
+    if spec.family.makes_pictures() {
+        return format!(
+            "  makes pictures, sizes are multiples of {}; by default {}x{}, {} steps, guidance {}\n",
+            limits.size_multiple,
+            defaults.width,
+            defaults.height,
+            defaults.num_steps,
+            defaults.guidance_scale,
+        );
+    }
     format!(
         "  sizes are multiples of {}, frames {}n+1 up to {}; by default {}x{}, {} frames, {} steps, guidance {}\n",
         limits.size_multiple,

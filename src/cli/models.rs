@@ -70,29 +70,39 @@ fn as_text(catalog: &Catalog) -> String {
     }
     text.push_str("\nLooked in\n");
     for place in &catalog.searched {
-        let note = if place.is_dir() { "" } else { "  (not there)" };
-        writeln!(text, "  {}{note}", place.display()).ok();
+        let note = if place.exists { "" } else { "  (not there)" };
+        let list = place.named_in.as_ref();
+        let named = list.map(|list| format!("  (named in {})", list.display()));
+        let named = named.unwrap_or_default();
+        writeln!(text, "  {}{note}{named}", place.path.display()).ok();
     }
     text
 }
 
 fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
+    let frames = if spec.family.makes_pictures() {
+        String::new()
+    } else {
+        format!(
+            ", {} frames at {} a second",
+            defaults.num_frames, defaults.fps
+        )
+    };
     let mut rows = vec![
         vec![spec.id.clone(), spec.name.clone()],
         vec![String::new(), spec.description.clone()],
         vec![
             String::new(),
             format!(
-                "{} {}, {}, licence {}; {}x{}, {} frames at {} a second by default",
+                "{} {}, {}, licence {}; {}x{}{} by default",
                 spec.family.label(),
                 spec.variant,
                 size_text(spec.bytes),
                 spec.licence,
                 defaults.width,
                 defaults.height,
-                defaults.num_frames,
-                defaults.fps,
+                frames,
             ),
         ],
     ];

@@ -182,10 +182,14 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
     if latents.isfinite().all().int64_value(&[]) == 1 {
         return Ok(());
     }
+    let numbers = match place.kind {
+        Kind::Half => "f16",
+        Kind::BFloat16 => "bf16",
+        _ => "f32",
+    };
     Err(EngineError::Request {
         reason: format!(
-            "the latents are no numbers any more, computed in {:?} on {:?}: try another dtype, and the model's own shift",
-            place.kind, place.device
+            "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
         ),
     })
 }

@@ -188,6 +188,7 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
         .small()
         .color(weak),
     );
+    searched_ui(ui, view);
     ui.horizontal(|ui| {
         if ui.button("Open settings…").clicked() {
             view.push(AppCommand::ShowSettings(true));
@@ -196,4 +197,23 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(AppCommand::ReloadModels);
         }
     });
+}
+
+/// Where models were looked for.
+fn searched_ui(ui: &mut Ui, view: &View<'_>) {
+    if view.session.searched.is_empty() {
+        return;
+    }
+    let weak = palette(ui).weak;
+    ui.label(RichText::new("It was looked for in").small());
+    ScrollArea::vertical()
+        .id_salt("searched places")
+        .max_height(theme::PROBLEMS_HEIGHT)
+        .show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            for place in &view.session.searched {
+                let note = if place.exists { "" } else { " (not there)" };
+                wide_note(ui, &format!("{}{note}", place.path.display()), weak);
+            }
+        });
 }

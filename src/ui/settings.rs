@@ -229,6 +229,7 @@ fn output_ui(ui: &mut Ui, output: &mut OutputSettings, wishes: &mut Vec<AppComma
 fn models_ui(ui: &mut Ui, models: &mut ModelSettings, wishes: &mut Vec<AppCommand>) {
     let ModelSettings {
         folders,
+        search_installs,
         wildcards: _,
     } = models;
     name(
@@ -270,6 +271,10 @@ fn models_ui(ui: &mut Ui, models: &mut ModelSettings, wishes: &mut Vec<AppComman
         if ui.button("Add a folder…").clicked() {
             wishes.push(AppCommand::PickFolder(FolderSetting::Models));
         }
+        ui.checkbox(search_installs, "Also look in other programs' folders")
+            .on_hover_text(
+                "ComfyUI, SwarmUI, Forge, A1111, Wan2GP, FramePack, Stability Matrix and Pinokio, where they usually are. Nothing is copied or moved",
+            );
     });
     ui.end_row();
 }

@@ -81,6 +81,7 @@ fn a_model_without_pictures_says_so() {
         startup.models = Some(FoundModels {
             specs,
             problems: Vec::new(),
+            ..FoundModels::default()
         });
     });
     let path = bench.picture_file("boat.png", 64, 64);
@@ -234,6 +235,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
         startup.models = Some(FoundModels {
             specs: vec![spec(), other],
             problems: Vec::new(),
+            ..FoundModels::default()
         });
     });
     bench.write_prompt("kept");

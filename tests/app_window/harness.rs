@@ -140,6 +140,7 @@ impl Bench {
             startup.models = Some(FoundModels {
                 specs: vec![spec],
                 problems: Vec::new(),
+                ..FoundModels::default()
             });
         })
     }
@@ -152,6 +153,7 @@ impl Bench {
         startup.models = Some(FoundModels {
             specs: vec![spec()],
             problems: Vec::new(),
+            ..FoundModels::default()
         });
         startup.check_engine = Arc::new(|_| Ok(()));
         change(&mut startup);

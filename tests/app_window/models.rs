@@ -33,6 +33,7 @@ fn the_picker_lists_every_model_by_name() {
         startup.models = Some(FoundModels {
             specs: vec![spec(), pair_spec()],
             problems: Vec::new(),
+            ..FoundModels::default()
         });
     });
     bench
@@ -58,6 +59,7 @@ fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
         startup.models = Some(FoundModels {
             specs: vec![spec()],
             problems: vec![missing],
+            ..FoundModels::default()
         });
     });
     bench.assert_shows("1 model cannot be used");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
+use safelight_core::catalog::{SearchedPlace, Watch};
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::settings::Theme;
 
@@ -90,8 +91,18 @@ fn a_user_without_an_engine_is_told_what_is_missing() {
 
 #[test]
 fn without_a_model_the_window_says_how_to_get_one() {
-    let mut bench = Bench::with(|startup| startup.models = Some(FoundModels::default()));
+    let mut bench = Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            searched: vec![SearchedPlace {
+                path: "/some/ComfyUI/models".into(),
+                exists: false,
+                named_in: None,
+            }],
+            ..FoundModels::default()
+        });
+    });
     bench.assert_shows("No model was found");
+    bench.assert_shows("/some/ComfyUI/models (not there)");
     bench.assert_shows("No model to generate with");
     let button = bench
         .harness
@@ -111,11 +122,35 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
                 JobErrorKind::BadModel,
                 "a tensor is missing in it",
             )],
+            ..FoundModels::default()
         });
     });
     bench.until("they are there", |bench| bench.has("38 MiB"));
     bench.assert_shows("A tensor is missing in it");
     bench.start_job();
+}
+
+#[test]
+fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new.safetensors");
+    let watched = Watch::new(vec![folder.path().to_owned()]);
+    let place = file.clone();
+    let mut bench = Bench::with(|startup| {
+        startup.models = None;
+        startup.load_models = Arc::new(move |_| FoundModels {
+            specs: place
+                .exists()
+                .then(crate::harness::spec)
+                .into_iter()
+                .collect(),
+            watched: watched.clone(),
+            ..FoundModels::default()
+        });
+    });
+    bench.until("it was looked for", |bench| bench.has("No model was found"));
+    std::fs::write(&file, "").unwrap();
+    bench.until("it is there", |bench| bench.has("38 MiB"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct GenerateArgs {
     /// Which part of the picture is made anew, for models that can: white is, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// How much of the picture is made anew, for models that begin on the way to it: 0 nothing, 1 all [default: the model's own]
+    /// How much of the picture is made anew, for models that begin on the way to it: above 0, 1 is all [default: the model's own]
     #[arg(long, value_name = "X")]
     pub strength: Option<f64>,
     /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch]

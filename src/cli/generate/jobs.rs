@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL, ModelSpec};
 use safelight_core::job::{
-    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Validated, prompt,
+    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Notice, Validated, prompt,
 };
 use safelight_core::media;
 use safelight_core::naming;
@@ -14,6 +14,9 @@ use safelight_core::settings::Settings;
 
 use super::GenerateArgs;
 use crate::cli::Surroundings;
+
+/// How many jobs one prompt may become: all are checked, and kept, before the first begins.
+const MAX_REPEATS: u32 = 1000;
 
 /// The jobs that these arguments ask for, or all that is wrong with the first wrong one.
 pub(super) fn of(
@@ -34,10 +37,20 @@ pub(super) fn of(
         notices.push(said.map_err(|errors| invalid(&errors))?);
     }
     name_files(&mut forms, args, args.extension(&spec, settings));
+    let (companions, unused) = args.companions().of_model(&spec.files);
+    let unused: Vec<Notice> = unused
+        .into_iter()
+        .map(|field| Notice {
+            field,
+            message: format!("--{field} is not used: {} has no such part", spec.name),
+        })
+        .collect();
     let jobs = forms.into_iter().zip(notices).map(|(form, notices)| {
         let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
-        checked.notices.splice(0..0, notices);
-        checked.request.companions = args.companions();
+        checked
+            .notices
+            .splice(0..0, unused.iter().cloned().chain(notices));
+        checked.request.companions = companions.clone();
         settle_paths(&mut checked.request)?;
         Ok(checked)
     });
@@ -58,20 +71,43 @@ fn forms(
         ),
     };
     let mut form = args.form(settings)?;
-    let is_split = spec.limits.max_batch <= 1 && args.batch.is_some_and(|size| size > 1);
+    // Each picture of a batch is to choose for itself; a carried prompt has chosen already.
+    let negative = args.negative.iter();
+    let chooses = template.is_none()
+        && prompts
+            .iter()
+            .chain(negative)
+            .any(|it| prompt::has_choices(it));
+    let is_batch = args.batch.is_some_and(|size| size > 1);
+    let is_split = is_batch && (spec.limits.max_batch <= 1 || chooses);
     let repeats = if is_split {
         form.batch_size.take().unwrap_or(1)
     } else {
         1
     };
+    if !(1..=MAX_REPEATS).contains(&repeats) {
+        return Err(JobError::new(
+            JobErrorKind::InvalidRequest,
+            format!("expected a batch between 1 and {MAX_REPEATS}, found {repeats}"),
+        ));
+    }
     let mut forms = Vec::new();
     for prompt in prompts {
         let first_seed = args.seed.unwrap_or_else(crate::cli::random_seed);
+        if first_seed.checked_add(u64::from(repeats) - 1).is_none() {
+            return Err(JobError::new(
+                JobErrorKind::InvalidRequest,
+                format!(
+                    "expected a seed of at most {} for a batch of {repeats}, which counts on from it, found {first_seed}",
+                    u64::MAX - u64::from(repeats) + 1
+                ),
+            ));
+        }
         for index in 0..repeats {
             forms.push(GenerateForm {
                 prompt: prompt.clone(),
                 prompt_template: template.clone(),
-                seed: first_seed.wrapping_add(u64::from(index)),
+                seed: first_seed + u64::from(index),
                 ..form.clone()
             });
         }

@@ -242,9 +242,13 @@ impl Report for HumanReport {
             JobUpdate::Memory(memory) => {
                 self.memory = *memory;
             }
-            JobUpdate::Lora(checked) => self.bar.suspend(|| say(&checked.line())),
+            // Where little of it is used, a warning says the same.
+            JobUpdate::Lora(checked) if !checked.coverage.is_poor() => {
+                self.bar.suspend(|| say(&checked.line()));
+            }
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
-            JobUpdate::StageEnded(_)
+            JobUpdate::Lora(_)
+            | JobUpdate::StageEnded(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => {}

@@ -2,7 +2,7 @@
 //!
 //! Where a check stops at the first thing that is wrong, a card goes on and names what it can.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -91,13 +91,13 @@ impl IdentityCard {
             .iter()
             .any(|component| component.name == "transformer");
         if matches!(&*card.family, "wan" | "flux") && is_transformer {
-            return Ok(card.with_model(open(&path)));
+            return Ok(card.with_model(&place, open(&path)));
         }
         Ok(card)
     }
 
     /// What becomes of a transformer's file with what lies around it.
-    fn with_model(mut self, model: Result<ModelSpec, CatalogError>) -> Self {
+    fn with_model(mut self, place: &Path, model: Result<ModelSpec, CatalogError>) -> Self {
         match model {
             Ok(spec) => {
                 let files = &spec.files;
@@ -125,7 +125,10 @@ impl IdentityCard {
             }
             // The card says what it is; it is not broken.
             Err(CatalogError::Unsupported { what, .. }) => self.what = what,
-            Err(err) => self.problems.push(err.to_string()),
+            Err(err) => {
+                self.variant = single::variant_at(place).unwrap_or_default();
+                self.problems.push(err.to_string());
+            }
         }
         self
     }
@@ -133,8 +136,7 @@ impl IdentityCard {
     /// One file, or the shards of one component.
     fn of_weights(path: &Path, place: &Path, weights: WeightSet) -> Self {
         let tensors = kind::of_tensors(&weights);
-        let name = tensors.role.to_owned();
-        let component = component_card(name, String::new(), place, &weights);
+        let components = own_parts(tensors.role, place, &weights);
         Self {
             path: path.to_owned(),
             kind: match weights.files.len() {
@@ -146,9 +148,9 @@ impl IdentityCard {
             family: tensors.family.to_owned(),
             variant: String::new(),
             is_runnable: false,
-            parameters: component.parameters,
-            bytes: component.bytes,
-            components: vec![component],
+            parameters: weights.parameters(),
+            bytes: weights.bytes,
+            components,
             notes: weights.notes,
             problems: Vec::new(),
             model: None,
@@ -239,9 +241,7 @@ fn part_cards(files: &ModelFiles) -> Vec<ComponentCard> {
         // All of them were opened just before.
         let mut weights = WeightSet::at(place).ok()?;
         if parts.clone().filter(|(_, other)| *other == place).count() > 1 {
-            weights
-                .tensors
-                .retain(|key, _| single::part_of_key(key) == Some(name));
+            weights = only_part(weights, name);
         }
         Some(component_card(
             name.to_owned(),
@@ -251,6 +251,37 @@ fn part_cards(files: &ModelFiles) -> Vec<ComponentCard> {
         ))
     });
     cards.collect()
+}
+
+/// The tensors of one part of a checkpoint, and their bytes.
+fn only_part(mut weights: WeightSet, part: &str) -> WeightSet {
+    weights
+        .tensors
+        .retain(|key, _| single::part_of_key(key) == Some(part));
+    weights.bytes = weights.tensors.values().map(|entry| entry.bytes).sum();
+    weights
+}
+
+/// The parts that a file holds: one of its whole kind, or those of a checkpoint.
+fn own_parts(role: &str, place: &Path, weights: &WeightSet) -> Vec<ComponentCard> {
+    let held: BTreeSet<&str> = weights
+        .tensors
+        .keys()
+        .filter_map(|key| single::part_of_key(key))
+        .collect();
+    if held.len() < 2 {
+        return vec![component_card(
+            role.to_owned(),
+            String::new(),
+            place,
+            weights,
+        )];
+    }
+    let card = |part: &&str| {
+        let own = only_part(weights.clone(), part);
+        component_card((*part).to_owned(), String::new(), place, &own)
+    };
+    held.iter().map(card).collect()
 }
 
 /// The card of a component with weights; `None` for those that have none (schedulers, tokenizers).

@@ -38,6 +38,14 @@ pub enum CatalogError {
         looked: String,
         path: PathBuf,
     },
+    /// Several of them.
+    #[error("expected beside it {} looked in {looked}: {}", listed(parts), path.display())]
+    MissingCompanions {
+        /// Each with the file to get.
+        parts: Vec<(String, &'static str)>,
+        looked: String,
+        path: PathBuf,
+    },
     /// A component that is of another model.
     #[error("expected {what}, such as {example}, found {found}: {}", path.display())]
     WrongCompanion {
@@ -115,6 +123,9 @@ impl CatalogError {
             Self::MissingCompanion { .. } => {
                 "Put that file beside the model or into ComfyUI's folder for it, or name the one that you have"
             }
+            Self::MissingCompanions { .. } => {
+                "Put those files beside the model or into ComfyUI's folders for them, or name the ones that you have"
+            }
             Self::WrongCompanion { .. } => {
                 "Name the right file, or leave it out where the right one lies beside the model"
             }
@@ -132,9 +143,46 @@ impl CatalogError {
     }
 }
 
+impl CatalogError {
+    /// What it is about on the disk.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unknown { .. } | Self::NotHere { .. } => None,
+            Self::NoSuchPath { path }
+            | Self::NoModel { path }
+            | Self::Missing { path, .. }
+            | Self::PartAlone { path, .. }
+            | Self::MissingCompanion { path, .. }
+            | Self::MissingCompanions { path, .. }
+            | Self::WrongCompanion { path, .. }
+            | Self::Expert { path, .. }
+            | Self::Io { path, .. }
+            | Self::Config { path, .. }
+            | Self::Weights { path, .. }
+            | Self::NotWeights { path, .. }
+            | Self::Pickle { path, .. }
+            | Self::MissingTensor { path, .. }
+            | Self::WrongShape { path, .. }
+            | Self::Lora { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::Catalogue { path, .. } => Some(path),
+        }
+    }
+}
+
 impl From<&CatalogError> for JobError {
     fn from(err: &CatalogError) -> Self {
         Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())
+    }
+}
+
+/// Parts with the file to get for each, as people list them.
+fn listed(parts: &[(String, &'static str)]) -> String {
+    let one = |(what, example): &(String, &str)| format!("{what}, such as {example}");
+    let all: Vec<String> = parts.iter().map(one).collect();
+    match &all[..] {
+        [rest @ .., last] if !rest.is_empty() => format!("{}; and {last};", rest.join("; ")),
+        _ => all.concat(),
     }
 }
 

@@ -11,17 +11,20 @@ mod component;
 mod configs;
 mod entry;
 mod error;
+mod extra_paths;
 mod facts;
 mod files;
 mod flux;
 pub mod gguf;
 pub mod header;
 mod identify;
+mod installs;
 mod kind;
 mod library;
 pub mod lora;
 mod names;
 mod networks;
+mod places;
 pub mod safetensors;
 mod scan;
 mod shapes;
@@ -33,6 +36,7 @@ mod tests;
 mod tokenizer;
 mod wan;
 mod wanted;
+mod watch;
 mod weights;
 
 use std::collections::HashSet;
@@ -51,11 +55,13 @@ pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
 pub use networks::t5::llama_cpp_from_t5;
+pub use places::SearchedPlace;
 pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
 pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
+pub use watch::Watch;
 pub use weights::{TensorEntry, WeightSet};
 
 #[cfg(test)]
@@ -67,8 +73,10 @@ use build::{build, claiming};
 use entry::Entry;
 use identify::Target;
 use library::{Item, Library, Role};
+use places::Places;
 use scan::{Candidate, Found};
 use single::Assembled;
+use watch::Look;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
@@ -83,11 +91,13 @@ pub struct Catalog {
     /// Known, but not on the disk.
     pub missing: Vec<CatalogEntry>,
     /// Where models were looked for, whether or not the place exists.
-    pub searched: Vec<PathBuf>,
+    pub searched: Vec<SearchedPlace>,
     /// Broken models, and what is wrong with the user's own `models.toml`.
     pub problems: Vec<CatalogError>,
     /// Models of families, variants and storages that this version cannot run.
     pub unsupported: Vec<CatalogError>,
+    /// Paths whose change means that another search may find something else.
+    pub watched: Watch,
     entries: Vec<Entry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
@@ -102,27 +112,21 @@ impl Catalog {
     /// from no thread that draws.
     pub fn load(paths: &Paths, settings: &Settings) -> Self {
         let (entries, problem) = entry::with_users(&paths.models_file());
+        let places = Places::gather(paths, settings);
         let mut catalog = Self {
-            searched: scan::places(paths, settings),
-            problems: problem.into_iter().collect(),
+            searched: places.all,
+            problems: problem.into_iter().chain(places.problems).collect(),
             entries,
             shipped_tokenizers: paths.assets.as_ref().map(|it| it.join(library::TOKENIZERS)),
             ..Self::default()
         };
         let mut library = catalog.library();
         let found = catalog.search(&mut library);
-        for folder in &settings.models.folders {
-            if !folder.is_dir() {
-                catalog.problems.push(CatalogError::Missing {
-                    what: "a folder named in the setting models.folders".to_owned(),
-                    path: folder.clone(),
-                });
-            }
-        }
         for candidate in &found.candidates {
             catalog.take(candidate);
         }
         catalog.take_single_files(&found, &library);
+        catalog.watched = catalog.to_watch(found.visited, paths);
         let is_here = |entry: &&Entry| catalog.available.iter().any(|spec| spec.id == entry.id);
         catalog.missing = catalog
             .entries
@@ -133,11 +137,30 @@ impl Catalog {
         catalog
     }
 
+    /// What is not there yet and what is broken first, then the folders that were gone through.
+    fn to_watch(&self, visited: Vec<(PathBuf, Look)>, paths: &Paths) -> Watch {
+        let absent = self.searched.iter().filter(|it| !it.exists);
+        let absent = absent.map(|place| (place.path.clone(), None));
+        let lists = self.searched.iter().filter_map(|it| it.named_in.clone());
+        let broken = self.problems.iter().filter_map(CatalogError::path);
+        let files = lists
+            .chain(broken.map(Path::to_owned))
+            .chain([paths.models_file()])
+            .map(|path| {
+                let look = watch::look(&path);
+                (path, look)
+            });
+        let mut seen = HashSet::new();
+        let watched = absent.chain(files).chain(visited);
+        Watch::since(watched.filter(|(path, _)| seen.insert(path.clone())))
+    }
+
     /// Looks through all places, and notes the parts that lie there.
     fn search(&mut self, library: &mut Library) -> Found {
         let mut found = Found::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
-        for path in own_places.chain(&self.searched) {
+        let searched = self.searched.iter().map(|place| &place.path);
+        for path in own_places.chain(searched) {
             scan::search(path, &mut found);
         }
         for place in &found.cut_short {
@@ -245,13 +268,21 @@ impl Catalog {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
-                self.problems.push(err);
+                self.note(err);
                 let named = |entry: &&Entry| entry.has_folder_name(&candidate.name);
                 if let Some(entry) = self.entries.iter().find(named) {
                     self.broken
                         .push((entry.id.clone(), candidate.folder.clone()));
                 }
             }
+        }
+    }
+
+    /// Notes what is wrong with a model, once where several share a part that is.
+    fn note(&mut self, problem: CatalogError) {
+        let text = problem.to_string();
+        if !self.problems.iter().any(|noted| noted.to_string() == text) {
+            self.problems.push(problem);
         }
     }
 
@@ -266,7 +297,7 @@ impl Catalog {
         for place in foreign.iter().take(MAX_SINGLE_FILES) {
             match identify::foreign_file(place) {
                 err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
-                err => self.problems.push(err),
+                err => self.note(err),
             }
         }
         if transformers.len() > MAX_SINGLE_FILES {
@@ -292,7 +323,7 @@ impl Catalog {
                 Ok(spec) => self.available.push(spec),
                 Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
                 Err(err) => {
-                    self.problems.push(err);
+                    self.note(err);
                     let name = single::file_stem(place);
                     let named = |entry: &&Entry| entry.has_file_name(&name);
                     if let Some(entry) = self.entries.iter().find(named) {

@@ -1,4 +1,4 @@
-//! Where models may lie on this machine, and which folders there look like one.
+//! Which folders and files of a searched place look like models; the places are those of `places`.
 //!
 //! Bounded in depth and number, and blind to loops of links: it runs at every start. Weight files that
 //! lie around by themselves are noted, and looked at with one glance each.
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::configs::{ModelIndex, sorted_entries};
 use super::library::{self, Item, Library, Role};
 use super::tokenizer;
-use crate::settings::{Paths, Settings};
+use super::watch::{Look, MAX_WATCHED, look_of};
 
 /// How deep below a searched place a model may lie.
 const MAX_DEPTH: usize = 4;
@@ -36,6 +36,8 @@ pub(super) struct Found {
     pub files: Vec<PathBuf>,
     /// Folders with a tokenizer in them.
     pub tokenizers: Vec<PathBuf>,
+    /// The folders that were gone through, as they were just before; the first of them.
+    pub visited: Vec<(PathBuf, Look)>,
     /// Places with more folders than the search goes through.
     pub cut_short: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
@@ -87,24 +89,6 @@ pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// All places, in the order in which they win.
-pub(super) fn places(paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
-    let mut places: Vec<PathBuf> = Vec::new();
-    let all = paths
-        .assets
-        .iter()
-        .chain(&settings.models.folders)
-        .cloned()
-        .chain([paths.models()])
-        .chain(paths.huggingface.clone());
-    for place in all {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
-}
-
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
 pub(super) fn search(place: &Path, found: &mut Found) {
     let mut waiting = vec![(place.to_owned(), 0)];
@@ -121,6 +105,9 @@ pub(super) fn search(place: &Path, found: &mut Found) {
             continue;
         }
         num_folders += 1;
+        if found.visited.len() < MAX_WATCHED {
+            found.visited.push((folder.clone(), Some(look_of(&stat))));
+        }
         if num_folders > MAX_FOLDERS {
             found.cut_short.push(place.to_owned());
             return;
@@ -148,24 +135,34 @@ pub(super) fn search(place: &Path, found: &mut Found) {
             waiting.extend(preferred_snapshot(&folder).map(|path| (path, 1)));
             continue;
         }
-        let may_hold = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let holds_other_things = [
-                "blobs",
-                "refs",
-                "loras",
-                "lora",
-                "embeddings",
-                "controlnet",
-                "upscale_models",
-                "vae_approx",
-            ];
-            !name.starts_with('.') && !holds_other_things.contains(&&*name)
-        };
         // Taken from the end, so that folders come in the order of their names.
-        let next = inner.into_iter().filter(may_hold).rev();
+        let next = inner.into_iter().filter(|path| may_hold(path)).rev();
         waiting.extend(next.map(|path| (path, depth + 1)));
     }
+}
+
+/// Whether models may lie in a folder of this name.
+fn may_hold(path: &Path) -> bool {
+    const OTHER_THINGS: [&str; 15] = [
+        "blobs",
+        "controlnet",
+        "controlnets",
+        "custom_nodes",
+        "embeddings",
+        "esrgan",
+        "hypernetworks",
+        "lora",
+        "loras",
+        "lycoris",
+        "node_modules",
+        "refs",
+        "upscale_models",
+        "vae_approx",
+        "venv",
+    ];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut others = OTHER_THINGS.iter();
+    !name.starts_with('.') && !others.any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// The name of the model in a folder: `owner/name` in a Hugging Face cache, else the folder's own.

@@ -35,6 +35,17 @@ pub(super) fn assemble(
     }
 }
 
+/// The variant of the transformer at a place as far as its header alone says it, whatever lies around it.
+pub(super) fn variant_at(place: &Path) -> Option<String> {
+    let weights = WeightSet::at(place).ok()?;
+    let name = if FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
+        flux::variant_at(place)?
+    } else {
+        wan::variant_at(place)?
+    };
+    Some(name.to_owned())
+}
+
 /// Which part a tensor of a checkpoint with all parts belongs to, by how ComfyUI and others name them.
 pub(super) fn part_of_key(key: &str) -> Option<&'static str> {
     let starts = [

@@ -3,10 +3,13 @@
 mod broken;
 mod defaults;
 mod flux;
+mod flux_described;
 mod flux_files;
 mod flux_parts;
 mod found;
 mod gguf;
+mod installs;
+mod lora_files;
 mod loras;
 mod made_up;
 mod pairs;

@@ -22,6 +22,8 @@ const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
 pub struct TensorEntry {
     pub dtype: TensorType,
     pub shape: Vec<u64>,
+    /// In the file.
+    pub bytes: u64,
     /// Which of the files holds it.
     pub file: usize,
 }
@@ -147,6 +149,7 @@ impl WeightSet {
                 let entry = TensorEntry {
                     dtype: info.dtype,
                     shape: info.shape,
+                    bytes: info.bytes,
                     file,
                 };
                 self.tensors.insert(name, entry);

@@ -439,3 +439,27 @@ impl GenerateRequest {
         self.image.is_some() || self.extend.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strength_says_how_many_of_the_last_steps_are_made() {
+        for (num_steps, strength, expected) in [
+            (5, 0.7, 1),
+            (4, 0.6, 1),
+            (28, 0.6, 11),
+            (28, 1.0, 0),
+            (10, 0.05, 9),
+            (10, 2.0, 0),
+            (10, 0.0, 10),
+        ] {
+            assert_eq!(
+                first_step(num_steps, strength),
+                expected,
+                "{num_steps} {strength}"
+            );
+        }
+    }
+}

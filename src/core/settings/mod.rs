@@ -7,8 +7,8 @@ mod paths;
 mod runtime;
 
 pub use file::{LoadedSettings, SettingsError};
-pub use paths::Paths;
 pub(crate) use paths::find_assets;
+pub use paths::{Paths, ProgramPaths};
 pub use runtime::{Runtime, RuntimeMissing, runtime_folder};
 
 use std::path::PathBuf;
@@ -99,12 +99,26 @@ impl Default for OutputSettings {
 }
 
 /// Where models are looked for, besides the one that ships with the app.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelSettings {
+    /// Folders of models, folders of programs with models, and lists such as ComfyUI's
+    /// `extra_model_paths.yaml`.
     pub folders: Vec<PathBuf>,
+    /// Also look into other programs' folders where those usually lie.
+    pub search_installs: bool,
     /// Folders with wildcard files for prompts, besides `wildcards` beside the settings.
     pub wildcards: Vec<PathBuf>,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            folders: Vec::new(),
+            search_installs: true,
+            wildcards: Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

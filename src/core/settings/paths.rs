@@ -21,8 +21,22 @@ pub struct Paths {
     pub assets: Option<PathBuf>,
     /// Hugging Face's download cache, where other programs may have put models.
     pub huggingface: Option<PathBuf>,
+    /// Where other programs with models may lie; `None`: they are not looked for.
+    pub programs: Option<ProgramPaths>,
     /// The user's videos.
     pub videos: PathBuf,
+}
+
+/// The folders of a user and of the machine that programs are put into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramPaths {
+    pub home: PathBuf,
+    /// Of all programs' settings.
+    pub config: PathBuf,
+    /// Of all programs' data.
+    pub data: PathBuf,
+    /// What belongs to no user.
+    pub system: Vec<PathBuf>,
 }
 
 impl Paths {
@@ -35,7 +49,13 @@ impl Paths {
             data: base.data_dir().join("safelight"),
             cache,
             assets: find_assets(),
-            huggingface: Some(find_huggingface(&base.cache_dir())),
+            huggingface: Some(find_huggingface(&base.cache_dir(), base.home_dir())),
+            programs: Some(ProgramPaths {
+                home: base.home_dir().to_owned(),
+                config: base.config_dir(),
+                data: base.data_dir(),
+                system: ["/opt", "/srv", "/workspace"].map(PathBuf::from).to_vec(),
+            }),
             videos: variable("XDG_VIDEOS_DIR")
                 .map(PathBuf::from)
                 .or_else(|| {
@@ -58,6 +78,7 @@ impl Paths {
             cache: root.join("cache"),
             assets: None,
             huggingface: None,
+            programs: None,
             videos: root.join("videos"),
         }
     }
@@ -115,11 +136,24 @@ fn videos_named_in(text: &str, home: &Path) -> Option<PathBuf> {
 }
 
 /// The cache as Hugging Face's own tools find it.
-fn find_huggingface(cache: &Path) -> PathBuf {
-    variable("HF_HUB_CACHE")
-        .or_else(|| variable("HUGGINGFACE_HUB_CACHE"))
-        .map(PathBuf::from)
-        .or_else(|| variable("HF_HOME").map(|home| PathBuf::from(home).join("hub")))
+fn find_huggingface(cache: &Path, home: &Path) -> PathBuf {
+    huggingface_named_by(&variable, cache, home)
+}
+
+fn huggingface_named_by(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    cache: &Path,
+    home: &Path,
+) -> PathBuf {
+    // Those tools understand a `~` that no shell has replaced.
+    let named = |name: &str| {
+        let path = PathBuf::from(variable(name)?);
+        let expanded = path.strip_prefix("~").map(|rest| home.join(rest));
+        Some(expanded.unwrap_or(path))
+    };
+    named("HF_HUB_CACHE")
+        .or_else(|| named("HUGGINGFACE_HUB_CACHE"))
+        .or_else(|| named("HF_HOME").map(|home| home.join("hub")))
         .unwrap_or_else(|| cache.join("huggingface/hub"))
 }
 
@@ -154,6 +188,22 @@ mod tests {
         assert_eq!(folder(Some("/here")), PathBuf::from("/here"));
         assert_eq!(folder(Some("")), PathBuf::from("/c/safelight"));
         assert_eq!(folder(None), PathBuf::from("/c/safelight"));
+    }
+
+    #[test]
+    fn the_cache_of_hugging_face_is_where_its_variables_say() {
+        let find = |set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            huggingface_named_by(&variable, "/c".as_ref(), "/home/me".as_ref())
+        };
+        assert_eq!(find(&[]), PathBuf::from("/c/huggingface/hub"));
+        let home = ("HF_HOME", "~/hf");
+        assert_eq!(find(&[home]), PathBuf::from("/home/me/hf/hub"));
+        let hub = ("HF_HUB_CACHE", "/big/hub");
+        assert_eq!(find(&[home, hub]), PathBuf::from("/big/hub"));
     }
 
     #[test]

@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-use safelight_core::job::GenerateRequest;
+use safelight_core::job::{GenerateRequest, first_step};
 use tch::{Device, Tensor};
 
 use super::condition::Role;
 use super::config::{SchedulerConfig, TransformerConfig};
-use super::prepare::{Draws, LatentShape, first_step, folded_mask, latent_mask, noised, seeds};
+use super::prepare::{Draws, LatentShape, folded_mask, latent_mask, noised, seeds};
 use super::sample::{Conditions, Guidance, Kept, Reference, sample};
 use super::state::{GivenImage, PromptEmbeds};
 use super::transformer::FluxTransformer;
@@ -128,7 +128,7 @@ impl Job<'_> {
                 Role::Canvas => CANVAS_STRENGTH,
                 Role::Base | Role::Reference => BASE_STRENGTH,
             });
-            first = first_step(num_steps, strength);
+            first = first_step(self.request.num_steps, strength) as usize;
             if first >= num_steps {
                 return Err(EngineError::Request {
                     reason: format!(

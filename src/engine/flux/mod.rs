@@ -31,8 +31,8 @@ pub use decode::decode;
 pub use denoise::denoise;
 pub use keys::TransformerKeys;
 pub use prepare::{
-    Draws, LatentShape, first_step, folded_mask, image_ids, latent_mask, noised, reference_ids,
-    reference_size, seeds, text_ids,
+    Draws, LatentShape, folded_mask, image_ids, latent_mask, noised, reference_ids, reference_size,
+    seeds, text_ids,
 };
 pub use sample::{Conditions, Guidance, Kept, Reference, sample};
 pub use state::{GivenImage, PromptEmbeds, TextEmbeds};

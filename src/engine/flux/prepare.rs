@@ -164,14 +164,6 @@ pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
     (0..u64::from(request.batch_size)).map(move |i| first.wrapping_add(i))
 }
 
-/// The first step that is made of a given picture: the less `strength`, 0 to 1, the later. `num_steps`, which is no
-/// step at all, where the strength is too small for one.
-pub fn first_step(num_steps: usize, strength: f64) -> usize {
-    let all = num_steps as f64;
-    let made = (all * strength).min(all);
-    (all - made).max(0.0) as usize
-}
-
 /// A mask as the autoencoder's picture has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
 /// make one latent, for each channel of a token: `(1, tokens, 4 C)`
 pub fn latent_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
@@ -270,24 +262,5 @@ mod tests {
             assert!(err.to_string().contains("multiples of 16"), "{err}");
         }
         assert_eq!(LatentShape::new(16, 1024, 1024).unwrap().tokens(), 4096);
-    }
-
-    #[test]
-    fn strength_says_how_many_of_the_last_steps_are_made() {
-        for (num_steps, strength, expected) in [
-            (5, 0.7, 1),
-            (4, 0.6, 1),
-            (28, 0.6, 11),
-            (28, 1.0, 0),
-            (10, 0.05, 9),
-            (10, 2.0, 0),
-            (10, 0.0, 10),
-        ] {
-            assert_eq!(
-                first_step(num_steps, strength),
-                expected,
-                "{num_steps} {strength}"
-            );
-        }
     }
 }

@@ -67,6 +67,7 @@ struct Loop<'a> {
     kept: Option<Kept>,
     /// Of both texts, which are equally long.
     rope: Rope,
+    pictures_at_once: i64,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
     told: RefCell<Told>,
@@ -198,6 +199,11 @@ impl<'a> Loop<'a> {
         let negative = conditions.negative.as_ref();
         let reference = conditions.reference.as_ref();
         let (txt_ids, img_ids) = conditions.ids(shape);
+        // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
+        let pictures_at_once = match transformer.device() {
+            Device::Cpu => 1,
+            _ => pictures,
+        };
         Self {
             prompt: read(&conditions.prompt),
             negative: negative
@@ -210,7 +216,8 @@ impl<'a> Loop<'a> {
                 noise: here(&kept.noise),
                 mask: here(&kept.mask),
             }),
-            rope: transformer.rope(&txt_ids, &img_ids, pictures),
+            rope: transformer.rope(&txt_ids, &img_ids, pictures_at_once),
+            pictures_at_once,
             timesteps: Vec::new(),
             told: RefCell::default(),
             transformer,
@@ -306,8 +313,20 @@ impl Denoiser for Loop<'_> {
         let told = self.told.borrow();
         let at = call.index - told.first;
         let ask = |context, modulations: &[Modulations]| {
-            self.transformer
-                .forward(&input, &modulations[at], context, &self.rope, self.hooks)
+            let answers: Option<Vec<Tensor>> = input
+                .split(self.pictures_at_once, 0)
+                .iter()
+                .map(|input| {
+                    self.transformer.forward(
+                        input,
+                        &modulations[at],
+                        context,
+                        &self.rope,
+                        self.hooks,
+                    )
+                })
+                .collect();
+            Some(Tensor::cat(&answers?, 0))
         };
         let own = |answer: &Tensor| answer.narrow(1, 0, self.shape.tokens());
         let cond = ask(&self.prompt, &told.prompt)?;

@@ -126,6 +126,9 @@ fn read_t5(
     let mut all = Vec::new();
     for (role, text) in texts {
         let tokens = tokenizer.encode(text)?;
+        if let Some(notice) = tokens.cut_notice(role) {
+            hooks.warn(notice);
+        }
         // Without a mask: Flux was trained to attend to padding.
         let Some(embeds) = encoder.forward(&tokens.ids, None, hooks) else {
             return Ok(None);

@@ -108,7 +108,7 @@ fn summed(
 
 impl Adapter {
     /// `base`: the layer's own rows, first and number, in f32; `kind`: what is computed with.
-    pub(super) fn new(
+    pub(super) fn gather(
         updates: Vec<LayerUpdate>,
         [out_features, in_features]: [i64; 2],
         kind: Kind,

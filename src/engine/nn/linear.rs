@@ -99,7 +99,7 @@ impl Linear {
         }
         let sides = [self.out_features(), in_features];
         let base = |first, count| self.rows(first, count);
-        let Parts { bias, adapter } = Adapter::new(updates, sides, self.kind, &base);
+        let Parts { bias, adapter } = Adapter::gather(updates, sides, self.kind, &base);
         if let Some(bias) = bias {
             self.add_to_biases(&bias);
         }

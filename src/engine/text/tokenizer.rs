@@ -23,6 +23,23 @@ pub struct Tokens {
     pub mask: Tensor,
     /// How many ids are not padding.
     pub num_tokens: i64,
+    /// How many of the text's ids had no room.
+    pub num_cut: usize,
+}
+
+impl Tokens {
+    /// What is said of a text that is longer than the encoder reads.
+    pub fn cut_notice(&self, role: &str) -> Option<String> {
+        let name = if role == "negative" {
+            "negative prompt"
+        } else {
+            "prompt"
+        };
+        let (cut, length) = (self.num_cut, self.ids.size()[1]);
+        (cut > 0).then(|| {
+            format!("the {name} is longer than the {length} tokens that the text encoder reads: its last {cut} are left out")
+        })
+    }
 }
 
 pub struct TextTokenizer {
@@ -218,6 +235,7 @@ impl TextTokenizer {
     }
 
     pub fn encode(&self, text: &str) -> Result<Tokens, EngineError> {
+        let mut num_cut = 0;
         let mut ids = match &self.inner {
             Inner::Json(tokenizer) => {
                 let encoding = tokenizer.encode(text, true);
@@ -225,11 +243,18 @@ impl TextTokenizer {
                     reason: format!("the tokenizer failed: {err}"),
                     path: self.path.clone(),
                 })?;
+                // What stands around every text stands around each part that had no room, too.
+                let cut = encoding.get_overflowing().iter();
+                num_cut = cut
+                    .flat_map(|part| part.get_special_tokens_mask())
+                    .filter(|&&is_special| is_special == 0)
+                    .count();
                 encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
             }
             Inner::Spiece(model) => {
                 let mut ids = model.encode(text);
                 if ids.len() > self.length {
+                    num_cut = ids.len() - self.length;
                     ids.truncate(self.length - 1);
                     ids.push(model.eos_id());
                 }
@@ -245,6 +270,7 @@ impl TextTokenizer {
             ids: Tensor::from_slice(&ids).unsqueeze(0),
             mask: Tensor::from_slice(&mask).unsqueeze(0),
             num_tokens: num_tokens as i64,
+            num_cut,
         })
     }
 

@@ -110,6 +110,9 @@ impl Reader {
         hooks: &dyn Hooks,
     ) -> Result<Option<Tensor>, EngineError> {
         let tokens = self.tokenizer.encode(&clean_wan_prompt(text))?;
+        if let Some(notice) = tokens.cut_notice(role) {
+            hooks.warn(notice);
+        }
         let Some(embeds) = embed(&self.encoder, &tokens, hooks) else {
             return Ok(None);
         };

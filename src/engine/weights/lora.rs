@@ -258,7 +258,7 @@ impl OpenFile {
         let factor = self.factor(update)?;
         let here = |key: &str| Ok::<_, WeightsError>(self.tensor(key)?.to_device(device));
         let delta = match &update.delta {
-            Some(delta) => Some(self.delta(delta, factor, size, &here)?),
+            Some(delta) => Some(Self::delta(delta, factor, size, &here)?),
             None => None,
         };
         let dora_scale = update.dora_scale.as_deref().map(here).transpose()?;
@@ -300,7 +300,6 @@ impl OpenFile {
     }
 
     fn delta(
-        &self,
         delta: &Delta,
         factor: f64,
         [rows, columns]: [i64; 2],

@@ -26,7 +26,7 @@ use super::{CatalogError, Component, Family, InputUse, Limits, ModelFiles, stora
 use crate::job::Sampler;
 use config::FluxTransformerConfig;
 pub(super) use folder::check_folder;
-pub(super) use single::assemble;
+pub(super) use single::{assemble, variant_at};
 use variant::Variant;
 
 /// As much as four times the size that the models were trained at.

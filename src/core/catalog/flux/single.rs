@@ -44,16 +44,7 @@ pub(in crate::catalog) fn assemble(
         return Err(not_a_model(&kind_of, place));
     }
     let cfg = FluxTransformerConfig::read(place)?;
-    let name = if place.is_dir() {
-        scan::model_name(place)
-    } else {
-        file_stem(place)
-    };
-    let folder = place.parent().map(file_stem).unwrap_or_default();
-    let is_kontext = [&name, &folder]
-        .into_iter()
-        .any(|name| Variant::is_kontext_named(name));
-    let variant = Variant::of(&cfg, is_kontext).map_err(unsupported)?;
+    let (name, variant) = named_variant(place, &cfg).map_err(unsupported)?;
     check_transformer(weights, &cfg)?;
     let mut files = ModelFiles {
         transformer: place.to_owned(),
@@ -67,6 +58,28 @@ pub(in crate::catalog) fn assemble(
         files,
         facts,
     })
+}
+
+/// What the model at a place is called, and its variant: Kontext differs from dev in its name alone.
+fn named_variant(place: &Path, cfg: &FluxTransformerConfig) -> Result<(String, Variant), String> {
+    let name = if place.is_dir() {
+        scan::model_name(place)
+    } else {
+        file_stem(place)
+    };
+    let folder = place.parent().map(file_stem).unwrap_or_default();
+    let is_kontext = [&name, &folder]
+        .into_iter()
+        .any(|name| Variant::is_kontext_named(name));
+    let variant = Variant::of(cfg, is_kontext)?;
+    Ok((name, variant))
+}
+
+/// The variant of the transformer at a place, where its header says it.
+pub(in crate::catalog) fn variant_at(place: &Path) -> Option<&'static str> {
+    let cfg = FluxTransformerConfig::read(place).ok()?;
+    let (_, variant) = named_variant(place, &cfg).ok()?;
+    Some(variant.name())
 }
 
 /// What a transformer with parts that Flux has not is.

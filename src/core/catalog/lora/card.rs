@@ -72,22 +72,22 @@ impl LoraCard {
 
     /// A noun phrase.
     pub fn text(&self) -> String {
-        let mut text = format!("a {}", self.algorithms.join(" and "));
+        let mut parts = vec![format!("a {}", self.algorithms.join(" and "))];
         if !self.made_for.is_empty() {
-            text.push_str(&format!(" for {}", self.made_for));
+            parts[0] = format!("{} for {}", parts[0], self.made_for);
         }
         match self.ranks[..] {
             [] => {}
-            [rank] => text.push_str(&format!(", rank {rank}")),
-            [first, .., last] => text.push_str(&format!(", ranks {first} to {last}")),
+            [rank] => parts.push(format!("rank {rank}")),
+            [first, .., last] => parts.push(format!("ranks {first} to {last}")),
         }
         if !self.dialect.is_empty() {
-            text.push_str(&format!(", in the names of {}", self.dialect));
+            parts.push(format!("in the names of {}", self.dialect));
         }
         if let Some(expert) = self.expert {
-            text.push_str(&format!(", for the {expert} expert"));
+            parts.push(format!("for the {expert} expert"));
         }
-        text
+        parts.join(", ")
     }
 }
 
@@ -192,6 +192,8 @@ fn trained_words(notes: &BTreeMap<String, String>) -> Vec<String> {
     }
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts.iter().for_each(|(tag, _)| add(tag));
+    for (tag, _) in counts {
+        add(tag);
+    }
     words
 }

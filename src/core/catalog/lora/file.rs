@@ -3,6 +3,7 @@
 //! Reads no numbers but those in texts; the engine reads the tensors.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -60,10 +61,9 @@ impl LoraFile {
                 leaf => (layer.to_owned(), leaf),
             };
             let parts = layers.entry(layer).or_default();
-            if parts.contains_key(&leaf) {
-                strange.push(key.clone());
-            } else {
-                parts.insert(leaf, key.clone());
+            match parts.entry(leaf) {
+                Entry::Vacant(place) => drop(place.insert(key.clone())),
+                Entry::Occupied(_) => strange.push(key.clone()),
             }
         }
         let is_update = |parts: &BTreeMap<Leaf, String>| {

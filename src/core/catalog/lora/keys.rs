@@ -116,8 +116,9 @@ fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
         let word = key[dot + 1..start].split('.').next().unwrap_or_default();
         if let Some((_, leaf)) = WORDS.iter().find(|(known, _)| *known == word) {
             let rest = &key[start..];
-            let is_bias = rest.ends_with(".bias");
-            let is_sound = behind < 2 || rest.ends_with(".weight") || is_bias;
+            let last = rest.rsplit('.').next().unwrap_or_default();
+            let is_bias = last == "bias";
+            let is_sound = behind < 2 || last == "weight" || is_bias;
             let leaf = match leaf {
                 Leaf::Up if is_bias => Leaf::UpBias,
                 _ if is_bias => Leaf::Unsupported,
@@ -176,13 +177,22 @@ pub fn scope(layer: &str) -> Scope {
 }
 
 /// The names that a layer may have in a table: with dots as underscores and without what stands before, longest
-/// first. Names with underscores alone cannot be cut safely, so all cuts are tried.
+/// first. A name before a dot is cut for certain: `transformer.blocks` is no `transformer_blocks`. Names with
+/// underscores alone cannot be cut safely, so all cuts are tried.
 pub fn candidates(layer: &str) -> Vec<String> {
-    let mut found = vec![layer];
+    let prefixes = || TEXT_PREFIXES.iter().chain(&PREFIXES);
+    let mut bare = layer;
+    while let Some(rest) = prefixes()
+        .filter(|prefix| prefix.ends_with('.'))
+        .find_map(|prefix| bare.strip_prefix(prefix))
+    {
+        bare = rest;
+    }
+    let mut found = vec![bare];
     let mut next = 0;
     while let Some(&name) = found.get(next) {
         next += 1;
-        for prefix in TEXT_PREFIXES.iter().chain(&PREFIXES) {
+        for prefix in prefixes() {
             if let Some(rest) = name.strip_prefix(prefix)
                 && !found.contains(&rest)
                 && found.len() < 16
@@ -290,6 +300,11 @@ mod tests {
         ] {
             assert!(has(layer, name), "{layer}");
         }
+        // diffusers' Wan is no model with `transformer_blocks`.
+        assert!(!has(
+            "transformer.blocks.0.attn1.to_q",
+            "transformer_blocks_0_attn1_to_q"
+        ));
         assert_eq!(scope("lora_te_text_model_x"), Scope::TextEncoder);
         assert_eq!(scope("transformer.text_encoder_x"), Scope::Transformer);
     }

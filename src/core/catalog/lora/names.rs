@@ -341,7 +341,7 @@ fn flux_name(block: &str, (own, extra): &FluxName, is_diffusers: bool) -> Name {
         prefix: "",
         is_diffusers: true,
     };
-    let is_matrix = !own.ends_with(".scale");
+    let is_matrix = own.rsplit('.').next() != Some("scale");
     let (parts, shares) = flux_parts(own);
     // What diffusers calls it behind the number of its block.
     let other = |name: &str| {

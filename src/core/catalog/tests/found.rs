@@ -81,7 +81,11 @@ fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
     let catalog = Catalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty() && catalog.problems.is_empty());
     assert_eq!(catalog.missing.len(), built_in().len());
-    assert_eq!(catalog.searched, [paths.models()]);
+    let searched = catalog
+        .searched
+        .iter()
+        .map(|place| (&place.path, place.exists));
+    assert_eq!(searched.collect::<Vec<_>>(), [(&paths.models(), false)]);
     let err = catalog.find("wan2.2-ti2v-5b").unwrap_err();
     assert!(
         err.to_string().contains("Wan-AI/Wan2.2-TI2V-5B-Diffusers"),

@@ -1,29 +1,25 @@
 //! LoRAs by their headers: which layers of which model they change, and what is said of those that do not fit.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use proptest::prelude::*;
-use serde_json::json;
+use std::path::PathBuf;
 
 use super::made_up::{
-    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write, write_as,
+    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };
+use crate::catalog::Family;
 use crate::catalog::lora::{
-    Coverage, LoraCard, LoraExpert, LoraFile, Network, Plan, Rows, Table, check, fitting_plan,
-    strengths,
+    Coverage, LoraCard, LoraFile, Network, Plan, Rows, Table, fitting_plan,
 };
-use crate::catalog::{Family, IdentityCard, ModelFiles};
 use crate::job::Lora;
 
-const RANK: u64 = 4;
+pub(super) const RANK: u64 = 4;
 
-fn table_of(network: Network, shapes: &Shapes) -> Table {
+pub(super) fn table_of(network: Network, shapes: &Shapes) -> Table {
     Table::new(network, "", &|name| shapes.get(name).cloned())
 }
 
 /// The published Flux dev, in the authors' names.
-fn flux() -> Shapes {
+pub(super) fn flux() -> Shapes {
     let dim = 3072;
     let mut shapes = Shapes::new();
     let mut linear = |name: String, output: u64, input: u64| {
@@ -64,7 +60,7 @@ fn flux() -> Shapes {
 }
 
 /// A LoRA of every matrix in `base` whose name `wanted` takes, in the names that `rename` gives.
-fn lora_of(
+pub(super) fn lora_of(
     base: &Shapes,
     wanted: impl Fn(&str) -> bool,
     rename: impl Fn(&str) -> String,
@@ -85,10 +81,10 @@ fn lora_of(
     lora
 }
 
-const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
-const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
+pub(super) const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
+pub(super) const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
 
-fn comfy(dims: Dims) -> Shapes {
+pub(super) fn comfy(dims: Dims) -> Shapes {
     let rename = |layer: &str| format!("diffusion_model.{layer}");
     lora_of(
         &transformer(dims),
@@ -98,23 +94,23 @@ fn comfy(dims: Dims) -> Shapes {
     )
 }
 
-struct Files(tempfile::TempDir);
+pub(super) struct Files(pub(super) tempfile::TempDir);
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn write(&self, name: &str, shapes: &Shapes) -> PathBuf {
+    pub(super) fn write(&self, name: &str, shapes: &Shapes) -> PathBuf {
         write(&self.0.path().join(name), shapes, "BF16")
     }
 
-    fn read(&self, shapes: &Shapes) -> LoraFile {
+    pub(super) fn read(&self, shapes: &Shapes) -> LoraFile {
         LoraFile::read(&self.write("x.safetensors", shapes)).unwrap()
     }
 }
 
-fn lora(path: impl Into<PathBuf>) -> Lora {
+pub(super) fn lora(path: impl Into<PathBuf>) -> Lora {
     Lora {
         path: path.into(),
         strength: 1.0,
@@ -169,9 +165,12 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         "transformer.",
         "",
     ] {
-        let rename = |layer: &str| match start.ends_with('_') {
-            true => format!("{start}{}", underscores(layer)),
-            false => format!("{start}{layer}"),
+        let rename = |layer: &str| {
+            if start.ends_with('_') {
+                format!("{start}{}", underscores(layer))
+            } else {
+                format!("{start}{layer}")
+            }
         };
         let plan = Plan::new(
             &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
@@ -332,6 +331,31 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
 }
 
 #[test]
+fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
+    let files = Files::new();
+    for (layer, family) in [
+        ("transformer.blocks.0.attn1.to_q", "wan"),
+        ("lora_unet_blocks_0_attn1_to_q", "wan"),
+        ("base_model.model.blocks.0.cross_attn.k", "wan"),
+        ("transformer.transformer_blocks.0.attn1.to_q", "ltx"),
+        ("transformer.transformer_blocks.0.attn.to_q", "flux"),
+        (
+            "lora_transformer_single_transformer_blocks_0_proj_mlp",
+            "flux",
+        ),
+        ("lora_unet_single_blocks_0_linear1", "flux"),
+        ("lora_unet_single_blocks_0_modulation_linear", "hunyuan"),
+        ("something.else", ""),
+    ] {
+        let shapes = Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
+            (format!("{layer}.lora_B.weight"), vec![8, RANK]),
+        ]);
+        assert_eq!(LoraCard::of(&files.read(&shapes)).family, family, "{layer}");
+    }
+}
+
+#[test]
 fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
     let table = table_of(Network::Wan, &transformer(I2V_EXPERT));
@@ -405,240 +429,4 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
         err.contains("none of this LoRA's keys") && err.contains("foo"),
         "{err}"
     );
-}
-
-#[test]
-fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
-    let files = Files::new();
-    let model = ModelFiles {
-        transformer: files.write("model.safetensors", &transformer(T2V_1_3B)),
-        ..ModelFiles::default()
-    };
-    let good = files.write("good.safetensors", &comfy(T2V_1_3B));
-    let checked = check(&[lora(&good)], Family::Wan, &model).unwrap();
-    assert_eq!(checked[0].coverage.changed_layers, 300);
-    assert!(
-        checked[0]
-            .line()
-            .starts_with("good.safetensors: 600 of 600 keys")
-    );
-    let err = check(&[lora(&model.transformer)], Family::Wan, &model)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        err.contains("expected a LoRA, found") && err.contains("Wan"),
-        "{err}"
-    );
-    let gone = check(
-        &[lora(files.0.path().join("gone.safetensors"))],
-        Family::Wan,
-        &model,
-    );
-    assert!(gone.unwrap_err().to_string().contains("gone.safetensors"));
-}
-
-#[test]
-fn a_file_of_one_expert_leaves_the_other_alone() {
-    let high = |loras: &[Lora]| strengths(loras, LoraExpert::HighNoise);
-    let low = |loras: &[Lora]| strengths(loras, LoraExpert::LowNoise);
-    let stated = [
-        lora("x_high_noise.safetensors"),
-        lora("x_LowNoise.safetensors"),
-    ];
-    assert_eq!(
-        (high(&stated), low(&stated)),
-        (vec![1.0, 0.0], vec![0.0, 1.0])
-    );
-    assert_eq!(strengths(&stated, LoraExpert::Only), [1.0, 1.0]);
-    // The other name tells what this one is.
-    let pair = [lora("a/x.safetensors"), lora("b/x_low_noise.safetensors")];
-    assert_eq!((high(&pair), low(&pair)), (vec![1.0, 0.0], vec![0.0, 1.0]));
-    let short = [lora("x-HIGH-v2.safetensors"), lora("x-LOW-v2.safetensors")];
-    assert_eq!(
-        (high(&short), low(&short)),
-        (vec![1.0, 0.0], vec![0.0, 1.0])
-    );
-    let both = [lora("style.safetensors"), lora("x_low_noise.safetensors")];
-    assert_eq!((high(&both), low(&both)), (vec![1.0, 0.0], vec![1.0, 1.0]));
-    let own = [Lora {
-        strength: 0.7,
-        strength_2: Some(0.2),
-        path: "x.safetensors".into(),
-    }];
-    assert_eq!((high(&own), low(&own)), (vec![0.7], vec![0.2]));
-    // A word that may mean anything means nothing alone.
-    let alone = [lora("high_quality.safetensors")];
-    assert_eq!((high(&alone), low(&alone)), (vec![1.0], vec![1.0]));
-}
-
-#[test]
-fn strengths_stand_behind_the_files_name() {
-    let parsed = |text: &str| {
-        text.parse::<Lora>()
-            .map(|lora| (lora.path, lora.strength, lora.strength_2))
-    };
-    let of = |path: &str, strength, low| Ok((PathBuf::from(path), strength, low));
-    assert_eq!(parsed("a.safetensors"), of("a.safetensors", 1.0, None));
-    assert_eq!(parsed("a.safetensors:0.5"), of("a.safetensors", 0.5, None));
-    assert_eq!(
-        parsed("a:b/c.safetensors:-1:.25"),
-        of("a:b/c.safetensors", -1.0, Some(0.25))
-    );
-    assert_eq!(
-        parsed("a.safetensors:strong"),
-        of("a.safetensors:strong", 1.0, None)
-    );
-    assert!(parsed(":1").is_err() && parsed("").is_err());
-}
-
-#[test]
-fn a_card_tells_whose_lora_it_is_and_what_it_was_trained_on() {
-    let files = Files::new();
-    let mut shapes = lora_of(
-        &flux(),
-        |layer| layer.contains("qkv"),
-        |layer| format!("lora_unet_{}", layer.replace('.', "_")),
-        KOHYA,
-    );
-    shapes.insert(
-        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight".into(),
-        vec![8, 768],
-    );
-    shapes.insert(
-        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_up.weight".into(),
-        vec![3072, 8],
-    );
-    let notes = json!({
-        "ss_tag_frequency": r#"{"10_fox": {"red fox": 12, "snow": 3}, "5_more": {"snow": 30}}"#,
-        "modelspec.title": "Foxes", "modelspec.trigger_phrase": "f0x style",
-    });
-    let path = files.0.path().join("fox.safetensors");
-    write_as(&path, &shapes, &|_| "BF16", 0, &notes);
-    let card = IdentityCard::read(&path).unwrap();
-    assert_eq!(
-        card.what,
-        "a LoRA for Flux, ranks 4 to 8, in the names of kohya"
-    );
-    assert!(card.problems.is_empty() && card.family == "flux");
-    let lora = card.lora.unwrap();
-    assert_eq!(lora.trained_words, ["f0x style", "snow", "red fox"]);
-    assert_eq!(
-        (lora.title.as_deref(), lora.changes_text_encoder),
-        (Some("Foxes"), true)
-    );
-
-    let path = files.write("wan_high_noise.safetensors", &comfy(T2V_14B));
-    let card = LoraCard::of(&LoraFile::read(&path).unwrap());
-    assert_eq!(
-        card.text(),
-        "a LoRA for Wan 14B, rank 4, in the names of ComfyUI, for the high-noise expert"
-    );
-}
-
-#[test]
-fn the_scaling_that_peft_notes_counts_where_a_layer_has_no_alpha() {
-    let files = Files::new();
-    let layer = "transformer.transformer_blocks.0.attn.to_q";
-    let shapes = Shapes::from([
-        (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
-        (format!("{layer}.lora_B.weight"), vec![8, RANK]),
-    ]);
-    let factor = |notes: serde_json::Value| {
-        let path = files.0.path().join("x.safetensors");
-        write_as(&path, &shapes, &|_| "F32", 0, &notes);
-        LoraFile::read(&path).unwrap().factor(layer)
-    };
-    assert!((factor(json!({})) - 1.0).abs() < 1e-12);
-    let note = |text: &str| json!({"lora_adapter_metadata": text});
-    assert!(
-        (factor(note(r#"{"transformer.r": 4, "transformer.lora_alpha": 2}"#)) - 0.5).abs() < 1e-12
-    );
-    let pattern = r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.alpha_pattern": {"attn.to_q": 8}}"#;
-    assert!((factor(note(pattern)) - 2.0).abs() < 1e-12);
-    let root =
-        r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.use_rslora": true}"#;
-    assert!((factor(note(root)) - 1.0).abs() < 1e-12);
-    for nonsense in [
-        "[]",
-        "{",
-        r#"{"transformer.r": 0, "transformer.lora_alpha": 2}"#,
-        r#"{"transformer": "r"}"#,
-    ] {
-        assert!((factor(note(nonsense)) - 1.0).abs() < 1e-12, "{nonsense}");
-    }
-}
-
-/// Pieces that names are made of, sound and unsound.
-fn piece() -> impl Strategy<Value = String> {
-    let words = [
-        "lora_unet_",
-        "lora_te1_",
-        "transformer",
-        "diffusion_model",
-        "base_model",
-        "model",
-        "double_blocks",
-        "0",
-        "99999999999999999999",
-        "img_attn",
-        "qkv",
-        "lora_A",
-        "lora_B",
-        "lora_down",
-        "lora_up",
-        "weight",
-        "alpha",
-        "diff",
-        "diff_b",
-        "diff_m",
-        "lokr_w1",
-        "lokr_w2_a",
-        "hada_w1_a",
-        "dora_scale",
-        "",
-        "é",
-        "_",
-        "default",
-    ];
-    prop_oneof![
-        prop::sample::select(words.to_vec()).prop_map(str::to_owned),
-        "[a-z_.0-9]{0,6}"
-    ]
-}
-
-proptest! {
-    #[test]
-    fn no_names_and_shapes_make_the_matching_panic(
-        keys in prop::collection::vec((prop::collection::vec(piece(), 1..7), prop::collection::vec(0u64..5, 0..4)), 1..24)
-    ) {
-        let files = Files::new();
-        let mut shapes: Shapes = keys.into_iter().map(|(pieces, shape)| (pieces.join("."), shape)).collect();
-        shapes.insert("double_blocks.0.img_attn.qkv.lora_A.weight".into(), vec![2, 3]);
-        let file = files.read(&shapes);
-        let base = Shapes::from([
-            ("img_in.weight".to_owned(), vec![3, 3]),
-            ("double_blocks.0.img_attn.proj.weight".to_owned(), vec![3, 3]),
-            ("double_blocks.0.img_attn.qkv.weight".to_owned(), vec![9, 3]),
-        ]);
-        let plan = Plan::new(&file, &[table_of(Network::Flux { is_diffusers: false }, &base)]);
-        let counted = plan.coverage.applied + plan.coverage.unknown.len() + plan.coverage.num_misfits()
-            + plan.coverage.pictures + plan.coverage.text_encoder;
-        prop_assert_eq!(counted, plan.coverage.total);
-        prop_assert!(!LoraCard::of(&file).text().is_empty());
-    }
-}
-
-#[test]
-fn a_file_that_is_cut_off_or_no_weights_is_told_as_any_other() {
-    let files = Files::new();
-    let path = files.write("x.safetensors", &comfy(T2V_1_3B));
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(
-        LoraFile::read(&path)
-            .unwrap_err()
-            .to_string()
-            .contains("cut off")
-    );
-    assert!(LoraFile::read(Path::new("/nowhere/x.safetensors")).is_err());
 }

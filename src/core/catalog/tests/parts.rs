@@ -440,7 +440,7 @@ fn a_known_models_file_that_misses_a_part_says_so_when_it_is_asked_for() {
     assert_eq!((catalog.available.len(), catalog.problems.len()), (0, 1));
     let err = catalog.find("wan2.1-t2v-1.3b").unwrap_err();
     assert!(
-        matches!(err, CatalogError::MissingCompanion { .. }),
+        matches!(err, CatalogError::MissingCompanions { .. }),
         "{err}"
     );
 }
@@ -453,7 +453,7 @@ fn whatever_lies_above_a_models_own_folder_is_none_of_its_parts() {
     write(&place, &transformer(NARROW), "F16");
     let err = ModelSpec::open(&place).unwrap_err();
     assert!(
-        matches!(err, CatalogError::MissingCompanion { .. }),
+        matches!(err, CatalogError::MissingCompanions { .. }),
         "{err}"
     );
 }

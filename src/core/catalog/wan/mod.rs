@@ -31,6 +31,7 @@ use crate::job::Sampler;
 pub(super) use folder::check_folder;
 pub(super) use pairs::{are_experts, assemble};
 use parts::parts;
+pub(super) use single::variant_at;
 use variant::Variant;
 
 const MAX_PIXELS: u64 = 1 << 24;

@@ -59,6 +59,15 @@ const FOREIGN_PARTS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The variant of the transformer at a place, where its header says it.
+pub(in crate::catalog) fn variant_at(place: &Path) -> Option<&'static str> {
+    Some(match Transformer::read(place).ok()?.kind {
+        TransformerKind::Whole(variant) => variant.name(),
+        TransformerKind::TextToVideo => Variant::T2v.name(),
+        TransformerKind::ImageToVideoExpert => Variant::I2vA14b.name(),
+    })
+}
+
 impl Transformer {
     /// Reads what lies at a place: a file, an index or a component's folder. Foreign models and
     /// storages are named and refused.

@@ -147,10 +147,10 @@ impl GenerateForm {
             latent_rgb: spec.latent_rgb.clone(),
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            prompt_template: template(&self.prompt_template, &self.prompt),
+            prompt_template: template(self.prompt_template.as_ref(), &self.prompt),
             negative_prompt: guidance.negative_prompt,
             negative_prompt_template: template(
-                &self.negative_prompt_template,
+                self.negative_prompt_template.as_ref(),
                 self.negative_prompt.as_deref().unwrap_or_default(),
             ),
             image: self.image.as_ref().map(|image| image.path.clone()),
@@ -263,8 +263,8 @@ impl GenerateForm {
 }
 
 /// What a request keeps of a prompt's template: nothing where that is the prompt itself.
-fn template(template: &Option<String>, prompt: &str) -> Option<String> {
-    template.clone().filter(|written| written != prompt)
+fn template(template: Option<&String>, prompt: &str) -> Option<String> {
+    template.filter(|written| *written != prompt).cloned()
 }
 
 /// A seed that nobody chose; short enough to be read out and typed again.

@@ -61,7 +61,10 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     let name = &spec.name;
     match (spec.mask, &form.mask) {
         (InputUse::No, Some(_)) => {
-            found.fail("mask", format!("{name} makes whole pictures, found a mask"));
+            found.fail(
+                "mask",
+                format!("{name} cannot keep a part of a picture, found a mask"),
+            );
         }
         (InputUse::Required, None) => found.fail(
             "mask",

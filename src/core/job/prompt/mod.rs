@@ -102,6 +102,11 @@ pub fn expand(
     })
 }
 
+/// Whether another seed may choose another text. Text that only looks like a choice may count as one.
+pub fn has_choices(template: &str) -> bool {
+    template.contains("__") || (template.contains('{') && template.contains(['|', '$']))
+}
+
 /// The prompts of a text with one a line: without comments and empty lines.
 pub fn lines(text: &str) -> Vec<String> {
     comments::without(text)

@@ -319,3 +319,13 @@ fn every_line_is_a_prompt_but_empty_ones_and_comments() {
     assert_eq!(lines(text), ["a {red|blue} cat", "a dog", "#1 fan"]);
     assert!(lines("\n# only\n").is_empty());
 }
+
+#[test]
+fn a_prompt_says_whether_another_seed_may_choose_otherwise() {
+    for template in ["a {red|blue} fox", "{2$$a|b}", "a __animal__"] {
+        assert!(has_choices(template), "{template}");
+    }
+    for template in ["a red fox", "{\"as\": \"JSON\"}", "a | b", "snake_case"] {
+        assert!(!has_choices(template), "{template}");
+    }
+}

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::job::first_step;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -128,7 +129,7 @@ impl Run {
         let schedule = self.scheduler.schedule(num_steps, self.shape.tokens());
         let has_picture = self.facts["has_picture"] == true;
         let first = if has_picture {
-            first_step(num_steps, self.number("strength"))
+            first_step(num_steps as u32, self.number("strength")) as usize
         } else {
             0
         };

@@ -110,7 +110,7 @@ fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
     without.mask = InputUse::No;
     assert_eq!(
         asked(&without, both).unwrap_err(),
-        "mask: Test model makes whole pictures, found a mask"
+        "mask: Test model cannot keep a part of a picture, found a mask"
     );
     assert_eq!(
         asked(&fill(), image).unwrap_err(),

@@ -1,118 +1,18 @@
-//! The parts that a transformer's file does not hold: where they lie, and whether they are the right ones.
+//! The places around one transformer, and which of the files there are the parts that it wants.
 //!
-//! What a file is comes from its header alone. Among several that fit, the nearest folder wins, then the
-//! usual name. Nothing is loaded.
+//! Among several that fit, the nearest folder wins, then the usual name.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::configs::sorted_entries;
-use super::library::{Item, Library, Role, place_of};
-use super::names::{model_words, possible_side};
-use super::tokenizer;
-use super::wanted::{Wanted, WantedTokenizer};
-use super::weights::{WeightSet, is_pickle, pickle_instead};
-use super::{CatalogError, Component, ModelFiles};
-
-/// Places that the user named; they win over all that could be found.
-///
-/// Each is a file or a component's folder. A text encoder's folder brings the tokenizer beside it along.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Companions {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vae: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text_encoder: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text_encoder_2: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_encoder: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokenizer_2: Option<PathBuf>,
-}
-
-impl Companions {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(super) fn of(&self, component: Component) -> Option<&PathBuf> {
-        match component {
-            Component::Transformer => None,
-            Component::Vae => self.vae.as_ref(),
-            Component::TextEncoder => self.text_encoder.as_ref(),
-            Component::TextEncoder2 => self.text_encoder_2.as_ref(),
-            Component::ImageEncoder => self.image_encoder.as_ref(),
-        }
-    }
-
-    /// The tokenizer of a text encoder.
-    pub(super) fn tokenizer_of(&self, text_encoder: Component) -> Option<&PathBuf> {
-        match text_encoder {
-            Component::TextEncoder => self.tokenizer.as_ref(),
-            Component::TextEncoder2 => self.tokenizer_2.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// Whether the user named a component of a diffusers folder.
-    pub(super) fn names(&self, component: &str) -> bool {
-        match component {
-            "vae" => self.vae.is_some(),
-            "text_encoder" => self.text_encoder.is_some(),
-            "text_encoder_2" => self.text_encoder_2.is_some(),
-            "image_encoder" => self.image_encoder.is_some(),
-            "tokenizer" => self.tokenizer.is_some(),
-            "tokenizer_2" => self.tokenizer_2.is_some(),
-            _ => false,
-        }
-    }
-}
-
-/// Finds all parts of a model of single files, with their tokenizers.
-pub(super) fn complete(
-    files: &mut ModelFiles,
-    parts: &[Wanted<'_>],
-    companions: &Companions,
-    library: &Library,
-) -> Result<(), CatalogError> {
-    let around = files.transformer.clone();
-    let search = Search::new(&around, companions, library);
-    for wanted in parts {
-        files.put(wanted.component, search.find(wanted)?);
-    }
-    // Only once all files are there: whoever lacks one wants to hear of that.
-    for wanted in parts {
-        search.add_tokenizer(files, wanted)?;
-    }
-    Ok(())
-}
-
-/// Puts the parts that the user named into those of a diffusers folder.
-pub(super) fn replace(
-    files: &mut ModelFiles,
-    parts: &[Wanted<'_>],
-    companions: &Companions,
-    library: &Library,
-) -> Result<(), CatalogError> {
-    let around = files.transformer.clone();
-    let search = Search::new(&around, companions, library);
-    for wanted in parts {
-        let is_named = companions.of(wanted.component).is_some();
-        if is_named {
-            files.put(wanted.component, search.find(wanted)?);
-        }
-        if is_named || companions.tokenizer_of(wanted.component).is_some() {
-            search.add_tokenizer(files, wanted)?;
-        }
-    }
-    Ok(())
-}
+use super::Companions;
+use crate::catalog::configs::sorted_entries;
+use crate::catalog::library::{Item, Library, Role, place_of};
+use crate::catalog::names::{model_words, possible_side};
+use crate::catalog::wanted::{Wanted, WantedTokenizer};
+use crate::catalog::weights::{WeightSet, is_pickle, pickle_instead};
+use crate::catalog::{CatalogError, ModelFiles, tokenizer};
 
 /// How deep below a folder for transformers one may lie: `diffusion_models/wan/2.2`.
 const MAX_DEPTH: usize = 4;
@@ -150,7 +50,7 @@ fn folder_names(role: Role) -> &'static [&'static str] {
 }
 
 /// The places around one transformer.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     library: &'a Library,
     companions: &'a Companions,
     /// The transformer's file or folder.
@@ -160,7 +60,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(around: &'a Path, companions: &'a Companions, library: &'a Library) -> Self {
+    pub(super) fn new(around: &'a Path, companions: &'a Companions, library: &'a Library) -> Self {
         let own = (!around.is_dir()).then(|| WeightSet::at(around).ok());
         Self {
             library,
@@ -171,7 +71,7 @@ impl<'a> Search<'a> {
     }
 
     /// The part of one kind: the named one, that in the transformer's own file, or the nearest that fits.
-    fn find(&self, wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
         if let Some(named) = self.companions.of(wanted.component) {
             let place = named_place(named, folder_names(wanted.role), wanted)?;
             wanted.check(&place)?;
@@ -199,7 +99,7 @@ impl<'a> Search<'a> {
     }
 
     /// Adds the tokenizer of a part that needs one.
-    fn add_tokenizer(
+    pub(super) fn add_tokenizer(
         &self,
         files: &mut ModelFiles,
         wanted: &Wanted<'_>,
