@@ -1,9 +1,11 @@
-//! `safelight bench`: how long the networks take on this machine, and how much memory.
+//! `safelight bench`: how long the networks take on this machine, how much memory, and how fast weights are loaded.
 //!
 //! The engine measures, on the runtime that jobs would have, and words what it refuses; here it is started and its
 //! lines are shown, and with `--json` its refusal as an object too.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
 use std::thread;
 
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Surroundings, out};
 use crate::worker::not_started;
 
-/// Measure how fast the networks are on this machine, with random weights
+/// Measure how fast the networks and loading are on this machine
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -27,6 +29,27 @@ enum Family {
     Wan(FamilyArgs),
     /// Flux: one step of the transformer, decoding, reading a prompt
     Flux(FamilyArgs),
+    /// Loading weights to the device, beside what the device and the disk can do
+    Load(LoadArgs),
+}
+
+#[derive(Args, Debug)]
+struct LoadArgs {
+    /// A weight file or component folder; without it, files of random numbers in the temporary folder
+    #[arg(value_name = "FILE|DIR")]
+    place: Option<PathBuf>,
+    /// Size of each file of random numbers
+    #[arg(long, value_name = "MIB")]
+    mib: Option<String>,
+    /// Timed runs of each file
+    #[arg(long, value_name = "N")]
+    runs: Option<String>,
+    /// auto, cpu or cuda:N
+    #[arg(long)]
+    device: Option<DeviceChoice>,
+    /// Print one JSON object a file, or one that says why nothing is measured
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -48,41 +71,84 @@ struct FamilyArgs {
     json: bool,
 }
 
+/// What the engine is asked to measure.
+struct Request<'a> {
+    family: &'static str,
+    device: Option<DeviceChoice>,
+    options: Vec<&'a str>,
+    /// Cases or paths: no options, however they begin.
+    names: Vec<OsString>,
+    is_json: bool,
+    table: Table,
+}
+
 /// Runs the command: 2 for what cannot be measured, 1 when a case failed.
 pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
-    let (family, args) = match &args.family {
-        Family::Wan(args) => ("wan", args),
-        Family::Flux(args) => ("flux", args),
+    let request = match &args.family {
+        Family::Wan(args) => args.request("wan"),
+        Family::Flux(args) => args.request("flux"),
+        Family::Load(args) => args.request(),
     };
-    match measure(family, args, surroundings) {
+    match measure(&request, surroundings) {
         Ok(code) => code,
-        Err(err) => out::print_job_error(&err, args.json),
+        Err(err) => out::print_job_error(&err, request.is_json),
     }
 }
 
-fn measure(
-    family: &str,
-    args: &FamilyArgs,
-    surroundings: &Surroundings,
-) -> Result<ExitCode, JobError> {
-    let device = args
+impl FamilyArgs {
+    fn request(&self, family: &'static str) -> Request<'_> {
+        let mut options = Vec::new();
+        if self.small {
+            options.push("--small");
+        }
+        if let Some(runs) = &self.runs {
+            options.extend(["--runs", runs]);
+        }
+        Request {
+            family,
+            device: self.device,
+            options,
+            names: self.cases.iter().map(OsString::from).collect(),
+            is_json: self.json,
+            table: NETWORKS,
+        }
+    }
+}
+
+impl LoadArgs {
+    fn request(&self) -> Request<'_> {
+        let mut options = Vec::new();
+        if let Some(runs) = &self.runs {
+            options.extend(["--runs", runs]);
+        }
+        if let Some(mib) = &self.mib {
+            options.extend(["--mib", mib]);
+        }
+        Request {
+            family: "load",
+            device: self.device,
+            options,
+            names: self.place.iter().map(OsString::from).collect(),
+            is_json: self.json,
+            table: LOADING,
+        }
+    }
+}
+
+fn measure(request: &Request<'_>, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+    let device = request
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
     let mut command = surroundings.process_launcher().command()?;
-    command.args(["bench", family, "--device", &device.to_string()]);
-    if args.small {
-        command.arg("--small");
-    }
-    if let Some(runs) = &args.runs {
-        command.args(["--runs", runs]);
-    }
-    // What stands behind the dashes is no option, however it begins.
+    command
+        .args(["bench", request.family, "--device", &device.to_string()])
+        .args(&request.options);
     command
         .arg("--")
-        .args(&args.cases)
+        .args(&request.names)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    if args.json {
+    if request.is_json {
         command.stderr(Stdio::piped());
     }
     let mut engine = command.spawn().map_err(|err| not_started(&err))?;
@@ -95,7 +161,7 @@ fn measure(
         }
         None => None,
     };
-    show(&mut engine, args.json);
+    show(&mut engine, request);
     let status = engine.wait();
     let refusal = told.and_then(|told| told.join().ok().flatten());
     let status = status.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
@@ -131,7 +197,7 @@ fn pass_on(told: impl Read) -> Option<String> {
 }
 
 /// The engine's lines as they come: as they are, or as rows of a table.
-fn show(engine: &mut Child, is_json: bool) {
+fn show(engine: &mut Child, request: &Request<'_>) {
     let mut is_first = true;
     for line in engine
         .stdout
@@ -141,11 +207,15 @@ fn show(engine: &mut Child, is_json: bool) {
         .flat_map(BufReader::lines)
     {
         let Ok(line) = line else { break };
-        let text = if is_json {
+        let text = if request.is_json {
             format!("{line}\n")
         } else {
-            let mut text = if is_first { heading() } else { String::new() };
-            text.push_str(&row(&line));
+            let mut text = if is_first {
+                (request.table.heading)()
+            } else {
+                String::new()
+            };
+            text.push_str(&(request.table.row)(&line));
             text
         };
         is_first = false;
@@ -161,6 +231,18 @@ fn show(engine: &mut Child, is_json: bool) {
         }
     }
 }
+
+/// How results are shown to people.
+struct Table {
+    heading: fn() -> String,
+    row: fn(&str) -> String,
+}
+
+const NETWORKS: Table = Table { heading, row };
+const LOADING: Table = Table {
+    heading: load_heading,
+    row: load_row,
+};
 
 /// The widths fit the longest case and a day of seconds.
 fn heading() -> String {
@@ -193,6 +275,48 @@ fn row(line: &str) -> String {
     )
 }
 
+fn load_heading() -> String {
+    format!(
+        "{:12} {:>8} {:>8} {:>10} {:>10} {:>12} {:>12} {:>12}  {}\n",
+        "case",
+        "GiB",
+        "tensors",
+        "median s",
+        "GiB/s",
+        "device GiB/s",
+        "cold GiB/s",
+        "disk GiB/s",
+        "device"
+    )
+}
+
+/// A line of the engine about loading; what was not measured is a dash.
+fn load_row(line: &str) -> String {
+    let Ok(found) = serde_json::from_str::<Value>(line) else {
+        return format!("{line}\n");
+    };
+    let number = |value: &Value, digits: usize| {
+        let number = value.as_f64();
+        number.map_or_else(|| "-".to_owned(), |number| format!("{number:.digits$}"))
+    };
+    let mut row = format!(
+        "{:12} {:>8} {:>8} {:>10} {:>10} {:>12} {:>12} {:>12}  {}\n",
+        found["case"].as_str().unwrap_or_default(),
+        number(&found["gib"], 2),
+        number(&found["tensors"], 0),
+        number(&found["median_s"], 4),
+        number(&found["gib_per_s"], 2),
+        number(&found["pinned_copy_gib_per_s"], 2),
+        number(&found["cold"]["gib_per_s"], 2),
+        number(&found["cold"]["disk_gib_per_s"], 2),
+        found["device"].as_str().unwrap_or_default(),
+    );
+    if found["is_whole"] == Value::Bool(false) {
+        row.push_str("failed: what came to the device is not what the file holds\n");
+    }
+    row
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +330,17 @@ mod tests {
         assert_eq!(at(&row, "12.3457"), at(&heading(), "median s"), "{row}");
         assert_eq!(at(&row, "31.25"), at(&heading(), "peak GiB"), "{row}");
         assert_eq!(row.find("A GPU, bf16"), heading().find("device"), "{row}");
+        let line = r#"{"case":"load_tiny","gib":2.0,"tensors":8192,"median_s":0.05,"gib_per_s":40.0,
+            "cold":{"gib_per_s":1.25,"disk_gib_per_s":1.5},"device":"A GPU","is_whole":true}"#;
+        let row = load_row(line);
+        assert_eq!(
+            at(&row, " 1.25"),
+            at(&load_heading(), "cold GiB/s"),
+            "{row}"
+        );
+        assert_eq!(at(&row, " -"), at(&load_heading(), "device GiB/s"), "{row}");
+        assert_eq!(row.find("A GPU"), load_heading().rfind("device"), "{row}");
+        assert!(load_row(r#"{"case":"load","is_whole":false}"#).contains("failed:"));
         let failed = super::row(r#"{"case":"umt5xxl","error":"out of memory"}"#);
         assert_eq!(failed, "umt5xxl                  failed: out of memory\n");
     }

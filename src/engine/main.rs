@@ -1,5 +1,5 @@
 //! The engine process: frames in over standard input, frames out over standard output. With `bench` as its first
-//! argument it measures networks instead.
+//! argument it measures networks, or loading, instead.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
 //! process, so it never outlives the app, whatever its stage or its device's driver does.
@@ -14,7 +14,8 @@ use anyhow::Context as _;
 use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
-use safelight_engine::bench::{self, BenchArguments};
+use safelight_engine::bench::load::{self, LoadArguments};
+use safelight_engine::bench::{self, BenchArguments, BenchError};
 use safelight_engine::fault::kill_this_process;
 use safelight_engine::kernels;
 use safelight_engine::runtime::Runtime;
@@ -26,7 +27,12 @@ const GRACE: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("bench") {
-        return measure(arguments);
+        let mut arguments = arguments.peekable();
+        return if arguments.next_if(|family| family == "load").is_some() {
+            measured(|out| load::run(&LoadArguments::parse(arguments)?, out))
+        } else {
+            measured(|out| bench::run(&BenchArguments::parse(arguments)?, out))
+        };
     }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -45,13 +51,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures networks, speaks no protocol and serves nobody.
-fn measure(arguments: impl Iterator<Item = String>) -> ExitCode {
-    let result = BenchArguments::parse(arguments).and_then(|arguments| {
-        let mut output = private_stdout()?;
-        bench::run(&arguments, &mut output)
-    });
-    match result {
+/// Measures, speaks no protocol and serves nobody.
+fn measured(measure: impl FnOnce(&mut File) -> Result<bool, BenchError>) -> ExitCode {
+    let result = private_stdout().map_err(BenchError::from);
+    match result.and_then(|mut output| measure(&mut output)) {
         Ok(all_well) => ExitCode::from(u8::from(!all_well)),
         Err(err) => {
             // Where standard error is closed, the code still says it.

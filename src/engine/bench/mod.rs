@@ -5,6 +5,7 @@
 
 mod arguments;
 mod cases;
+pub mod load;
 mod measure;
 
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ pub use measure::Measured;
 
 use crate::error::EngineError;
 use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
+use crate::weights::WeightsError;
 
 /// Why nothing was measured. One sentence each.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,12 @@ pub enum BenchError {
     NeedsGpu { found: String },
     #[error(transparent)]
     Device(#[from] runtime::RuntimeError),
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    #[error("a file to measure cannot be made: {0}")]
+    MadeUp(String),
+    #[error("the device failed while it was measured")]
+    DeviceFailed,
     #[error("the results cannot be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -42,7 +50,7 @@ impl BenchError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::NeedsGpu { .. } => 2,
-            Self::Device(_) | Self::Output(_) => 1,
+            _ => 1,
         }
     }
 }

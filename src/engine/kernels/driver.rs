@@ -63,7 +63,7 @@ pub(super) struct Module {
 
 /// A pointer that only the driver looks into.
 #[derive(Clone, Copy)]
-pub(super) struct Handle(*mut c_void);
+pub(super) struct Handle(pub(super) *mut c_void);
 
 #[expect(unsafe_code, reason = "the driver's handles are plain numbers to us")]
 // SAFETY: CUDA and HIP let any thread use a handle.
@@ -379,7 +379,8 @@ unsafe extern "C" {
     fn safelight_current_stream(index: i8, handle: *mut *mut c_void) -> bool;
 }
 
-fn current_stream(index: c_int) -> Result<Handle> {
+/// The stream that libtorch computes on.
+pub(super) fn current_stream(index: c_int) -> Result<Handle> {
     let index = i8::try_from(index).map_err(|_err| KernelError::NoStream)?;
     let mut stream = ptr::null_mut();
     #[expect(unsafe_code, reason = "tch has no streams")]
@@ -392,11 +393,11 @@ fn current_stream(index: c_int) -> Result<Handle> {
     }
 }
 
-fn device_index(index: usize) -> Result<c_int> {
+pub(super) fn device_index(index: usize) -> Result<c_int> {
     c_int::try_from(index).map_err(|_err| KernelError::NoStream)
 }
 
-fn succeeded(call: &'static str, code: c_int) -> Result<()> {
+pub(super) fn succeeded(call: &'static str, code: c_int) -> Result<()> {
     if code == 0 {
         Ok(())
     } else {

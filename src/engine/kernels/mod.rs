@@ -10,6 +10,7 @@
 
 mod bench;
 mod check;
+mod copies;
 mod driver;
 mod error;
 mod loaded;
@@ -22,6 +23,7 @@ pub mod twins;
 mod vendor;
 
 pub use bench::report;
+pub(crate) use copies::{Copies, Lane as CopyLane};
 pub use error::KernelError;
 pub use loaded::status;
 pub use terms::{Gate, Norm, TokenRows};

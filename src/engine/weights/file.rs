@@ -12,25 +12,22 @@ use safelight_core::catalog::header::{Header, HeaderError, TensorInfo, TensorTyp
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
+use super::lane::StagingError;
 use super::mapping::Mapping;
-use super::staging::{Staging, StagingError, Stored};
+use super::staging::{Place, Staging, Stored};
 use super::{WeightsError, gguf};
 
 pub(super) struct WeightFile {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     header: Header,
     mapping: Option<Arc<Mapping>>,
-    staging: Arc<Staging>,
+    /// The way of all files of a component, and which of them this is; for other devices than the CPU.
+    staging: Option<(Arc<Staging>, usize)>,
 }
 
 impl WeightFile {
-    /// `staging`: that of all files of a component.
-    pub(super) fn open(
-        path: &Path,
-        device: Device,
-        staging: &Arc<Staging>,
-    ) -> Result<Self, WeightsError> {
+    pub(super) fn open(path: &Path, device: Device) -> Result<Self, WeightsError> {
         let io = |source| WeightsError::Io {
             source,
             path: path.to_owned(),
@@ -50,11 +47,31 @@ impl WeightFile {
         };
         Ok(Self {
             path: path.to_owned(),
-            file,
+            file: Arc::new(file),
             header,
             mapping,
-            staging: Arc::clone(staging),
+            staging: None,
         })
+    }
+
+    /// Plans the way of all `files` of a component to a device.
+    pub(super) fn stage(files: &mut [Self]) {
+        let places = files.iter().enumerate().flat_map(|(number, file)| {
+            file.names().into_iter().filter_map(move |name| {
+                let info = file.header.info(&name)?;
+                Some(Place {
+                    name,
+                    file: number,
+                    start: info.start,
+                    len: info.bytes as usize,
+                })
+            })
+        });
+        let handles = files.iter().map(|file| Arc::clone(&file.file)).collect();
+        let staging = Arc::new(Staging::new(handles, places.collect()));
+        for (number, file) in files.iter_mut().enumerate() {
+            file.staging = Some((Arc::clone(&staging), number));
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -153,7 +170,13 @@ impl WeightFile {
             len: info.bytes as usize,
             kind: stored,
         };
-        let flat = self.staging.bring(&self.file, stored, kind, device);
+        let Some((staging, number)) = &self.staging else {
+            return Err(WeightsError::Header {
+                reason: format!("'{key}' was to go to another device"),
+                path: self.path.clone(),
+            });
+        };
+        let flat = staging.bring(*number, stored, kind, device);
         let flat = flat.map_err(|err| match err {
             StagingError::Io(source) => WeightsError::Io {
                 source,

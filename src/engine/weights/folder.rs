@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::Deserialize;
 use tch::Device;
@@ -38,6 +37,14 @@ pub(super) fn files(path: &Path) -> Option<Vec<PathBuf>> {
 }
 
 pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> {
+    let (mut files, keys) = open_files(path, device)?;
+    if device != Device::Cpu {
+        WeightFile::stage(&mut files);
+    }
+    Ok((files, keys))
+}
+
+fn open_files(path: &Path, device: Device) -> Result<Opened, WeightsError> {
     let path = if path.is_dir() {
         &file_in_folder(path)?
     } else {
@@ -52,7 +59,7 @@ pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> 
             path: path.to_owned(),
         });
     }
-    let file = WeightFile::open(path, device, &Arc::default())?;
+    let file = WeightFile::open(path, device)?;
     let keys = file.names().into_iter().map(|key| (key, 0)).collect();
     Ok((vec![file], keys))
 }
@@ -109,7 +116,6 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
     let text = fs::read(index_path).map_err(io)?;
     let index: Index = serde_json::from_slice(&text).map_err(|err| bad(err.to_string()))?;
     let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
-    let staging = Arc::default();
     let mut files = Vec::new();
     let mut shards = BTreeMap::new();
     let mut keys = BTreeMap::new();
@@ -121,7 +127,7 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
             if Path::new(&shard).file_name() != Some(shard.as_ref()) {
                 return Err(bad(format!("it names the shard '{shard}'")));
             }
-            files.push(WeightFile::open(&folder.join(&shard), device, &staging)?);
+            files.push(WeightFile::open(&folder.join(&shard), device)?);
             shards.insert(shard, files.len() - 1);
             files.len() - 1
         };

@@ -12,6 +12,7 @@ mod file;
 mod folder;
 mod fp8;
 mod gguf;
+mod lane;
 mod lora;
 #[cfg(test)]
 pub(crate) mod made_up;
@@ -20,6 +21,7 @@ pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;
+mod ring;
 mod scales;
 mod staging;
 mod stored;
@@ -164,6 +166,32 @@ impl Weights {
         self.source.keys.keys().map(String::as_str)
     }
 
+    /// The files' own keys as a network is likely to ask for them: with block 2 before block 10.
+    pub fn keys_in_order(&self) -> Vec<&str> {
+        let mut keys: Vec<&str> = self.keys().collect();
+        keys.sort_by_cached_key(|key| staging::natural_order(key));
+        keys
+    }
+
+    /// The files that [opening](Self::open) the same would read.
+    pub fn files_of(path: &Path) -> Vec<PathBuf> {
+        folder::files(path).unwrap_or_default()
+    }
+
+    /// The numbers at a key of the files in the type that they are stored in; GGUF's blocks as their bytes.
+    pub fn as_stored(&self, key: &str) -> Result<Tensor, WeightsError> {
+        let shape = self.shape_of_key(key).unwrap_or_default();
+        let (file, info) = self.find(key, &shape)?;
+        let tensor = if info.dtype.blocks().is_some() {
+            file.blocks(key, &info, self.device)?
+        } else {
+            let kind = file.stored_kind(key, &info)?;
+            file.tensor(key, &info, kind, self.device)?
+        };
+        self.asked().insert(key.to_owned());
+        Ok(tensor)
+    }
+
     /// Whether the key is there; asking this does not count as using it.
     pub fn has(&self, name: &str) -> bool {
         self.source.keys.contains_key(&self.file_key(name))
@@ -171,9 +199,12 @@ impl Weights {
 
     /// The stored shape of a key, if it is there.
     pub fn shape_of(&self, name: &str) -> Option<Vec<i64>> {
-        let key = self.file_key(name);
-        let index = *self.source.keys.get(&key)?;
-        self.source.files[index].shape(&key)
+        self.shape_of_key(&self.file_key(name))
+    }
+
+    fn shape_of_key(&self, key: &str) -> Option<Vec<i64>> {
+        let index = *self.source.keys.get(key)?;
+        self.source.files[index].shape(key)
     }
 
     /// The tensor `name` under this position, which must have exactly `shape`.

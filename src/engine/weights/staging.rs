@@ -1,45 +1,36 @@
-//! The way of weights to another device: read by several threads at once into buffers that the device can fetch
-//! from by itself, one copy a piece.
+//! The way of a component's weights to another device: what is likely to be asked for next is on its way already.
 //!
-//! A mapped pointer is never handed to a device, because drivers pin and keep such pages. What a buffer holds is on
-//! the device before the buffer is used again, so memory for staging stays the same however large a tensor is.
+//! Tensors too small for a copy of their own come several in one, and are views of it. What lies ahead is bounded, on the
+//! device as on the host, and a wrong guess costs time alone. `ring.rs` does the reading.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Device, Kind, Tensor};
 
-/// Buffers are as many as there are readers. On one H200's host, from page cache: 1 reader 8 GiB/s, 8 readers 35.
-const READERS: usize = 8;
-const PIECE_BYTES: usize = 16 << 20;
+use super::lane::StagingError;
+use super::ring::{Part, Transfer};
 
-/// Why a tensor did not get to its device.
-pub(super) enum StagingError {
-    Io(io::Error),
-    Tensor(TchError),
-}
+/// What may be on its way before it is asked for.
+const AHEAD_BYTES: usize = 256 << 20;
+/// What may be on the device without anybody having it.
+const HELD_BYTES: usize = AHEAD_BYTES + AHEAD_BYTES / 2;
+/// Tensors up to this size come together with their neighbours.
+const TINY_BYTES: usize = 1 << 20;
+const GATHERED_BYTES: usize = 16 << 20;
+/// Where tiny tensors begin: kernels fetch up to this many bytes at a time.
+const ALIGNMENT: usize = 16;
+/// A larger tensor changes its kind in pieces of this size.
+const CONVERTED_BYTES: usize = 64 << 20;
 
-impl From<io::Error> for StagingError {
-    fn from(err: io::Error) -> Self {
-        Self::Io(err)
-    }
-}
-
-impl From<TchError> for StagingError {
-    fn from(err: TchError) -> Self {
-        Self::Tensor(err)
-    }
-}
-
-/// The buffers of one component's files. They are made when they are first wanted.
-#[derive(Default)]
-pub(super) struct Staging {
-    free: Mutex<Vec<Tensor>>,
+/// A tensor in one of a component's files.
+pub(super) struct Place {
+    pub(super) name: String,
+    /// Index of the file.
+    pub(super) file: usize,
+    pub(super) start: u64,
+    pub(super) len: usize,
 }
 
 /// Bytes of a file, and the numbers that they are.
@@ -50,104 +41,256 @@ pub(super) struct Stored {
     pub(super) kind: Kind,
 }
 
+/// The files of one component and what of them is on its way.
+pub(super) struct Staging {
+    files: Vec<Arc<File>>,
+    /// In the order in which they are likely to be asked for.
+    spans: Vec<Span>,
+    /// File and start of a tensor → index into `spans`, and its part there.
+    place_of: BTreeMap<(usize, u64), (usize, Part)>,
+    held: Mutex<Held>,
+}
+
+/// Bytes that come together: a tensor, or tiny ones that are likely to be asked for one after the other.
+struct Span {
+    file: usize,
+    parts: Vec<Part>,
+    len: usize,
+}
+
+#[derive(Default)]
+struct Held {
+    fetches: BTreeMap<usize, Fetch>,
+    /// The keys of `fetches`, the oldest first.
+    ages: VecDeque<usize>,
+    bytes: usize,
+    last_asked: Option<usize>,
+    /// Spans that were fetched once, and are not fetched again unasked.
+    fetched: Vec<bool>,
+}
+
+/// A span on its way or on the device.
+struct Fetch {
+    bytes: Tensor,
+    transfer: Arc<Transfer>,
+    tensors_left: usize,
+}
+
 impl Staging {
-    /// The numbers as a flat tensor of `kind` on `device`.
+    /// `tensors`: all of `files`.
+    pub(super) fn new(files: Vec<Arc<File>>, mut tensors: Vec<Place>) -> Self {
+        tensors.sort_by_cached_key(|tensor| natural_order(&tensor.name));
+        let mut spans: Vec<Span> = Vec::new();
+        let mut place_of = BTreeMap::new();
+        for tensor in tensors.iter().filter(|tensor| tensor.len > 0) {
+            let mut part = Part {
+                start: tensor.start,
+                len: tensor.len,
+                place: 0,
+            };
+            match spans.last_mut().filter(|span| span.has_room_for(tensor)) {
+                Some(span) => {
+                    part.place = span.len.next_multiple_of(ALIGNMENT);
+                    span.len = part.place + part.len;
+                    span.parts.push(part);
+                }
+                None => spans.push(Span {
+                    file: tensor.file,
+                    parts: vec![part],
+                    len: part.len,
+                }),
+            }
+            place_of.insert((tensor.file, tensor.start), (spans.len() - 1, part));
+        }
+        Self {
+            files,
+            held: Mutex::new(Held {
+                fetched: vec![false; spans.len()],
+                ..Held::default()
+            }),
+            spans,
+            place_of,
+        }
+    }
+
+    /// The numbers, which must be a whole tensor of file number `file`, as a flat tensor of `kind` on `device`.
     pub(super) fn bring(
         &self,
-        file: &File,
+        file: usize,
+        stored: Stored,
+        kind: Kind,
+        device: Device,
+    ) -> Result<Tensor, StagingError> {
+        let place = self.place_of.get(&(file, stored.start));
+        let Some((index, part)) = place.filter(|(_, part)| part.len == stored.len) else {
+            return self.convert(file, stored, kind, device);
+        };
+        if stored.kind != kind && stored.len > AHEAD_BYTES {
+            return self.convert(file, stored, kind, device);
+        }
+        let (bytes, transfer) = self.ask(*index, device)?;
+        transfer.wait()?;
+        let numbers = bytes
+            .f_narrow(0, part.place as i64, part.len as i64)?
+            .f_view_dtype(stored.kind)?;
+        Ok(numbers.f_to_kind(kind)?)
+    }
+
+    /// A span's bytes, which are on their way at least, as is what is likely to come next.
+    fn ask(&self, index: usize, device: Device) -> Result<(Tensor, Arc<Transfer>), StagingError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = held.last_asked.replace(index);
+        let is_expected = held.fetches.contains_key(&index)
+            || last.is_none_or(|last| last == index || last + 1 == index);
+        if !held.fetches.contains_key(&index) {
+            let fetch = match self.fetch(index, device) {
+                Err(StagingError::Tensor(_)) if held.bytes > 0 => {
+                    // Memory is short: what nobody asked for gives its own back.
+                    held.make_room(&self.spans, HELD_BYTES);
+                    self.fetch(index, device)?
+                }
+                fetch => fetch?,
+            };
+            held.insert(index, fetch, &self.spans);
+        }
+        if is_expected {
+            self.look_ahead(&mut held, index, device);
+        }
+        let Some(fetch) = held.fetches.get_mut(&index) else {
+            let fetch = self.fetch(index, device)?;
+            return Ok((fetch.bytes, fetch.transfer));
+        };
+        fetch.tensors_left = fetch.tensors_left.saturating_sub(1);
+        let found = (fetch.bytes.shallow_clone(), Arc::clone(&fetch.transfer));
+        if fetch.tensors_left == 0 {
+            held.remove(index, &self.spans);
+        }
+        Ok(found)
+    }
+
+    fn look_ahead(&self, held: &mut Held, index: usize, device: Device) {
+        let mut ahead = 0;
+        for next in index + 1..self.spans.len() {
+            let len = self.spans[next].len;
+            ahead += len;
+            if ahead > AHEAD_BYTES {
+                return;
+            }
+            if held.fetched[next] {
+                continue;
+            }
+            held.make_room_except(&self.spans, len, index);
+            // Whoever asks for it will say why it failed.
+            let Ok(fetch) = self.fetch(next, device) else {
+                return;
+            };
+            held.insert(next, fetch, &self.spans);
+        }
+    }
+
+    fn fetch(&self, index: usize, device: Device) -> Result<Fetch, StagingError> {
+        let span = &self.spans[index];
+        let bytes = Tensor::f_empty([span.len as i64], (Kind::Uint8, device))?;
+        let transfer = Transfer::begin(&self.files[span.file], &span.parts, &bytes)?;
+        Ok(Fetch {
+            bytes,
+            transfer: Arc::new(transfer),
+            tensors_left: span.parts.len(),
+        })
+    }
+
+    /// One tensor by itself, piece by piece: the narrower type is what crosses the bus, and little of it is on the
+    /// device at a time.
+    fn convert(
+        &self,
+        file: usize,
         stored: Stored,
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, StagingError> {
         let width = stored.kind.elt_size_in_bytes();
         let whole = Tensor::f_empty([(stored.len / width) as i64], (kind, device))?;
-        let pieces = stored.len.div_ceil(PIECE_BYTES);
-        let next = AtomicUsize::new(0);
-        // Tensors may go to other threads, but not be shared by them: each reader has a handle of its own.
-        let work = &|whole: &Tensor| -> Result<(), StagingError> {
-            let mut buffer = self.take(device)?;
-            let mut result = Ok(());
-            while result.is_ok() {
-                let piece = next.fetch_add(1, Ordering::Relaxed);
-                if piece >= pieces {
-                    break;
-                }
-                result = bring_piece(file, stored, piece * PIECE_BYTES, &mut buffer, whole);
+        let begin = |offset: usize| -> Result<Option<(Tensor, Transfer)>, StagingError> {
+            if offset >= stored.len {
+                return Ok(None);
             }
-            self.give_back(buffer);
-            result
+            let len = CONVERTED_BYTES.min(stored.len - offset);
+            let bytes = Tensor::f_empty([len as i64], (Kind::Uint8, device))?;
+            let part = Part {
+                start: stored.start + offset as u64,
+                len,
+                place: 0,
+            };
+            let transfer = Transfer::begin(&self.files[file], &[part], &bytes)?;
+            Ok(Some((bytes, transfer)))
         };
-        if pieces <= 1 {
-            work(&whole)?;
-            return Ok(whole);
+        let mut next = begin(0)?;
+        let mut offset = 0;
+        while let Some((bytes, transfer)) = next {
+            next = begin(offset + CONVERTED_BYTES)?;
+            transfer.wait()?;
+            let part = bytes.f_view_dtype(stored.kind)?;
+            let first = (offset / width) as i64;
+            whole.f_narrow(0, first, part.size1()?)?.f_copy_(&part)?;
+            offset += CONVERTED_BYTES;
         }
-        thread::scope(|scope| {
-            let readers: Vec<_> = (0..pieces.min(READERS))
-                .map(|_| {
-                    let whole = whole.shallow_clone();
-                    scope.spawn(move || work(&whole))
-                })
-                .collect();
-            readers.into_iter().try_for_each(|reader| {
-                reader.join().unwrap_or_else(|_| {
-                    Err(io::Error::other("a reader of weights panicked").into())
-                })
-            })
-        })?;
         Ok(whole)
-    }
-
-    fn take(&self, device: Device) -> Result<Tensor, TchError> {
-        let free = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        if let Some(buffer) = free {
-            return Ok(buffer);
-        }
-        let buffer = Tensor::f_empty([PIECE_BYTES as i64], (Kind::Uint8, Device::Cpu))?;
-        match device {
-            // Where nothing can be pinned, an ordinary buffer does, only slower.
-            Device::Cuda(_) => Ok(buffer.f_pin_memory(device).unwrap_or(buffer)),
-            _ => Ok(buffer),
-        }
-    }
-
-    fn give_back(&self, buffer: Tensor) {
-        self.free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(buffer);
     }
 }
 
-/// The piece that begins `offset` bytes into what is stored.
-fn bring_piece(
-    file: &File,
-    stored: Stored,
-    offset: usize,
-    buffer: &mut Tensor,
-    whole: &Tensor,
-) -> Result<(), StagingError> {
-    let len = PIECE_BYTES.min(stored.len - offset);
-    #[expect(unsafe_code, reason = "the bytes of a tensor are read from a file")]
-    // SAFETY: the buffer is a contiguous CPU tensor of PIECE_BYTES bytes or more, borrowed mutably and of no use to
-    // anybody else; every copy out of it has ended, because copies here block.
-    let bytes = unsafe { slice::from_raw_parts_mut(buffer.data_ptr().cast::<u8>(), len) };
-    file.read_exact_at(bytes, stored.start + offset as u64)?;
-    let width = stored.kind.elt_size_in_bytes();
-    let part = buffer
-        .f_narrow(0, 0, len as i64)?
-        .f_view_dtype(stored.kind)?;
-    let mut slot = whole.f_narrow(0, (offset / width) as i64, (len / width) as i64)?;
-    if slot.kind() == stored.kind {
-        slot.f_copy_(&part)?;
-    } else {
-        // Converted on the device: the narrower type is what crosses the bus.
-        slot.f_copy_(&part.f_to_device(slot.device())?)?;
+impl Span {
+    fn has_room_for(&self, tensor: &Place) -> bool {
+        let has_only_tiny = self.parts.len() > 1 || self.len <= TINY_BYTES;
+        let is_alike = tensor.file == self.file && tensor.len <= TINY_BYTES;
+        has_only_tiny && is_alike && self.len + ALIGNMENT + tensor.len <= GATHERED_BYTES
     }
-    Ok(())
+}
+
+impl Held {
+    fn insert(&mut self, index: usize, fetch: Fetch, spans: &[Span]) {
+        self.fetches.insert(index, fetch);
+        self.ages.push_back(index);
+        self.bytes += spans[index].len;
+        self.fetched[index] = true;
+    }
+
+    fn remove(&mut self, index: usize, spans: &[Span]) {
+        if self.fetches.remove(&index).is_some() {
+            self.ages.retain(|&other| other != index);
+            self.bytes -= spans[index].len;
+        }
+    }
+
+    /// Lets the oldest go until there is room for `len` more.
+    fn make_room(&mut self, spans: &[Span], len: usize) {
+        self.make_room_except(spans, len, usize::MAX);
+    }
+
+    fn make_room_except(&mut self, spans: &[Span], len: usize, needed: usize) {
+        while self.bytes + len > HELD_BYTES {
+            let Some(oldest) = self.ages.iter().copied().find(|&index| index != needed) else {
+                return;
+            };
+            self.remove(oldest, spans);
+            self.fetched[oldest] = false;
+        }
+    }
+}
+
+/// A word of a name, for sorting: a number, or what is none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Word {
+    Number(u64),
+    Text(String),
+}
+
+/// What names are sorted by so that block 2 comes before block 10.
+pub(super) fn natural_order(name: &str) -> Vec<Word> {
+    let word = |word: &str| {
+        let number = word.parse().map(Word::Number);
+        number.unwrap_or_else(|_| Word::Text(word.to_owned()))
+    };
+    name.split('.').map(word).collect()
 }
 
 #[cfg(test)]
@@ -156,35 +299,110 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn pieces_read_at_once_are_the_file() {
+    /// A file of tensors with these lengths, and what it holds.
+    fn file_of(lens: &[usize]) -> (Staging, Vec<Stored>, Vec<u8>) {
+        let mut places = Vec::new();
+        let mut stored = Vec::new();
+        let mut start = 5;
+        for (number, &len) in lens.iter().enumerate() {
+            places.push(Place {
+                name: format!("blocks.{number}.weight"),
+                file: 0,
+                start,
+                len,
+            });
+            let kind = Kind::Uint8;
+            stored.push(Stored { start, len, kind });
+            start += len as u64;
+        }
+        let bytes: Vec<u8> = (0..start as u32)
+            .map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8)
+            .collect();
         let mut file = tempfile::tempfile().unwrap();
-        let count = 3 * PIECE_BYTES / 4 + 12_345;
+        file.write_all(&bytes).unwrap();
+        (Staging::new(vec![Arc::new(file)], places), stored, bytes)
+    }
+
+    fn check(staging: &Staging, stored: Stored, bytes: &[u8]) {
+        let Ok(found) = staging.bring(0, stored, Kind::Uint8, Device::Cpu) else {
+            panic!("the file is whole");
+        };
+        let start = stored.start as usize;
+        let expected = Tensor::from_slice(&bytes[start..start + stored.len]);
+        assert!(found.equal(&expected), "at {start}");
+        let held = staging.held.lock().unwrap();
+        assert!(held.bytes <= HELD_BYTES);
+        assert_eq!(held.fetches.len(), held.ages.len());
+    }
+
+    #[test]
+    fn tensors_are_the_file_in_whatever_order_they_are_asked_for() {
+        let lens = [3, 1 << 20, 5 << 20, 17, 1, 9 << 20, 40, 700_000, 12 << 20];
+        let count = lens.len();
+        for order in [[1, 0], [4, 0], [2, 5], [count - 1, 3], [1, 0]] {
+            let [step, first] = order;
+            let (staging, stored, bytes) = file_of(&lens);
+            for turn in 0..2 * count {
+                check(&staging, stored[(first + turn * step) % count], &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn tiny_neighbours_come_together_and_none_is_kept_for_ever() {
+        let (staging, stored, bytes) = file_of(&[1000; 3000]);
+        assert_eq!(staging.spans.len(), 1);
+        for &stored in &stored {
+            check(&staging, stored, &bytes);
+        }
+        assert_eq!(staging.held.lock().unwrap().bytes, 0);
+        let (staging, _, _) = file_of(&[1000, 2 << 20, 1000, 1000, 2 << 20]);
+        assert_eq!(staging.spans.len(), 4);
+    }
+
+    #[test]
+    fn numbers_of_another_kind_are_converted_on_the_way() {
+        let count = 3_000_001;
         let values: Vec<u8> = (0..count as u32)
             .flat_map(|n| (n as f32).to_le_bytes())
             .collect();
+        let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 5]).unwrap();
         file.write_all(&values).unwrap();
+        let place = Place {
+            name: "weight".to_owned(),
+            file: 0,
+            start: 5,
+            len: values.len(),
+        };
+        let staging = Staging::new(vec![Arc::new(file)], vec![place]);
         let stored = Stored {
             start: 5,
             len: values.len(),
             kind: Kind::Float,
         };
-        let staging = Staging::default();
-        for kind in [Kind::Float, Kind::Double] {
-            let Ok(found) = staging.bring(&file, stored, kind, Device::Cpu) else {
+        let expected = Tensor::arange(i64::from(count), (Kind::Double, Device::Cpu));
+        for found in [
+            staging.bring(0, stored, Kind::Double, Device::Cpu),
+            staging.convert(0, stored, Kind::Double, Device::Cpu),
+        ] {
+            let Ok(found) = found else {
                 panic!("the file is whole");
             };
-            let expected = Tensor::arange(count as i64, (kind, Device::Cpu));
-            // Numbers beyond 2^24 are rounded alike.
-            assert!(found.equal(&expected.to_kind(Kind::Float).to_kind(kind)));
+            assert!(found.equal(&expected));
         }
         let beyond = Stored {
             len: values.len() + 4,
             ..stored
         };
-        let cut = staging.bring(&file, beyond, Kind::Float, Device::Cpu);
+        let cut = staging.bring(0, beyond, Kind::Float, Device::Cpu);
         assert!(matches!(cut, Err(StagingError::Io(_))));
-        assert!(staging.free.lock().unwrap().len() <= READERS);
+    }
+
+    #[test]
+    fn blocks_come_in_the_order_of_their_numbers() {
+        let mut names = ["b.10.x", "b.2.y", "b.2.x", "a", "b.2"];
+        names.sort_by_key(|name| natural_order(name));
+        assert_eq!(names, ["a", "b.2", "b.2.x", "b.2.y", "b.10.x"]);
     }
 }

@@ -1,0 +1,341 @@
+//! Copies to a GPU that go on while the thread that began them does something else, by the CUDA or HIP driver.
+//!
+//! libtorch's own copies of pinned memory wait on the one stream it computes on; these have a stream for each thread.
+//! Knows no files and no tensors. Where the driver lacks a function, there are none, and the caller does without.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::path::Path;
+use std::ptr;
+use std::slice;
+use std::sync::OnceLock;
+
+use libloading::os::unix::Library;
+
+use super::KernelError;
+use super::driver::{Handle, current_stream, device_index, succeeded};
+use super::vendor::{
+    CUDA, Context, Finder, GetForInt, GetInt, HIP, PushContext, RetainContext, SetInt, libraries,
+};
+use crate::runtime::libtorch_folder;
+
+type Result<T> = std::result::Result<T, KernelError>;
+
+type Allocate = unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int;
+type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
+type Create = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
+type OfOne = unsafe extern "C" fn(*mut c_void) -> c_int;
+type OfTwo = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type WaitFor = unsafe extern "C" fn(*mut c_void, *mut c_void, c_uint) -> c_int;
+
+/// Devices that are looked at; loading to the others uses libtorch's copies.
+const MAX_DEVICES: usize = 16;
+/// Both vendors' flag for host memory that every device can fetch from.
+const PORTABLE: c_uint = 1;
+/// Both vendors' flag for a stream that does not wait for the default one.
+const NON_BLOCKING: c_uint = 1;
+/// Both vendors' flag for an event without a time.
+const UNTIMED: c_uint = 2;
+
+/// What one vendor calls the functions, whose signatures are the same.
+struct Names {
+    allocate: &'static CStr,
+    free: &'static CStr,
+    copy: &'static CStr,
+    create_stream: &'static CStr,
+    create_event: &'static CStr,
+    record: &'static CStr,
+    wait: &'static CStr,
+    wait_on_stream: &'static CStr,
+}
+
+const CUDA_COPIES: Names = Names {
+    allocate: c"cuMemHostAlloc",
+    free: c"cuMemFreeHost",
+    copy: c"cuMemcpyHtoDAsync_v2",
+    create_stream: c"cuStreamCreate",
+    create_event: c"cuEventCreate",
+    record: c"cuEventRecord",
+    wait: c"cuEventSynchronize",
+    wait_on_stream: c"cuStreamWaitEvent",
+};
+
+const HIP_COPIES: Names = Names {
+    allocate: c"hipHostMalloc",
+    free: c"hipHostFree",
+    copy: c"hipMemcpyHtoDAsync",
+    create_stream: c"hipStreamCreateWithFlags",
+    create_event: c"hipEventCreateWithFlags",
+    record: c"hipEventRecord",
+    wait: c"hipEventSynchronize",
+    wait_on_stream: c"hipStreamWaitEvent",
+};
+
+enum Current {
+    Cuda {
+        context: Handle,
+        push: PushContext,
+        pop: Context,
+    },
+    Hip {
+        get: GetInt,
+        set: SetInt,
+    },
+}
+
+/// The driver's functions for one device.
+pub(crate) struct Copies {
+    index: c_int,
+    current: Current,
+    allocate: Allocate,
+    free: OfOne,
+    copy: Copy,
+    create_stream: Create,
+    create_event: Create,
+    record: OfTwo,
+    wait: OfOne,
+    wait_on_stream: WaitFor,
+    /// What libtorch had queued when memory to copy to was last allocated.
+    allocated: Handle,
+    /// They stay for the life of the process.
+    _libraries: Vec<Library>,
+}
+
+/// A stream of copies and the pinned buffers that they are from: one thread's own.
+pub(crate) struct Lane {
+    copies: &'static Copies,
+    stream: Handle,
+    slots: Vec<Slot>,
+    len: usize,
+}
+
+struct Slot {
+    buffer: Handle,
+    copied: Handle,
+}
+
+impl Copies {
+    /// Those of `cuda:index`; looks for the functions on first use. `None` where there are none.
+    pub(crate) fn of(index: usize) -> Option<&'static Self> {
+        static SLOTS: [OnceLock<Result<Copies>>; MAX_DEVICES] =
+            [const { OnceLock::new() }; MAX_DEVICES];
+        let found = SLOTS.get(index)?.get_or_init(|| {
+            let opened = Self::open(index);
+            if let Err(err) = &opened {
+                tracing::warn!("weights take the slower way to cuda:{index}: {err}");
+            }
+            opened
+        });
+        found.as_ref().ok()
+    }
+
+    fn open(index: usize) -> Result<Self> {
+        let folder = libtorch_folder().ok_or(KernelError::NoGpuHalf)?;
+        let index = device_index(index)?;
+        let has = |gpu_half: &str| folder.join(gpu_half).exists();
+        if has(CUDA.gpu_half) {
+            Self::open_cuda(&folder, index)
+        } else if has(HIP.gpu_half) {
+            let libraries = libraries(&folder, &HIP);
+            let find = Finder(&libraries);
+            let current = Current::Hip {
+                get: find.function(c"hipGetDevice")?,
+                set: find.function(c"hipSetDevice")?,
+            };
+            Self::with(index, current, &HIP_COPIES, libraries)
+        } else {
+            Err(KernelError::NoGpuHalf)
+        }
+    }
+
+    fn open_cuda(folder: &Path, index: c_int) -> Result<Self> {
+        let libraries = libraries(folder, &CUDA);
+        let find = Finder(&libraries);
+        let get: GetForInt = find.function(c"cuDeviceGet")?;
+        let retain: RetainContext = find.function(c"cuDevicePrimaryCtxRetain")?;
+        let mut device = 0;
+        let mut context = ptr::null_mut();
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: the functions fill a number and a handle; the context is never released.
+        unsafe {
+            succeeded("cuDeviceGet", get(&raw mut device, index))?;
+            let code = retain(&raw mut context, device);
+            succeeded("cuDevicePrimaryCtxRetain", code)?;
+        }
+        let current = Current::Cuda {
+            context: Handle(context),
+            push: find.function(c"cuCtxPushCurrent_v2")?,
+            pop: find.function(c"cuCtxPopCurrent_v2")?,
+        };
+        Self::with(index, current, &CUDA_COPIES, libraries)
+    }
+
+    fn with(
+        index: c_int,
+        current: Current,
+        names: &Names,
+        libraries: Vec<Library>,
+    ) -> Result<Self> {
+        let find = Finder(&libraries);
+        let mut copies = Self {
+            index,
+            current,
+            allocate: find.function(names.allocate)?,
+            free: find.function(names.free)?,
+            copy: find.function(names.copy)?,
+            create_stream: find.function(names.create_stream)?,
+            create_event: find.function(names.create_event)?,
+            record: find.function(names.record)?,
+            wait: find.function(names.wait)?,
+            wait_on_stream: find.function(names.wait_on_stream)?,
+            allocated: Handle(ptr::null_mut()),
+            _libraries: libraries,
+        };
+        copies.allocated = copies.on_device(|| copies.event())??;
+        Ok(copies)
+    }
+
+    /// Memory that libtorch has just allocated may be in use by what it queued earlier: copies that are begun after
+    /// this wait for that.
+    pub(crate) fn note_allocation(&self) -> Result<()> {
+        let stream = current_stream(self.index)?;
+        self.on_device(|| {
+            #[expect(unsafe_code, reason = "calls into the driver")]
+            // SAFETY: both handles are the driver's own, and of this device.
+            let code = unsafe { (self.record)(self.allocated.0, stream.0) };
+            succeeded("recording an event", code)
+        })?
+    }
+
+    /// A lane for the thread that calls this, whose device is this one from now on.
+    pub(crate) fn lane(&'static self, num_slots: usize, len: usize) -> Result<Lane> {
+        self.enter()?;
+        let mut stream = ptr::null_mut();
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: the function fills a handle.
+        let code = unsafe { (self.create_stream)(&raw mut stream, NON_BLOCKING) };
+        succeeded("creating a stream", code)?;
+        let mut lane = Lane {
+            copies: self,
+            stream: Handle(stream),
+            slots: Vec::new(),
+            len,
+        };
+        for _ in 0..num_slots {
+            let copied = self.event()?;
+            let mut buffer = ptr::null_mut();
+            #[expect(unsafe_code, reason = "calls into the driver")]
+            // SAFETY: the function fills a pointer; `Lane` gives the memory back.
+            let code = unsafe { (self.allocate)(&raw mut buffer, len, PORTABLE) };
+            succeeded("pinning memory", code)?;
+            #[expect(unsafe_code, reason = "the driver's memory holds anything at first")]
+            // SAFETY: the buffer has `len` bytes and is nobody else's.
+            unsafe {
+                ptr::write_bytes(buffer.cast::<u8>(), 0, len);
+            }
+            lane.slots.push(Slot {
+                buffer: Handle(buffer),
+                copied,
+            });
+        }
+        Ok(lane)
+    }
+
+    /// Must be called with the device current.
+    fn event(&self) -> Result<Handle> {
+        let mut event = ptr::null_mut();
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: the function fills a handle.
+        let code = unsafe { (self.create_event)(&raw mut event, UNTIMED) };
+        succeeded("creating an event", code)?;
+        Ok(Handle(event))
+    }
+
+    fn enter(&self) -> Result<()> {
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: the functions take a handle that is never released, or a number.
+        match &self.current {
+            Current::Cuda { context, push, .. } => {
+                succeeded("cuCtxPushCurrent", unsafe { push(context.0) })
+            }
+            Current::Hip { set, .. } => succeeded("hipSetDevice", unsafe { set(self.index) }),
+        }
+    }
+
+    /// Calls with this device current on this thread, and leaves things as they were.
+    fn on_device<T>(&self, call: impl FnOnce() -> T) -> Result<T> {
+        let mut before = 0;
+        if let Current::Hip { get, .. } = &self.current {
+            #[expect(unsafe_code, reason = "calls into the driver")]
+            // SAFETY: the function fills a number.
+            succeeded("hipGetDevice", unsafe { get(&raw mut before) })?;
+        }
+        self.enter()?;
+        let result = call();
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: what was entered is left again.
+        match &self.current {
+            Current::Cuda { pop, .. } => {
+                let mut context = ptr::null_mut();
+                succeeded("cuCtxPopCurrent", unsafe { pop(&raw mut context) })?;
+            }
+            Current::Hip { set, .. } => succeeded("hipSetDevice", unsafe { set(before) })?,
+        }
+        Ok(result)
+    }
+}
+
+impl Lane {
+    /// The buffer of a slot, none of whose copies is under way.
+    pub(crate) fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        let buffer = self.slots[slot].buffer.0.cast();
+        #[expect(unsafe_code, reason = "pinned memory is the driver's")]
+        // SAFETY: the buffer has `len` initialised bytes and lives as long as `self`, which is borrowed mutably.
+        unsafe {
+            slice::from_raw_parts_mut(buffer, self.len)
+        }
+    }
+
+    /// Begins to copy the first `len` bytes of a slot's buffer.
+    #[expect(unsafe_code, reason = "a copy writes where its target points to")]
+    /// # Safety
+    /// `target` points to `len` bytes on this device which nobody else uses, and which, as the buffer, stay as they
+    /// are until [`Self::wait`] for this slot has returned.
+    pub(crate) unsafe fn start(
+        &mut self,
+        slot: usize,
+        target: *mut c_void,
+        len: usize,
+    ) -> Result<()> {
+        assert!(len <= self.len, "a buffer has no more bytes than it has");
+        let (copies, stream, slot) = (self.copies, self.stream.0, &self.slots[slot]);
+        // SAFETY: all handles are the driver's own, and of this device; the rest is as the caller promises.
+        unsafe {
+            let code = (copies.wait_on_stream)(stream, copies.allocated.0, 0);
+            succeeded("waiting for an event", code)?;
+            let code = (copies.copy)(target, slot.buffer.0, len, stream);
+            succeeded("copying to the device", code)?;
+            succeeded("recording an event", (copies.record)(slot.copied.0, stream))
+        }
+    }
+
+    /// Until the last copy of a slot has ended.
+    pub(crate) fn wait(&mut self, slot: usize) -> Result<()> {
+        #[expect(unsafe_code, reason = "calls into the driver")]
+        // SAFETY: the handle is the driver's own.
+        let code = unsafe { (self.copies.wait)(self.slots[slot].copied.0) };
+        succeeded("copying to the device", code)
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            #[expect(unsafe_code, reason = "gives pinned memory back")]
+            // SAFETY: the memory was allocated by the same driver, and is given back once, behind its last copy.
+            unsafe {
+                (self.copies.wait)(slot.copied.0);
+                (self.copies.free)(slot.buffer.0);
+            }
+        }
+    }
+}

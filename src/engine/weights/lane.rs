@@ -1,0 +1,94 @@
+//! The ways from one thread to a device: the driver's copies, which go on by themselves, or libtorch's, which block.
+//!
+//! Reads no files and knows no order of pieces.
+
+use std::io;
+use std::slice;
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use crate::kernels::{CopyLane, KernelError};
+
+/// Why bytes did not get to their device.
+pub(super) enum StagingError {
+    Io(io::Error),
+    Tensor(TchError),
+}
+
+impl From<io::Error> for StagingError {
+    fn from(err: io::Error) -> Self {
+        Self::Io(err)
+    }
+}
+
+impl From<TchError> for StagingError {
+    fn from(err: TchError) -> Self {
+        Self::Tensor(err)
+    }
+}
+
+impl From<KernelError> for StagingError {
+    fn from(err: KernelError) -> Self {
+        Self::Tensor(TchError::Torch(err.to_string()))
+    }
+}
+
+/// The way from one thread to a device.
+pub(super) trait Lane {
+    /// A buffer that no copy is under way from.
+    fn buffer(&mut self, slot: usize) -> &mut [u8];
+    /// Begins to copy the first `len` bytes of a buffer to `target`.
+    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError>;
+    /// Until the copy from a buffer has ended.
+    fn wait(&mut self, slot: usize) -> Result<(), StagingError>;
+}
+
+impl Lane for CopyLane {
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        Self::buffer(self, slot)
+    }
+
+    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
+        #[expect(unsafe_code, reason = "the driver writes into a tensor")]
+        // SAFETY: the target is contiguous, has `len` bytes, and is kept with its piece until the copy has ended.
+        Ok(unsafe { Self::start(self, slot, target.data_ptr(), len) }?)
+    }
+
+    fn wait(&mut self, slot: usize) -> Result<(), StagingError> {
+        Ok(Self::wait(self, slot)?)
+    }
+}
+
+/// libtorch's own copies, which have ended when they return.
+pub(super) struct BlockingLane(Tensor);
+
+impl BlockingLane {
+    pub(super) fn new(device: Device, len: usize) -> Result<Self, TchError> {
+        let buffer = Tensor::f_zeros([len as i64], (Kind::Uint8, Device::Cpu))?;
+        Ok(Self(match device {
+            // Where nothing can be pinned, an ordinary buffer does, only slower.
+            Device::Cuda(_) => buffer.f_pin_memory(device).unwrap_or(buffer),
+            _ => buffer,
+        }))
+    }
+}
+
+impl Lane for BlockingLane {
+    fn buffer(&mut self, _slot: usize) -> &mut [u8] {
+        #[expect(unsafe_code, reason = "the bytes of a tensor are read from a file")]
+        // SAFETY: the buffer is a contiguous CPU tensor of bytes, borrowed mutably and of no use to
+        // anybody else; every copy out of it has ended, because copies here block.
+        unsafe {
+            slice::from_raw_parts_mut(self.0.data_ptr().cast::<u8>(), self.0.numel())
+        }
+    }
+
+    fn start(&mut self, _slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
+        target.f_copy_(&self.0.f_narrow(0, 0, len as i64)?)?;
+        Ok(())
+    }
+
+    fn wait(&mut self, _slot: usize) -> Result<(), StagingError> {
+        Ok(())
+    }
+}
