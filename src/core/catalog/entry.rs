@@ -12,7 +12,7 @@ use super::details::{Details, PartialDefaults, PartialLimits};
 use super::error::line_and_column;
 use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
-use super::source::{RawSource, Source, Sources};
+use super::source::{Fault, RawSource, Source, Sources};
 use super::{CatalogError, Family, LatentRgb, Preset};
 
 const BUILT_IN: &str = include_str!("../../../models.toml");
@@ -322,9 +322,6 @@ struct Parsed {
     sources: BTreeMap<String, Source>,
 }
 
-/// Where in a text something is wrong, and what.
-type Fault = (usize, String);
-
 /// `known`: the shipped sources, where the file is a user's.
 fn parse(
     text: &str,
@@ -368,37 +365,9 @@ fn parse_at(text: &str, known: Option<&BTreeMap<String, Source>>) -> Result<Pars
             };
             shared = shared.overlaid(table.clone().into());
         }
-        let of_entry = sources_of(&mut raw, &sources, known)?;
+        let own = std::mem::take(&mut raw.source);
+        let of_entry = Sources::gather(&raw.sources, own, &[Some(&sources), known], at)?;
         entries.push(Entry::from_raw(raw, shared, of_entry, known.is_some()));
     }
     Ok(Parsed { entries, sources })
-}
-
-/// What one entry names of the tables, and its own.
-fn sources_of(
-    raw: &mut RawEntry,
-    tables: &BTreeMap<String, Source>,
-    known: Option<&BTreeMap<String, Source>>,
-) -> Result<Sources, Fault> {
-    let mut sources = Sources::default();
-    for name in &raw.sources {
-        let text = name.get_ref();
-        let table = tables.get(text).or_else(|| known?.get(text));
-        let Some(source) = table else {
-            let reason = format!("expected a table [source.{text}], found none");
-            return Err((name.span().start, reason));
-        };
-        sources.0.push((Some(text.clone()), source.clone()));
-    }
-    for own in std::mem::take(&mut raw.source) {
-        sources.0.push((None, own.checked()?));
-    }
-    match sources.twice() {
-        None => Ok(sources),
-        Some(twice) => {
-            let place = format!("{}/{}", twice.folder, twice.name);
-            let reason = format!("expected a place of its own for each file, found {place} twice");
-            Err((raw.id.span().start, reason))
-        }
-    }
 }

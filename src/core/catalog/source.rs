@@ -20,6 +20,9 @@ use super::{Component, Family, flux, storage, tokenizer, wan};
 /// What a file to fetch may end in: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
 
+/// Where in a text something is wrong, and what.
+pub(super) type Fault = (usize, String);
+
 /// One file of a known model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
@@ -59,7 +62,7 @@ pub(super) struct RawSource {
 
 impl RawSource {
     /// The source, or where in the text it is wrong and why.
-    pub(super) fn checked(self) -> Result<Source, (usize, String)> {
+    pub(super) fn checked(self) -> Result<Source, Fault> {
         let error = |at: &Spanned<String>, expected: &str| {
             let found = at.get_ref();
             Err((
@@ -130,6 +133,36 @@ fn is_plain(part: &str) -> bool {
 pub(super) struct Sources(pub Vec<(Option<String>, Source)>);
 
 impl Sources {
+    /// Those that an entry names of the tables, of which the first with a name wins, and its own. `at`: where it is.
+    pub(super) fn gather(
+        names: &[Spanned<String>],
+        own: Vec<RawSource>,
+        tables: &[Option<&BTreeMap<String, Source>>],
+        at: usize,
+    ) -> Result<Self, Fault> {
+        let mut sources = Self::default();
+        for name in names {
+            let text = name.get_ref();
+            let Some(source) = tables.iter().flatten().find_map(|table| table.get(text)) else {
+                let reason = format!("expected a table [source.{text}], found none");
+                return Err((name.span().start, reason));
+            };
+            sources.0.push((Some(text.clone()), source.clone()));
+        }
+        for source in own {
+            sources.0.push((None, source.checked()?));
+        }
+        match sources.twice() {
+            None => Ok(sources),
+            Some(twice) => {
+                let place = format!("{}/{}", twice.folder, twice.name);
+                let reason =
+                    format!("expected a place of its own for each file, found {place} twice");
+                Err((at, reason))
+            }
+        }
+    }
+
     /// Takes over what a user's tables say of the same names.
     pub(super) fn renew(&mut self, tables: &BTreeMap<String, Source>) {
         for (name, source) in &mut self.0 {
@@ -140,7 +173,7 @@ impl Sources {
     }
 
     /// The first two that would go to the same place.
-    pub(super) fn twice(&self) -> Option<&Source> {
+    fn twice(&self) -> Option<&Source> {
         let places = |source: &Source| (source.folder.to_lowercase(), source.name.to_lowercase());
         self.0.iter().enumerate().find_map(|(index, (_, source))| {
             let mut before = self.0[..index].iter();
