@@ -354,7 +354,9 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox) {
     let mut now = Watch::default();
     loop {
         let next = if now.is_empty() {
-            watched.recv().map_err(|_err| RecvTimeoutError::Disconnected)
+            watched
+                .recv()
+                .map_err(|_err| RecvTimeoutError::Disconnected)
         } else {
             watched.recv_timeout(WATCH_EVERY)
         };
