@@ -252,12 +252,15 @@ impl Copies {
 
     fn enter(&self) -> Result<()> {
         #[expect(unsafe_code, reason = "calls into the driver")]
-        // SAFETY: the functions take a handle that is never released, or a number.
         match &self.current {
             Current::Cuda { context, push, .. } => {
+                // SAFETY: the handle is never released.
                 succeeded("cuCtxPushCurrent", unsafe { push(context.0) })
             }
-            Current::Hip { set, .. } => succeeded("hipSetDevice", unsafe { set(self.index) }),
+            Current::Hip { set, .. } => {
+                // SAFETY: it takes a number.
+                succeeded("hipSetDevice", unsafe { set(self.index) })
+            }
         }
     }
 
@@ -272,13 +275,16 @@ impl Copies {
         self.enter()?;
         let result = call();
         #[expect(unsafe_code, reason = "calls into the driver")]
-        // SAFETY: what was entered is left again.
         match &self.current {
             Current::Cuda { pop, .. } => {
                 let mut context = ptr::null_mut();
+                // SAFETY: what was entered is left again; the function fills a handle.
                 succeeded("cuCtxPopCurrent", unsafe { pop(&raw mut context) })?;
             }
-            Current::Hip { set, .. } => succeeded("hipSetDevice", unsafe { set(before) })?,
+            Current::Hip { set, .. } => {
+                // SAFETY: it takes a number.
+                succeeded("hipSetDevice", unsafe { set(before) })?;
+            }
         }
         Ok(result)
     }

@@ -36,6 +36,10 @@ impl File {
             "safelight-bench-{}-{tensor_bytes}.safetensors",
             std::process::id()
         );
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "measured where the system keeps its own short-lived files, and removed when dropped"
+        )]
         let path = std::env::temp_dir().join(name);
         let file = OpenOptions::new()
             .write(true)
