@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use egui::ColorImage;
-use safelight_core::catalog::{Catalog, ModelSpec, SearchedPlace, Watch};
+use safelight_core::catalog::{Catalog, CatalogEntry, ModelSpec, SearchedPlace, Watch};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::naming;
 use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use super::commands::FolderSetting;
+use super::fetching::{Errand, Fetched, Work};
 use super::inputs::{Placing, Slot};
 use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
@@ -52,6 +53,8 @@ pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sy
 pub struct FoundModels {
     pub specs: Vec<ModelSpec>,
     pub problems: Vec<JobError>,
+    /// Known, but not here.
+    pub missing: Vec<CatalogEntry>,
     /// Where was looked.
     pub searched: Vec<SearchedPlace>,
     /// Whose change means that there may be other models.
@@ -63,6 +66,7 @@ impl From<Catalog> for FoundModels {
         Self {
             problems: catalog.problems.iter().map(JobError::from).collect(),
             specs: catalog.available,
+            missing: catalog.missing,
             searched: catalog.searched,
             watched: catalog.watched,
         }
@@ -158,6 +162,8 @@ pub enum Answer {
     Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
+    /// Of the errand with this number.
+    Fetched(u64, Fetched),
     Problem(JobError),
 }
 
@@ -299,6 +305,14 @@ impl Background {
         });
     }
 
+    /// Asks servers, or fetches from them.
+    pub fn fetch(&self, work: Work, errand: Errand) {
+        self.spawn("fetch", move |postbox| {
+            let answer = errand.run(work, &|| postbox.ctx.request_repaint());
+            postbox.post(answer);
+        });
+    }
+
     fn dialog(&self, name: &str, ask: impl FnOnce() -> Answer + Send + 'static) {
         self.spawn(name, move |postbox| {
             let begin = Instant::now();
@@ -354,9 +368,7 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox) {
     let mut now = Watch::default();
     loop {
         let next = if now.is_empty() {
-            watched
-                .recv()
-                .map_err(|_err| RecvTimeoutError::Disconnected)
+            watched.recv().map_err(RecvTimeoutError::from)
         } else {
             watched.recv_timeout(WATCH_EVERY)
         };

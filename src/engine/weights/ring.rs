@@ -328,7 +328,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         let file = Arc::new(file);
-        let (sender, pieces) = unbounded();
+        let (sender, pieces) = bounded(MAX_WAITING);
         let progress = Arc::new(Progress::default());
         let whole = Tensor::zeros([bytes.len() as i64], (Kind::Uint8, Device::Cpu));
         // The second half of the file comes first.
