@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn tiny_neighbours_come_together_and_none_is_kept_for_ever() {
-        let (staging, stored, bytes) = file_of(&[1000; 3000]);
+        let (staging, stored, bytes) = file_of(&vec![1000; 3000]);
         assert_eq!(staging.spans.len(), 1);
         for &stored in &stored {
             check(&staging, stored, &bytes);
