@@ -31,7 +31,9 @@ pub(super) fn space<'a>(
             .metadata()
             .map_err(|source| DownloadError::disk(source, folder))?;
         let disk = disks.entry(stat.dev());
-        disk.or_insert_with(|| (folder.to_owned(), 0)).1 += bytes;
+        let (_, wanted) = disk.or_insert_with(|| (folder.to_owned(), 0));
+        // A server may claim any size.
+        *wanted = wanted.saturating_add(bytes);
     }
     for (folder, bytes) in disks.into_values().filter(|(_, bytes)| *bytes > 0) {
         let stat = statvfs(&folder).map_err(|err| DownloadError::disk(err.into(), &folder))?;

@@ -177,8 +177,10 @@ pub fn download(
         let Some(one) = ask(order, &remote, options, cancel)? else {
             return Ok(None);
         };
-        progress.total_bytes += one.remote.bytes;
-        progress.done_bytes += if one.is_done { one.remote.bytes } else { 0 };
+        progress.total_bytes = progress.total_bytes.saturating_add(one.remote.bytes);
+        if one.is_done {
+            progress.done_bytes = progress.done_bytes.saturating_add(one.remote.bytes);
+        }
         asked.push(Arc::new(one));
     }
     check::space(asked.iter().filter(|one| !one.is_done).map(|one| {

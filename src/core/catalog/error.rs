@@ -132,7 +132,7 @@ impl CatalogError {
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
                 "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model, or a FLUX.1 model: a diffusers folder, or a transformer's .safetensors or .gguf file"
             }
-            Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
+            Self::Lora { .. } => "Name the LoRA's file; `safelight inspect` says what one is for",
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
             Self::Io { .. }
             | Self::Config { .. }

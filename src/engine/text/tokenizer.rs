@@ -243,12 +243,9 @@ impl TextTokenizer {
                     reason: format!("the tokenizer failed: {err}"),
                     path: self.path.clone(),
                 })?;
-                // What stands around every text stands around each part that had no room, too.
-                let cut = encoding.get_overflowing().iter();
-                num_cut = cut
-                    .flat_map(|part| part.get_special_tokens_mask())
-                    .filter(|&&is_special| is_special == 0)
-                    .count();
+                if encoding.get_ids().len() >= self.length {
+                    num_cut = uncut_len(tokenizer, text).saturating_sub(self.length);
+                }
                 encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
             }
             Inner::Spiece(model) => {
@@ -298,6 +295,18 @@ impl TextTokenizer {
             Inner::Spiece(model) => model.vocab_size(),
         }
     }
+}
+
+/// How many ids the whole of a text has.
+fn uncut_len(tokenizer: &Tokenizer, text: &str) -> usize {
+    let mut whole = tokenizer.clone();
+    // Taking a limit away cannot fail, and without the number the text is only not told of.
+    if whole.with_truncation(None).is_err() {
+        return 0;
+    }
+    whole
+        .encode(text, true)
+        .map_or(0, |encoding| encoding.get_ids().len())
 }
 
 /// The class that reads a tokenizer: the pipeline's, or else its own.

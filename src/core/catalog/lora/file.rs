@@ -44,7 +44,8 @@ impl LoraFile {
     /// Reads the header of a file, or of the only weights in a folder. Fails for what is no LoRA.
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
         if !path.exists() {
-            return Err(CatalogError::NoSuchPath {
+            return Err(CatalogError::Lora {
+                reason: "there is no such LoRA".to_owned(),
                 path: path.to_owned(),
             });
         }

@@ -182,7 +182,12 @@ impl Job {
     fn stage(&self, stage: Stage, capture: bool) -> Told {
         let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
         assert_eq!(done.unwrap(), Some(()), "{stage:?}");
-        assert_eq!(told.warnings, Vec::<String>::new(), "{stage:?}");
+        // Recorded runs read fewer tokens than their prompts have, to be small.
+        let mut others = told
+            .warnings
+            .iter()
+            .filter(|it| !it.ends_with("are left out"));
+        assert_eq!(others.next(), None, "{stage:?}");
         told
     }
 

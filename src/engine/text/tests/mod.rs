@@ -67,7 +67,7 @@ fn a_long_text_is_cut_and_still_ends() {
     let tokens = tokenizer(8).encode(&"boat ".repeat(600)).unwrap();
     let ids: Vec<i64> = tokens.ids.flatten(0, 1).try_into().unwrap();
     assert_eq!((ids.len(), ids[7]), (8, 1));
-    let whole = tokenizer(2000).encode(&"boat ".repeat(600)).unwrap();
+    let whole = tokenizer(4000).encode(&"boat ".repeat(600)).unwrap();
     assert_eq!((whole.num_cut, whole.cut_notice("prompt")), (0, None));
     // The end stands behind what is left of the text.
     assert_eq!(tokens.num_cut as i64, whole.num_tokens - 8);
