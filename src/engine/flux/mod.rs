@@ -4,8 +4,8 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
 //! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
-//! 3. [`denoise()`]: noise to latents, of which [`sample`] is the part behind files,
-//! 4. [`decode`]: latents to pictures.
+//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
+//! 4. [`decode()`]: latents to pictures.
 //!
 //! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
 //! What comes between stages (files, unloading, messages) is the caller's.

@@ -2,7 +2,7 @@
 //!
 //! Every product and difference is rounded by itself, as in the reference, so the bits agree. The layouts are
 //! those of <https://github.com/ggml-org/llama.cpp/blob/master/ggml/src/ggml-common.h>.
-//! Blocks of 256 numbers are in [`k_ops`](super::k_ops).
+//! Blocks of 256 numbers are in [`k_ops`].
 
 use safelight_core::catalog::gguf::BlockType;
 use tch::{Kind, Tensor};
