@@ -47,3 +47,10 @@ pub fn config_path(place: &Path) -> PathBuf {
         place.to_owned()
     }
 }
+
+/// What is said of the first thing in a scheduler's config that is on and not known here: `options` are names and
+/// whether they are on.
+pub(crate) fn unsupported(options: &[(&str, bool)]) -> Option<String> {
+    let (name, _) = options.iter().find(|(_, is_on)| *is_on)?;
+    Some(format!("the scheduler's '{name}' is not supported"))
+}

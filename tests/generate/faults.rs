@@ -1,7 +1,8 @@
 //! Engines that die, hang and run out of memory, and people who interrupt.
 
 use std::fs;
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -99,9 +100,8 @@ fn out_of_memory_and_panics_have_their_own_exit_codes() {
     }
 }
 
-#[test]
-fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
-    let home = Home::new();
+/// A long job whose first step is made, and the lines that it goes on to say.
+fn in_its_steps(home: &Home) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = home
         .generate()
         .args(["--steps", "1000", "--out", "clip.mp4"])
@@ -109,12 +109,19 @@ fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines
         .by_ref()
         .map_while(Result::ok)
         .find(|line| line.contains(r#""event":"step""#))
         .unwrap();
+    (child, lines)
+}
+
+#[test]
+fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
+    let home = Home::new();
+    let (mut child, lines) = in_its_steps(&home);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let last = lines.map_while(Result::ok).last().unwrap();
@@ -170,19 +177,7 @@ fn two_interrupts_of_one_key_press_cancel_and_a_later_one_does_not_wait() {
 #[test]
 fn an_engine_never_outlives_its_app() {
     let home = Home::new();
-    let mut child = home
-        .generate()
-        .args(["--steps", "1000", "--out", "clip.mp4"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    lines
-        .by_ref()
-        .map_while(Result::ok)
-        .find(|line| line.contains(r#""event":"step""#))
-        .unwrap();
+    let (mut child, _lines) = in_its_steps(&home);
     let engines = children_of(child.id());
     assert_eq!(engines.len(), 1);
     child.kill().unwrap();

@@ -351,8 +351,8 @@ impl SchedulerConfig {
                 self.shift_terminal.is_some_and(|t| t != 0.0),
             ),
         ];
-        if let Some((name, _)) = unsupported.iter().find(|(_, on)| *on) {
-            return Some(format!("the scheduler's '{name}' is not supported"));
+        if let Some(objection) = json::unsupported(&unsupported) {
+            return Some(objection);
         }
         let numbers = [self.shift, self.base_shift, self.max_shift];
         let is_sound = numbers

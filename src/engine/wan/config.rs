@@ -330,8 +330,8 @@ impl SchedulerConfig {
                 self.shift_terminal.is_some_and(|t| t != 0.0),
             ),
         ];
-        if let Some((name, _)) = unsupported.iter().find(|(_, on)| *on) {
-            return Some(format!("the scheduler's '{name}' is not supported"));
+        if let Some(objection) = json::unsupported(&unsupported) {
+            return Some(objection);
         }
         let shift = self.shift();
         if !shift.is_finite() || shift <= 0.0 || self.num_train_timesteps == 0 {

@@ -225,7 +225,6 @@ fn own_schedule(folder: &Path) -> Result<Schedule, CatalogError> {
     })
 }
 
-/// Whether an autoencoder is the one that a transformer was trained with, by its channels.
 /// Whether a place holds this part of the published models.
 pub(super) fn is_published_part(component: Component, place: &Path) -> bool {
     let transformer = FluxTransformerConfig::default();
@@ -234,6 +233,7 @@ pub(super) fn is_published_part(component: Component, place: &Path) -> bool {
     parts.any(|wanted| wanted.check(place).is_ok())
 }
 
+/// Whether an autoencoder is the one that a transformer was trained with, by its channels.
 fn fits_vae(
     transformer: &FluxTransformerConfig,
     vae: &KlVaeConfig,

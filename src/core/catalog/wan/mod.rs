@@ -210,7 +210,6 @@ fn wrong_config(reason: String, place: &Path) -> CatalogError {
     CatalogError::Config { reason, path }
 }
 
-/// Whether an autoencoder is the one that a transformer was trained with, by its channels.
 /// Whether a place holds this part of the published models with latents of so many channels.
 pub(super) fn is_published_part(component: Component, latent_channels: u64, place: &Path) -> bool {
     /// The width of CLIP ViT-H.
@@ -225,6 +224,7 @@ pub(super) fn is_published_part(component: Component, latent_channels: u64, plac
     parts.any(|wanted| wanted.check(place).is_ok())
 }
 
+/// Whether an autoencoder is the one that a transformer was trained with, by its channels.
 fn fits_vae(
     transformer: &WanTransformerConfig,
     vae: &WanVaeConfig,
