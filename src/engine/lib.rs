@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod capture;
+#[cfg(test)]
+mod closeness;
 pub mod denoise;
 pub mod error;
 pub mod fault;

@@ -222,15 +222,10 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::{DoublingConv, Spread};
+    use crate::closeness::distance;
 
     fn random(size: &[i64]) -> Tensor {
         Tensor::randn(size, (Kind::Float, Device::Cpu))
-    }
-
-    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-        assert_eq!(found.size(), expected.size());
-        let off = (found - expected).norm() / expected.norm();
-        f64::try_from(off).unwrap()
     }
 
     /// One operation after the other, with channels in front: `(T, O, 2H, 2W)`

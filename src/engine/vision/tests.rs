@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::*;
+use crate::closeness::distance;
 use crate::error::EngineError;
 use crate::hooks::{Hooks, NoHooks};
 use crate::weights::Weights;
@@ -77,12 +78,6 @@ fn two_pictures() -> Tensor {
     let processor = ClipImageProcessor::default();
     let both = [pixels(SIZES[0], &processor), pixels(SIZES[1], &processor)];
     Tensor::cat(&both, 0)
-}
-
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.size(), expected.size());
-    let found = found.to_kind(Kind::Float);
-    ((found - expected).norm() / expected.norm()).double_value(&[])
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tch::Tensor;
 use tempfile::TempDir;
 
 use super::*;
+use crate::closeness::{assert_close, distance};
 use crate::text::tests::published::write_t5_json;
 use crate::weights::made_up::made_up;
 
@@ -256,20 +257,4 @@ fn picture(pixels: &Tensor) -> Picture {
     let (height, width, _) = pixels.size3().unwrap();
     let rgb: Vec<u8> = pixels.flatten(0, -1).try_into().unwrap();
     Picture::new(width as u32, height as u32, rgb).unwrap()
-}
-
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.size(), expected.size());
-    let (found, expected) = (found.to_kind(Kind::Double), expected.to_kind(Kind::Double));
-    let difference = (found - &expected).norm().double_value(&[]);
-    difference / expected.norm().double_value(&[]).max(f64::MIN_POSITIVE)
-}
-
-#[track_caller]
-fn assert_close(what: &str, found: &Tensor, expected: &Tensor, limit: f64) {
-    let distance = distance(found, expected);
-    assert!(
-        distance <= limit,
-        "{what}: {distance:.1e} is above {limit:.0e}"
-    );
 }

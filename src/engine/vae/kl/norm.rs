@@ -177,6 +177,7 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::{EPS, GroupNorm, Moments};
+    use crate::closeness::distance;
 
     const GROUPS: i64 = 3;
 
@@ -201,11 +202,6 @@ mod tests {
         let xs = xs.permute([0, 3, 1, 2]).contiguous();
         let ys = xs.group_norm(GROUPS, Some(&weight), Some(&bias), EPS, false);
         ys.permute([0, 2, 3, 1])
-    }
-
-    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-        let off = found.to_kind(Kind::Double) - expected;
-        (off.norm() / expected.norm()).double_value(&[])
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::capture::{self, Capture};
+use crate::closeness::{assert_close, distance};
 use crate::denoise::DenoiseState;
 use crate::hooks::NoHooks;
 use crate::sampling::noise;
@@ -174,22 +175,6 @@ impl Run {
             hooks,
         )
     }
-}
-
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.size(), expected.size());
-    let (found, expected) = (found.to_kind(Kind::Double), expected.to_kind(Kind::Double));
-    let difference = (found - &expected).norm().double_value(&[]);
-    difference / expected.norm().double_value(&[]).max(f64::MIN_POSITIVE)
-}
-
-#[track_caller]
-fn assert_close(what: &str, found: &Tensor, expected: &Tensor, limit: f64) {
-    let distance = distance(found, expected);
-    assert!(
-        distance <= limit,
-        "{what}: {distance:.1e} is above {limit:.0e}"
-    );
 }
 
 /// Keeps what it is given; asks for a stop when it has been asked often enough.

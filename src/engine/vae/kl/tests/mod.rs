@@ -13,6 +13,7 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
+use crate::closeness::distance;
 use crate::vae::{Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
@@ -94,13 +95,6 @@ fn encode(encoder: &KlVaeEncoder, pixels: &Tensor) -> Posterior {
 
 fn decode(decoder: &KlVaeDecoder, latents: &Tensor) -> Tensor {
     decoder.decode(latents, &|| false).unwrap()
-}
-
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.size(), expected.size());
-    let found = found.to_kind(Kind::Float);
-    let difference = (found - expected).norm() / expected.norm();
-    f64::try_from(difference).unwrap()
 }
 
 #[test]

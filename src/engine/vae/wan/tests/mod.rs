@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
 use super::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use crate::closeness::distance;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
 
@@ -57,12 +58,6 @@ fn decode(decoder: &WanVaeDecoder, latents: &Tensor) -> Vec<Tensor> {
         .decode(latents, &|| false, &mut |chunk| chunks.push(chunk))
         .unwrap();
     chunks
-}
-
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.size(), expected.size());
-    let difference = (found - expected).norm() / expected.norm();
-    f64::try_from(difference).unwrap()
 }
 
 /// The last is what is chosen for f32 on the CPU; the others are for elsewhere and must give the same.
