@@ -341,6 +341,7 @@ impl FormState {
             start_step: Some(self.start_step),
             end_step: self.end_step,
             vae_tile: self.vae_tile,
+            memory: settings.memory.choice(),
             shift: self.shift,
             sampler: Some(self.sampler),
             sigma_schedule: self.sigma_schedule,

@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod files;
 pub mod job;
 pub mod media;
+pub mod memory;
 pub mod naming;
 pub mod protocol;
 pub mod settings;

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Stage};
+use crate::memory::StageMemory;
 
 /// Counted up when the messages change; both ends must agree.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -36,6 +37,12 @@ pub struct StageOrder {
     /// The job's folder.
     pub folder: PathBuf,
     pub request: GenerateRequest,
+    /// Which time this is that the recipe has this stage, counted from 0.
+    #[serde(default)]
+    pub section: u32,
+    /// What the stage may do with memory.
+    #[serde(default)]
+    pub memory: StageMemory,
     /// Write `capture.<stage>.safetensors` parts into the job's folder.
     pub capture: bool,
 }

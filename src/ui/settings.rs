@@ -41,6 +41,7 @@ pub(super) fn settings_ui(ctx: &Context, view: &mut View<'_>) {
                 output,
                 models,
                 interface,
+                memory: _,
             } = &mut draft;
             Grid::new("settings grid")
                 .num_columns(2)

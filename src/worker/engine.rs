@@ -12,6 +12,7 @@ use safelight_core::job::{
     DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::StageMemory;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
@@ -254,6 +255,8 @@ impl Watch<'_> {
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
+            section: 0,
+            memory: StageMemory::default(),
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {

@@ -19,6 +19,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, SigmaSchedule, Stage,
 };
+use safelight_core::memory::MemoryChoice;
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -114,6 +115,7 @@ impl Rig {
             start_step: 0,
             end_step: None,
             vae_tile: None,
+            memory: MemoryChoice::default(),
             shift: None,
             sampler: Sampler::UniPc,
             sigma_schedule: SigmaSchedule::Simple,

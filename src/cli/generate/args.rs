@@ -400,6 +400,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
+            memory: settings.memory.choice(),
             loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,

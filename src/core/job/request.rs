@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
+use crate::memory::MemoryChoice;
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -384,6 +385,9 @@ pub struct GenerateRequest {
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae_tile: Option<u32>,
+    /// How much memory the job may use; changes no result. Not carried in files.
+    #[serde(default)]
+    pub memory: MemoryChoice,
     /// Where `capture.safetensors` goes, for comparisons with the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,

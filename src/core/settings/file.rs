@@ -102,6 +102,12 @@ impl Settings {
         for (section, key, is_set) in [
             ("runtime", "libtorch", self.runtime.libtorch.is_some()),
             ("output", "folder", self.output.folder.is_some()),
+            (
+                "memory",
+                "preserved_gib",
+                self.memory.preserved_gib.is_some(),
+            ),
+            ("memory", "cap_gib", self.memory.cap_gib.is_some()),
         ] {
             if !is_set
                 && let Some(item) = document

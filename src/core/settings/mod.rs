@@ -17,12 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice};
+use crate::memory::MemoryChoice;
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     pub runtime: RuntimeSettings,
+    pub memory: MemorySettings,
     pub output: OutputSettings,
     pub models: ModelSettings,
     pub interface: InterfaceSettings,
@@ -59,6 +61,32 @@ impl Default for RuntimeSettings {
             dtype: DtypeChoice::Auto,
             stall_limit_secs: 600,
             cancel_grace_secs: 5,
+        }
+    }
+}
+
+/// How much memory jobs may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemorySettings {
+    /// GiB kept free on the device for activations; absent: computed for each job.
+    #[serde(deserialize_with = "number_or_empty")]
+    pub preserved_gib: Option<f64>,
+    /// GiB of the device that are never gone beyond; absent: by the class of the device.
+    #[serde(deserialize_with = "number_or_empty")]
+    pub cap_gib: Option<f64>,
+    /// Keep models loaded where they fit together, instead of unloading each before the next.
+    pub keep_loaded: bool,
+}
+
+impl MemorySettings {
+    /// The same in bytes.
+    pub fn choice(self) -> MemoryChoice {
+        let bytes = |gib: f64| (gib.max(0.0) * (1_u64 << 30) as f64) as u64;
+        MemoryChoice {
+            preserved_bytes: self.preserved_gib.map(bytes),
+            cap_bytes: self.cap_gib.map(bytes),
+            keep_loaded: self.keep_loaded,
         }
     }
 }
@@ -145,6 +173,30 @@ impl Default for InterfaceSettings {
             scale: 1.0,
         }
     }
+}
+
+/// As [`none_when_empty`], for numbers of 0 and more.
+fn number_or_empty<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Found {
+        Number(f64),
+        Text(String),
+    }
+    match Found::deserialize(deserializer)? {
+        Found::Number(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
+        Found::Text(text) if text.is_empty() => Ok(None),
+        Found::Number(number) => Err(wrong_number(&number.to_string())),
+        Found::Text(text) => Err(wrong_number(&format!("{text:?}"))),
+    }
+}
+
+fn wrong_number<E: serde::de::Error>(found: &str) -> E {
+    E::custom(format!(
+        "expected a number of 0 or more, or \"\", found {found}"
+    ))
 }
 
 /// TOML has no null: a path that is not set is written as an empty string.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{JobId, Stage};
+use safelight_core::memory::StageMemory;
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageOrder, read_frame, write_frame};
 
 const SIGABRT: i32 = 6;
@@ -41,6 +42,8 @@ fn order(stage: Stage, folder: &Path) -> EngineCommand {
         stage,
         folder: folder.to_owned(),
         request: serde_json::from_value(request).unwrap(),
+        section: 0,
+        memory: StageMemory::default(),
         capture: false,
     }))
 }

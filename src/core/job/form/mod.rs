@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
+use crate::memory::MemoryChoice;
 
 pub(crate) use ranges::wrong_shift;
 pub(crate) use snap::nearest_multiple;
@@ -54,6 +55,7 @@ pub struct GenerateForm {
     pub start_step: Option<u32>,
     pub end_step: Option<u32>,
     pub vae_tile: Option<u32>,
+    pub memory: MemoryChoice,
     pub shift: Option<f64>,
     pub sampler: Option<Sampler>,
     pub sigma_schedule: SigmaSchedule,
@@ -171,6 +173,7 @@ impl GenerateForm {
             start_step: self.effective_start(strength, &mut found),
             end_step: self.end_step,
             vae_tile: self.vae_tile,
+            memory: self.memory,
             shift: self
                 .shift
                 .or_else(|| preset.and_then(|preset| preset.shift))

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use safelight_core::job::{GenerateRequest, Recipe};
 use safelight_core::media::{self, Picture};
+use safelight_core::memory::StageMemory;
 use safelight_core::protocol::EngineMessage;
 use serde_json::{Value, json};
 use tch::Tensor;
@@ -176,6 +177,8 @@ impl Job {
             stage,
             folder: self.folder.path().to_owned(),
             request: self.request.clone(),
+            section: 0,
+            memory: StageMemory::default(),
             capture,
         }
     }

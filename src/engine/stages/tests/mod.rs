@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 
 use crossbeam_channel::bounded;
 use safelight_core::job::JobId;
+use safelight_core::memory::StageMemory;
 use safelight_core::protocol::EngineMessage;
 use tch::Tensor;
 
@@ -50,6 +51,8 @@ fn a_clip_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_
         stage: Stage::Decode,
         folder: job.path().to_owned(),
         request: serde_json::from_value(request).unwrap(),
+        section: 0,
+        memory: StageMemory::default(),
         capture: true,
     };
     let (messages, received) = bounded(64);

@@ -1,0 +1,66 @@
+//! Memory as plain data: what the user allows, what one stage may use, and the ladder that is climbed when it
+//! runs out.
+//!
+//! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
+
+use serde::{Deserialize, Serialize};
+
+/// How a device's memory relates to the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceClass {
+    /// One pool for the CPU and the GPU (gfx1151 and other APUs): unloading means dropping.
+    Unified,
+    /// A card with memory of its own.
+    Discrete,
+    /// No GPU.
+    Cpu,
+}
+
+/// How much of the device a job may use. `None` is what the plan computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryChoice {
+    /// Bytes kept free for activations: resident weights get the budget less these, the other blocks stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserved_bytes: Option<u64>,
+    /// Bytes of the device that the engine never goes beyond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_bytes: Option<u64>,
+    /// Keep networks loaded from stage to stage where the plan proves that they fit.
+    pub keep_loaded: bool,
+}
+
+/// What the engine may do with memory in one stage. The default is everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StageMemory {
+    /// Bytes of the stage's weights that may stay on the device; what is beyond streams. `None`: all stay.
+    pub resident_bytes: Option<u64>,
+    /// Bytes of the device that the allocator may hold. `None`: all that there are.
+    pub cap_bytes: Option<u64>,
+    /// Whether the stage's network may stay behind it.
+    pub keep_loaded: bool,
+    pub rung: Rung,
+}
+
+/// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// As asked.
+    #[default]
+    Ground,
+    /// Everything given back, and once more.
+    FreeAndRetry,
+    /// No weights stay on the device that can stream.
+    StreamMore,
+    /// The VAE in tiles of 512 pixels.
+    Tiles512,
+    /// The VAE in tiles of 256 pixels.
+    Tiles256,
+    /// On the CPU.
+    OnCpu,
+}
