@@ -8,6 +8,7 @@ pub mod denoise;
 pub mod error;
 pub mod fault;
 pub mod flux;
+pub mod framepack;
 pub mod hooks;
 mod json;
 pub mod kernels;
