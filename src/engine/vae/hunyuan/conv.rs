@@ -66,10 +66,6 @@ impl CausalConv {
         self.apart.as_ref()
     }
 
-    pub(super) fn outputs(&self) -> i64 {
-        self.bias.numel() as i64
-    }
-
     /// Convolves `clip`, `(T, H, W, C)`, a few frames at a time, and gives each part, `(n, h, w, O)`, and which frames of
     /// the result it is, to `part`. `None` as soon as `part` gives that.
     pub(super) fn over(
