@@ -9,6 +9,7 @@ mod encoder_home;
 pub mod error;
 pub mod fault;
 pub mod flux;
+pub mod framepack;
 pub mod hooks;
 mod json;
 pub mod kernels;
