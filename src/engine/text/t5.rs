@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh, lowest};
@@ -218,6 +219,7 @@ impl T5Encoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());

@@ -16,6 +16,7 @@ use super::lane::StagingError;
 use super::mapping::Mapping;
 use super::staging::{Place, Staging, Stored};
 use super::{WeightsError, gguf};
+use crate::fault::{self, Site};
 
 pub(super) struct WeightFile {
     path: PathBuf,
@@ -151,6 +152,7 @@ impl WeightFile {
         [stored, kind]: [Kind; 2],
         device: Device,
     ) -> Result<Tensor, WeightsError> {
+        fault::at(Site::Staging);
         let torch = |source| WeightsError::Tensor {
             key: key.to_owned(),
             source,

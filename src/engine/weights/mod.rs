@@ -44,6 +44,7 @@ use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
 pub use self::stored::StoredMatrix;
+use crate::fault::{self, Site};
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
 
@@ -275,6 +276,7 @@ impl Weights {
 
     /// The file that has `key`, and what its header says of it; `shape` must be its own.
     fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, TensorInfo), WeightsError> {
+        fault::at(Site::Weights);
         let file = self.source.keys.get(key).map(|&i| &self.source.files[i]);
         let Some((file, info)) = file.and_then(|file| Some((file, file.info(key)?))) else {
             return Err(self.missing(key.to_owned(), shape));
