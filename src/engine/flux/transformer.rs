@@ -367,7 +367,8 @@ impl Modulation {
     ) -> Result<Self, WeightsError> {
         let dim = config.dim();
         Ok(Self {
-            lin: Linear::new(dim, count * dim, &(w / name))?,
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
         })
     }
 

@@ -23,7 +23,7 @@ pub mod twins;
 mod vendor;
 
 pub use bench::report;
-pub(crate) use copies::{Copies, Lane as CopyLane};
+pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::status;
 pub use terms::{Gate, Norm, TokenRows};
