@@ -375,7 +375,8 @@ impl Modulation {
     /// `name`: `lin` in the blocks.
     pub(crate) fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
-            lin: Linear::new(dim, count * dim, &(w / name))?,
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
         })
     }
 

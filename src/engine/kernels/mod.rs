@@ -27,7 +27,7 @@ mod vendor;
 
 pub use bench::report;
 pub(crate) use block_twins::IQ4_VALUES;
-pub(crate) use copies::{Copies, Lane as CopyLane};
+pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::status;
 pub use terms::{Gate, Norm, TokenRows};

@@ -170,7 +170,7 @@ impl T5Encoder {
     ) -> Result<Self, WeightsError> {
         let encoder = &(w / "encoder");
         let [table, twin] = table_names(w);
-        let shared = w.matrix(table, [config.vocab_size, config.d_model])?;
+        let shared = w.table(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
         let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
