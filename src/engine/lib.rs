@@ -5,6 +5,7 @@ pub mod capture;
 #[cfg(test)]
 mod closeness;
 pub mod denoise;
+mod encoder_home;
 pub mod error;
 pub mod fault;
 pub mod flux;

@@ -17,6 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::config::{SINUSOIDS, TransformerConfig};
 use super::keys::TransformerKeys;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{
     Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, axis_angles, gated_add, gated_add_norm,
@@ -195,6 +196,7 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             // The last pass of a block is also the first of the next one.
             let next = modulated(rows(i + 1), 0);
             normed = block.forward(&mut xs, normed, rows(i), &next, &tokens, rope);
@@ -204,6 +206,7 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             let ys = block.linear2.forward(&block.attend(normed, &tokens, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
@@ -372,7 +375,8 @@ impl Modulation {
     /// `name`: `lin` in the blocks.
     pub(crate) fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
-            lin: Linear::new(dim, count * dim, &(w / name))?,
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
         })
     }
 
