@@ -8,6 +8,7 @@ use tch::{Device, Kind, Tensor};
 use super::prepare::{decoded_latents, sections};
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
@@ -151,7 +152,10 @@ impl Job<'_> {
         let latents = decoded_latents(&self.sections, section, self.start, &newest[0], before);
         let latents = self.config.denormalize(&latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
-        let cancelled = || self.hooks.cancelled();
+        let cancelled = || {
+            fault::at(Site::VaeDecode);
+            self.hooks.cancelled()
+        };
         self.decoder
             .decode(&latents, self.tiling, &cancelled, frames)
     }

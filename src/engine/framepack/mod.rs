@@ -2,9 +2,9 @@
 //!
 //! The stages of a job, each a function of its own, because each may run in a process of its own:
 //!
-//! 1. `encode_text`: prompt and negative prompt to [`PromptEmbeds`],
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
 //! 2. [`encode_image`]: start and end picture to [`GivenImages`],
-//! 3. `encode_vision`: what SigLIP sees in the start picture,
+//! 3. [`encode_vision`]: what SigLIP sees in the start picture,
 //! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
 //!
 //! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
@@ -24,9 +24,10 @@ mod prepare;
 mod refiner;
 mod sample;
 mod state;
+mod text;
 mod transformer;
 
-pub use condition::encode_image;
+pub use condition::{encode_image, encode_vision};
 pub use config::TransformerConfig;
 pub use decode::{Latents, decode};
 pub use denoise::{Given, denoise};
@@ -35,6 +36,7 @@ pub use layout::{History, Layout};
 pub use prepare::{Draws, LatentShape, decoded_latents, history, layout, sections};
 pub use sample::{Conditions, Guidance, sample};
 pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
+pub use text::encode_text;
 pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 
 #[cfg(test)]

@@ -12,16 +12,36 @@ use crate::store;
 
 pub(super) fn run(context: &StageContext<'_>, stage: Stage) -> Result<Option<()>, EngineError> {
     match stage {
+        Stage::EncodeText => encode_text(context),
         Stage::EncodeImage => encode_image(context),
+        Stage::EncodeVision => encode_vision(context),
         Stage::Denoise => denoise(context),
         Stage::Decode => decode(context),
-        Stage::EncodeText
-        | Stage::EncodeVision
-        | Stage::DenoiseHigh
-        | Stage::DenoiseLow
-        | Stage::Unload
-        | Stage::Save => Err(context.no_such_stage()),
+        Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Save => {
+            Err(context.no_such_stage())
+        }
     }
+}
+
+fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let embeds =
+        context.part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
+    embeds
+        .map(|embeds| embeds.save(&context.own_result()))
+        .transpose()
+}
+
+fn encode_vision(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let (start, _) = pictures::of_job(&context.folder(), request)?;
+    let start = start.resized(request)?;
+    let embeds = context.part(|capture, hooks| {
+        framepack::encode_vision(request, &start.rgb, place, capture, hooks)
+    })?;
+    embeds
+        .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
+        .transpose()
 }
 
 fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
