@@ -11,6 +11,7 @@ mod inputs;
 pub mod link;
 mod process;
 mod save;
+mod sections;
 mod sweep;
 mod walk;
 
@@ -81,6 +82,7 @@ fn work(
             request,
             device,
             cancel,
+            resume,
         } = command;
         let job_events = events.of(id, cancel);
         let limits = (options.limits)();
@@ -89,6 +91,7 @@ fn work(
             Walk {
                 id,
                 request: &request,
+                resume: resume.as_deref(),
                 events: &job_events,
                 options,
                 limits: &limits,

@@ -1,15 +1,16 @@
 //! One job: its folder, its recipe walked stage by stage, its engine restarted once when it dies,
-//! and its one outcome.
+//! and its one outcome. A job that a program left behind goes on in its folder.
 //!
 //! Sends no `Ended` itself: the caller does, in one place.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, Stage, StageTime,
+    JobUpdate, Recipe, SectionMade, Stage, StageTime,
 };
 
 use super::engine::{EngineSlot, StageResult, StageRun};
@@ -17,12 +18,15 @@ use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
 use super::save;
+use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
     pub(super) id: JobId,
     pub(super) request: &'a GenerateRequest,
+    /// The folder of the same job, where an earlier program left it.
+    pub(super) resume: Option<&'a Path>,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) options: &'a WorkerOptions,
     pub(super) limits: &'a WorkerLimits,
@@ -34,6 +38,7 @@ pub(super) struct Walk<'a> {
 #[derive(Default)]
 struct Gathered {
     clip: Clip,
+    growing: GrowingFile,
     times: Vec<StageTime>,
     warnings: Vec<String>,
     peak_bytes: u64,
@@ -48,15 +53,34 @@ impl Walk<'_> {
             Err(err) => return JobOutcome::Failed(err),
         };
         // Where locks do not work, the folder's age alone tells that the job lives.
-        let _held = folder.hold();
-        let outcome = match self.walk(&folder, &inputs, started) {
+        let held = folder.hold();
+        if self.resume.is_some()
+            && let Err(err) = &held
+        {
+            return JobOutcome::Failed(JobError::new(
+                JobErrorKind::InvalidRequest,
+                format!("the job runs already, or its folder cannot be written to: {err}"),
+            ));
+        }
+        let mut gathered = Gathered {
+            clip: Clip {
+                frames: Vec::new(),
+                fps: self.request.fps,
+            },
+            ..Gathered::default()
+        };
+        let outcome = match self.walk(&folder, &inputs, &mut gathered, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
-            Ok(None) => JobOutcome::Cancelled,
+            Ok(None) => self
+                .keep(&inputs, gathered, started)
+                .map_or(JobOutcome::Cancelled, JobOutcome::Kept),
             Err(err) if folder.num_finished(&Recipe::of(self.request)) > 0 => {
                 let kept = format!(
-                    "What was finished is kept for a week in {}",
-                    folder.path().display()
+                    "What was finished is kept for a week in {0}; `safelight resume {1}` goes on from there",
+                    folder.path().display(),
+                    self.id
                 );
+                drop(gathered.growing.into_written());
                 let advice = [err.advice.as_str(), &kept].map(str::trim).join(". ");
                 return JobOutcome::Failed(err.advise(advice.trim_start_matches(". ")));
             }
@@ -71,6 +95,11 @@ impl Walk<'_> {
     /// Checks what only the disk knows, and makes the job's folder with copies of its pictures.
     fn prepare(&self) -> Result<(JobFolder, Inputs), JobError> {
         save::check(self.request)?;
+        if let Some(folder) = self.resume {
+            let folder = JobFolder::at(folder);
+            let inputs = Inputs::reopen(self.request, &folder)?;
+            return Ok((folder, inputs));
+        }
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
             .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
         let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
@@ -78,6 +107,7 @@ impl Walk<'_> {
             let doubled = inputs.num_extended.min(1);
             let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
             save::check_frames(self.request, num_frames)?;
+            inputs.keep(&folder);
             Ok(inputs)
         });
         match prepared {
@@ -94,28 +124,26 @@ impl Walk<'_> {
         &mut self,
         folder: &JobFolder,
         inputs: &Inputs,
+        gathered: &mut Gathered,
         started: Instant,
     ) -> Result<Option<JobOutput>, JobError> {
         let recipe = Recipe::of(self.request);
         self.events.certain(JobUpdate::Started(recipe.clone()));
-        let mut gathered = Gathered {
-            clip: Clip {
-                frames: Vec::new(),
-                fps: self.request.fps,
-            },
-            ..Gathered::default()
+        self.tell_of_loras(inputs, gathered);
+        let mut done = match self.resume {
+            Some(_) => folder.finished(&recipe),
+            None => vec![false; recipe.stages.len()],
         };
-        self.tell_of_loras(inputs, &mut gathered);
-        let mut position = 0;
         let mut lost_in = None;
-        while let Some(&stage) = recipe.stages.get(position) {
+        while let Some(position) = done.iter().position(|is_done| !is_done) {
+            let (stage, section) = (recipe.stages[position], recipe.section(position));
             if self.events.is_cancelled() {
                 return Ok(None);
             }
             if stage == Stage::Save {
-                let output = self.save(inputs, &mut gathered, started)?;
-                if lost_in.is_none() {
-                    // The times of a job that was interrupted are nobody's measure.
+                let output = self.save(inputs, gathered, started)?;
+                // The times of a job that was interrupted are nobody's measure.
+                if lost_in.is_none() && self.resume.is_none() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
                 }
@@ -123,24 +151,33 @@ impl Walk<'_> {
             }
             self.events.certain(JobUpdate::Stage {
                 stage,
-                resumed: lost_in == Some(stage),
+                section,
+                resumed: lost_in == Some(position),
             });
-            if stage == Stage::Decode {
-                gathered.clip.frames.clear();
-            }
-            match self.run_stage(folder, &recipe, stage, &mut gathered)? {
+            match self.run_stage(folder, &recipe, (stage, section), gathered)? {
                 StageResult::Finished { secs } => {
-                    let time = StageTime { stage, secs };
+                    let time = StageTime {
+                        stage,
+                        section,
+                        secs,
+                    };
                     gathered.times.push(time);
                     self.events.certain(JobUpdate::StageEnded(time));
-                    position += 1;
+                    done[position] = true;
+                    if stage == Stage::Decode {
+                        self.show_section(inputs, section, gathered, lost_in.is_none());
+                    }
                 }
                 StageResult::Cancelled => return Ok(None),
-                // A job goes on once.
-                StageResult::Lost { reason } if lost_in.is_none() => {
-                    lost_in = Some(stage);
-                    self.warn_of_resume(stage, &reason, &mut gathered);
-                    position = folder.num_finished(&recipe);
+                StageResult::Lost { reason } if self.may_go_on(&recipe, lost_in, position) => {
+                    lost_in = Some(position);
+                    self.warn_of_resume(stage, &reason, gathered);
+                    let on_disk = folder.finished(&recipe);
+                    for (position, is_done) in done.iter_mut().enumerate() {
+                        // Frames that came are here, whatever became of the engine.
+                        *is_done = on_disk[position]
+                            || (*is_done && recipe.stages[position] == Stage::Decode);
+                    }
                 }
                 StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
             }
@@ -155,12 +192,13 @@ impl Walk<'_> {
         &mut self,
         folder: &JobFolder,
         recipe: &Recipe,
-        stage: Stage,
+        (stage, section): (Stage, u32),
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
         let run = StageRun {
             id: self.id,
             stage,
+            section,
             recipe,
             folder: folder.path(),
             request: self.request,
@@ -171,8 +209,78 @@ impl Walk<'_> {
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
-        gathered.clip.frames.extend(report.frames);
+        if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {
+            let frames = &mut gathered.clip.frames;
+            sections::join(frames, self.request, section, report.frames)?;
+        }
         Ok(report.result)
+    }
+
+    /// Shows the clip so far, and has it written, where it grows section by section.
+    fn show_section(
+        &mut self,
+        inputs: &Inputs,
+        section: u32,
+        gathered: &mut Gathered,
+        is_measure: bool,
+    ) {
+        let Some(sections) = self.request.sections else {
+            return;
+        };
+        if is_measure && self.resume.is_none() {
+            // What one section took is known for the next ones.
+            self.estimates
+                .learn(self.request, self.engine.device_name(), &gathered.times);
+        }
+        self.events.certain(JobUpdate::Section(SectionMade {
+            section,
+            count: sections.count,
+            clip: Arc::new(gathered.clip.clone()),
+            path: self.request.out.clone(),
+        }));
+        if sections.is_last(section) {
+            return;
+        }
+        let (growing, clip) = (&mut gathered.growing, &gathered.clip);
+        let problem = growing.write(self.request, clip, inputs, self.engine.report());
+        if let Some(err) = problem {
+            let text = format!("the clip so far could not be written: {}", err.summary);
+            self.events.certain(JobUpdate::Warning(text.clone()));
+            gathered.warnings.push(text);
+        }
+    }
+
+    /// What a cancelled job leaves: the sections that were made.
+    fn keep(&self, inputs: &Inputs, mut gathered: Gathered, started: Instant) -> Option<JobOutput> {
+        if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
+            return None;
+        }
+        let written = std::mem::take(&mut gathered.growing).into_written();
+        let (paths, clip) = written.or_else(|| {
+            let clip = std::mem::take(&mut gathered.clip);
+            let joined = inputs.join(self.request, clip.clone()).ok()?;
+            let written = save::write(self.request, &joined, inputs, self.engine.report());
+            Some((written.ok()?.paths, clip))
+        })?;
+        Some(self.output(paths, clip, gathered, started))
+    }
+
+    fn output(
+        &self,
+        paths: Vec<PathBuf>,
+        clip: Clip,
+        gathered: Gathered,
+        started: Instant,
+    ) -> JobOutput {
+        JobOutput {
+            paths,
+            clip: Arc::new(clip),
+            seed: self.request.seed,
+            secs: started.elapsed().as_secs_f64(),
+            stages: gathered.times,
+            peak_bytes: gathered.peak_bytes,
+            warnings: gathered.warnings,
+        }
     }
 
     /// How much of each LoRA is applied; a warning where that is little.
@@ -186,6 +294,13 @@ impl Walk<'_> {
                 gathered.warnings.push(text);
             }
         }
+    }
+
+    /// A job goes on once; one that is made in sections once in each of them.
+    fn may_go_on(&self, recipe: &Recipe, lost_in: Option<usize>, position: usize) -> bool {
+        lost_in.is_none_or(|before| {
+            self.request.sections.is_some() && recipe.section(position) > recipe.section(before)
+        })
     }
 
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
@@ -208,9 +323,12 @@ impl Walk<'_> {
         let stage = Stage::Save;
         self.events.certain(JobUpdate::Stage {
             stage,
+            section: 0,
             resumed: false,
         });
         let began = Instant::now();
+        // Of no use any more, and in the way while it is written; what was wrong with it shows again.
+        gathered.growing.settle();
         let clip = std::mem::take(&mut gathered.clip);
         let (expected, found) = (self.request.num_decoded(), clip.frames.len());
         if found != expected {
@@ -226,19 +344,12 @@ impl Walk<'_> {
         }
         let time = StageTime {
             stage,
+            section: 0,
             secs: began.elapsed().as_secs_f64(),
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
-        Ok(JobOutput {
-            paths: written.paths,
-            clip: Arc::new(clip),
-            seed: self.request.seed,
-            secs: started.elapsed().as_secs_f64(),
-            stages: std::mem::take(&mut gathered.times),
-            peak_bytes: gathered.peak_bytes,
-            warnings: std::mem::take(&mut gathered.warnings),
-        })
+        Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
 }
 

@@ -26,4 +26,6 @@ pub use request::{
     StepCacheKind, first_step,
 };
 pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
-pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};
+pub use update::{
+    Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, SectionMade, StageTime,
+};
