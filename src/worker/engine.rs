@@ -31,6 +31,8 @@ pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
+    /// Which time of it, counted from 0.
+    pub(super) section: u32,
     pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
     pub(super) request: &'a GenerateRequest,
@@ -268,7 +270,7 @@ impl Watch<'_> {
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
-            section: 0,
+            section: self.run.section,
             memory: self.run.memory,
             capture: self.run.request.capture.is_some(),
         }));
@@ -341,7 +343,7 @@ impl Watch<'_> {
                     self.run.request,
                     &self.device_name,
                     self.run.recipe,
-                    stage,
+                    (stage, self.run.section),
                     progress,
                 );
                 events.lossy(JobUpdate::Step {

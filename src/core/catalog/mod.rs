@@ -110,6 +110,7 @@ pub struct Catalog {
     /// The parts that lie in the searched places.
     parts: Vec<Item>,
     tokenizers: Vec<PathBuf>,
+    llama_tokenizers: Vec<PathBuf>,
     shipped_tokenizers: Option<PathBuf>,
 }
 
@@ -183,6 +184,8 @@ impl Catalog {
         self.tokenizers = scan::tokenizers(&found, &self.parts);
         library.known.clone_from(&self.parts);
         library.tokenizers.clone_from(&self.tokenizers);
+        self.llama_tokenizers = scan::llama_tokenizers(&found);
+        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
         found
     }
 
@@ -226,6 +229,7 @@ impl Catalog {
         let mut library = Library::shipped(self.shipped_tokenizers.clone());
         library.known.clone_from(&self.parts);
         library.tokenizers.clone_from(&self.tokenizers);
+        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
         library
     }
 
