@@ -6,6 +6,7 @@
 //! the recipe. Networks and samplers are the family's.
 
 mod flux;
+mod framepack;
 mod hooks;
 mod pictures;
 #[cfg(test)]
@@ -71,17 +72,13 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         _ if stage == Stage::Unload => Some(()),
         Family::Wan => wan::run(context, stage)?,
         Family::Flux => flux::run(context, stage)?,
-        Family::FramePack => {
-            return Err(EngineError::Request {
-                reason: "this version cannot run FramePack models yet".to_owned(),
-            });
-        }
+        Family::FramePack => framepack::run(context, stage)?,
     };
     if done.is_some() {
         match stage {
             // Of no use any more, and gone with the folder anyway.
             Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
-                fs::remove_file(context.folder().denoise_checkpoint()).ok();
+                fs::remove_file(context.checkpoint_file()).ok();
             }
             Stage::Decode => context.deliver_capture(),
             _ => {}
@@ -130,9 +127,21 @@ impl StageContext<'_> {
         }
     }
 
-    /// Where this stage leaves its result.
+    /// Where this stage leaves its result: that of the section that it is run for.
     fn own_result(&self) -> PathBuf {
-        self.result(self.order.stage)
+        self.section_result(self.order.stage, self.order.section)
+    }
+
+    /// Where a stage of a section leaves its result.
+    fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
+        self.folder()
+            .section_result(stage, section)
+            .unwrap_or_default()
+    }
+
+    /// Where the state in the middle of this stage is kept.
+    fn checkpoint_file(&self) -> PathBuf {
+        self.folder().section_checkpoint(self.order.section)
     }
 
     /// What the stage `of` left, where it ran.
@@ -166,7 +175,7 @@ impl StageContext<'_> {
     /// Where an earlier run of this stage got to.
     fn checkpoint(&self) -> Option<DenoiseState> {
         // A checkpoint that cannot be read costs the steps it saved, not the job.
-        DenoiseState::load(&self.folder().denoise_checkpoint()).ok()
+        DenoiseState::load(&self.checkpoint_file()).ok()
     }
 
     /// Brings what the stages recorded to where the user wants it.
