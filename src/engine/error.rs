@@ -11,7 +11,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use thiserror::Error;
 
 use crate::vae::VaeError;
-use crate::weights::WeightsError;
+use crate::weights::{StreamFailure, WeightsError};
 
 #[derive(Debug, Error)]
 pub enum EngineError {
@@ -44,6 +44,10 @@ impl EngineError {
 
     /// What a caught panic means: tch's infix operators report errors by panicking.
     pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
+        let failure = payload.downcast_ref::<StreamFailure>();
+        if let Some(err) = failure.and_then(StreamFailure::take) {
+            return err.into();
+        }
         let message = payload
             .downcast_ref::<String>()
             .map(String::as_str)

@@ -281,7 +281,7 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, .. } => Ok(StageResult::Finished { secs }),
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -356,6 +356,7 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
+            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

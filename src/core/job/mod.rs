@@ -23,4 +23,6 @@ pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
 };
-pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};
+pub use update::{
+    Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, Reclaim, StageTime,
+};

@@ -102,6 +102,7 @@ pub fn sample(
         let place = Placement {
             device: transformer.device(),
             kind: transformer.kind(),
+            resident_bytes: None,
         };
         let history = state
             .history

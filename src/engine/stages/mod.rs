@@ -22,7 +22,8 @@ use crossbeam_channel::Sender;
 use safelight_core::catalog::Family;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
-use safelight_core::protocol::StageOrder;
+use safelight_core::memory::Rung;
+use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind};
 
 use crate::capture::{self, Capture};
@@ -30,8 +31,9 @@ use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::fault::Fault;
 use crate::hooks::Hooks as _;
-use crate::memory::assert_unloaded;
+use crate::memory::{Boundary, assert_unloaded, reclaim};
 use crate::place::Placement;
+use crate::runtime;
 use crate::serve::Outgoing;
 use hooks::StageHooks;
 
@@ -54,6 +56,13 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         fault.at_start();
     }
     let _no_grad = tch::no_grad_guard();
+    let cap = context.order.memory.cap_bytes;
+    if !runtime::limit(context.device, cap) && cap.is_some() {
+        tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
+    }
+    if makes_latents(stage) {
+        context.reclaim(Boundary::PostUnloadTransformer);
+    }
     if needs_all_memory(stage) {
         assert_unloaded(context.device, context.baseline)?;
     }
@@ -71,8 +80,31 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
             Stage::Decode => context.deliver_capture(),
             _ => {}
         }
+        if let Some(boundary) = boundary_behind(stage) {
+            context.reclaim(boundary);
+        }
     }
     Ok(done)
+}
+
+/// Where a transformer is loaded.
+fn makes_latents(stage: Stage) -> bool {
+    matches!(
+        stage,
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow
+    )
+}
+
+/// What a stage that finished leaves, the unloading of transformers being a stage of its own.
+fn boundary_behind(stage: Stage) -> Option<Boundary> {
+    Some(match stage {
+        Stage::EncodeText => Boundary::PostTextEncoding,
+        Stage::EncodeImage => Boundary::PostVaeEncoding,
+        Stage::EncodeVision => Boundary::PostClipVision,
+        Stage::Unload => Boundary::PostTransformerUnload,
+        Stage::Decode => Boundary::PostVaeDecode,
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
+    })
 }
 
 /// Large networks never meet on the device, whatever came before the stage.
@@ -109,7 +141,25 @@ impl StageContext<'_> {
         Placement {
             device: self.device,
             kind,
+            resident_bytes: self.resident_bytes(),
         }
+    }
+
+    /// The VAE stays whole: it is small, and has hardly a matrix.
+    fn resident_bytes(&self) -> Option<u64> {
+        let memory = &self.order.memory;
+        match self.order.stage {
+            Stage::EncodeImage | Stage::Decode => None,
+            _ if memory.rung >= Rung::StreamMore && self.device != Device::Cpu => Some(0),
+            _ => memory.resident_bytes,
+        }
+    }
+
+    /// Gives memory back and tells the app.
+    pub fn reclaim(&self, boundary: Boundary) {
+        let message = EngineMessage::Reclaimed(reclaim(self.device, boundary));
+        // Nobody listening means that the app is gone, and this process with it.
+        self.messages.send((message, Vec::new())).ok();
     }
 
     /// Where this stage leaves its result.

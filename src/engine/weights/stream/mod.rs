@@ -14,6 +14,7 @@ mod residency;
 mod tests;
 mod window;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,14 +30,20 @@ use super::ring::{self, Transfer};
 use super::{Weights, WeightsError};
 
 /// What may be on the device, or on its way there, of matrices that do not stay. A block of Wan's 14B has 700 MB, of
-/// which long attention leaves time for half.
-const WINDOW_BYTES: usize = 512 << 20;
+/// which long attention leaves time for half. The networks of tests would fit into it whole.
+const WINDOW_BYTES: usize = if cfg!(test) { 0 } else { 512 << 20 };
 /// What is on its way at a time while those that stay are loaded.
 const LOADED_AHEAD_BYTES: u64 = 256 << 20;
 
 /// A failure in the middle of a product, which has no other way to say so: [`Weights`] unwinds with it.
-#[derive(Debug)]
-pub struct StreamFailure(pub WeightsError);
+pub struct StreamFailure(Cell<Option<WeightsError>>);
+
+impl StreamFailure {
+    /// What failed, for the first who asks.
+    pub fn take(&self) -> Option<WeightsError> {
+        self.0.take()
+    }
+}
 
 /// The matrices of one network and what of them may stay.
 pub(super) struct Stream {
@@ -392,5 +399,5 @@ impl Drop for Coming {
 
 /// Ends the stage from within a product: networks have no other way out.
 fn give_up(err: WeightsError) -> ! {
-    resume_unwind(Box::new(StreamFailure(err)))
+    resume_unwind(Box::new(StreamFailure(Cell::new(Some(err)))))
 }
