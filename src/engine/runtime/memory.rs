@@ -142,21 +142,30 @@ pub fn limit(device: Device, cap: Option<u64>) -> bool {
         return true;
     };
     let counts = accelerator_counts(index);
-    let fraction = cap.map_or(1.0, |cap| allowed_fraction(cap, &counts));
+    let fraction = match cap {
+        Some(cap) if cap < counts.total => allowed_bytes(cap, &counts) as f64 / counts.total as f64,
+        _ => 1.0,
+    };
     #[expect(unsafe_code, reason = "a C function with two numbers")]
     // SAFETY: catches everything inside.
     let is_set = unsafe { safelight_limit_device(small(index), fraction) };
     is_set
 }
 
-/// Of the device, for libtorch's allocator: what is left of the cap by all else that is on it.
-fn allowed_fraction(cap: u64, counts: &MemoryCounts) -> f64 {
-    if counts.total == 0 || cap >= counts.total {
-        return 1.0;
-    }
+/// For libtorch's allocator: what is left of the cap by all else that is on the device, or is going to be.
+fn allowed_bytes(cap: u64, counts: &MemoryCounts) -> u64 {
     let others = counts.used.saturating_sub(counts.reserved);
-    let allowed = cap.saturating_sub(others).saturating_sub(LATE_CODE_BYTES);
-    allowed as f64 / counts.total as f64
+    cap.saturating_sub(others).saturating_sub(LATE_CODE_BYTES)
+}
+
+/// What tensors may take of a device at most, where a [`limit`] of `cap` holds.
+pub fn allowance(device: Device, cap: Option<u64>) -> u64 {
+    let counts = memory_counts(device);
+    let cap = cap.unwrap_or(counts.total).min(counts.total);
+    match device {
+        Device::Cuda(_) => allowed_bytes(cap, &counts),
+        _ => cap,
+    }
 }
 
 fn accelerator_counts(index: usize) -> MemoryCounts {
@@ -238,11 +247,9 @@ mod tests {
             used: gib(5),
             total: gib(24),
         };
-        let allowed = |cap| allowed_fraction(cap, &counts) * gib(24) as f64;
-        let expected = (gib(17) - LATE_CODE_BYTES) as f64;
-        assert!((allowed(gib(20)) - expected).abs() < 1.0);
-        assert!(allowed(gib(1)).abs() < 1.0);
-        assert!((allowed_fraction(gib(24), &counts) - 1.0).abs() < 1e-9);
+        let expected = gib(17) - LATE_CODE_BYTES;
+        assert_eq!(allowed_bytes(gib(20), &counts), expected);
+        assert_eq!(allowed_bytes(gib(1), &counts), 0);
     }
 
     #[test]

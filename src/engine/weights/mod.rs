@@ -100,12 +100,27 @@ impl Weights {
     /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
     /// like a network's. Takes any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
+        Self::without_files(RandomTensors::new(device), kind, device)
+    }
+
+    /// No file and no numbers, only the names and shapes that a network asks for, [afterwards](Self::outlined).
+    pub fn outline(kind: Kind) -> Self {
+        Self::without_files(RandomTensors::outline(), kind, Device::Cpu)
+    }
+
+    /// What was asked for, in that order, where this is an [outline](Self::outline).
+    pub fn outlined(&self) -> Vec<(String, Vec<i64>)> {
+        let random = self.source.random.as_ref();
+        random.map_or_else(Vec::new, RandomTensors::outlined)
+    }
+
+    fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
         Self {
             source: Arc::new(Source {
                 path: PathBuf::from("random weights"),
                 files: Vec::new(),
                 keys: BTreeMap::new(),
-                random: Some(RandomTensors::new(device)),
+                random: Some(random),
                 asked: Mutex::default(),
             }),
             prefix: String::new(),
