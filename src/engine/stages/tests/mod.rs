@@ -1,5 +1,6 @@
 //! What stages of every family share, and whole jobs of Flux against recorded runs of diffusers.
 
+mod boundaries;
 mod flux;
 
 use std::os::unix::fs::symlink;
