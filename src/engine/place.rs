@@ -17,6 +17,8 @@ pub struct Placement {
     pub kind: Kind,
     /// Bytes of a component's weights that may stay on the device; the others stream. `None`: all stay.
     pub resident_bytes: Option<u64>,
+    /// Whether networks may stay loaded behind their stage.
+    pub keeps: bool,
 }
 
 impl Placement {

@@ -84,8 +84,15 @@ pub(super) fn run(
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let weights = Weights::open(file.path(), kind, device)?.with_residency(resident);
             let (measured, answer) = case.measure_streamed(arguments, weights.clone())?;
+            let count: i64 = tensors
+                .iter()
+                .map(|(_, shape)| shape.iter().product::<i64>())
+                .sum();
             Ok(Outcome {
-                measured,
+                measured: Measured {
+                    weights_bytes: 2 * count as u64,
+                    ..measured
+                },
                 answer: answer.map(|answer| answer.to_device(Device::Cpu)),
                 bytes: weights.stream_bytes(),
             })
@@ -95,7 +102,7 @@ pub(super) fn run(
         runtime::limit(device, None);
         let answer = outcome.as_ref().ok().and_then(|it| it.answer.as_ref());
         let is_same = preserved
-            .and(whole.as_ref().zip(answer))
+            .and_then(|_| whole.as_ref().zip(answer))
             .map(|(a, b)| a.equal(b));
         all_well &= outcome.is_ok() && is_same != Some(false);
         let bytes = outcome.as_ref().ok().and_then(|it| it.bytes);

@@ -5,6 +5,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
@@ -30,13 +31,19 @@ pub fn decode(
             reason: format!("these are no latents of this model: {size:?}"),
         });
     }
-    let weights = place.open(home)?;
-    let decoder = KlVaeDecoder::new(&config, &weights)?;
-    let unexpected = KlVaeDecoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = KlVaeDecoder::new(&config, &weights)?;
+        let unexpected = KlVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
     let latents = config.denormalize(&latents.to_kind(Kind::Float));
     capture.put("vae.decode.0.input", &latents);
-    let cancelled = || hooks.cancelled();
+    let cancelled = || {
+        fault::at(Site::VaeDecode);
+        hooks.cancelled()
+    };
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
         let pixels = match (

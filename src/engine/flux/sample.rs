@@ -103,6 +103,7 @@ pub fn sample(
             device: transformer.device(),
             kind: transformer.kind(),
             resident_bytes: None,
+            keeps: false,
         };
         let history = state
             .history

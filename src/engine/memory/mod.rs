@@ -3,11 +3,17 @@
 //! What a stage may use is decided in the app; which weights stay on the device is [`weights`](crate::weights)' part, and
 //! the counts come from [`runtime`].
 
+mod kept;
+
 use safelight_core::job::Reclaim;
 use tch::Device;
 
 use crate::error::EngineError;
 use crate::runtime;
+
+#[cfg(test)]
+pub use kept::kept_components;
+pub use kept::{Lent, forget_all};
 
 /// The boundaries between parts of the work at which memory is given back, and nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! On the CPU libtorch keeps no count, so an allocator of our own does; weights that are mapped from
 //! files count as live too. What to do about the counts is decided elsewhere.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tch::Device;
 
 use super::pools;
@@ -142,14 +144,31 @@ pub fn limit(device: Device, cap: Option<u64>) -> bool {
         return true;
     };
     let counts = accelerator_counts(index);
-    let fraction = match cap {
-        Some(cap) if cap < counts.total => allowed_bytes(cap, &counts) as f64 / counts.total as f64,
-        _ => 1.0,
+    let allowed = match cap {
+        Some(cap) if cap < counts.total => allowed_bytes(cap, &counts),
+        _ => u64::MAX,
     };
+    LIMIT.store(allowed, Ordering::Relaxed);
+    let fraction = (allowed as f64 / counts.total.max(1) as f64).min(1.0);
     #[expect(unsafe_code, reason = "a C function with two numbers")]
     // SAFETY: catches everything inside.
     let is_set = unsafe { safelight_limit_device(small(index), fraction) };
     is_set
+}
+
+/// What libtorch's allocator may hold of the GPU.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// What tensors can still get of a GPU.
+pub fn free_bytes(device: Device) -> u64 {
+    let counts = memory_counts(device);
+    let unused = counts.reserved.saturating_sub(counts.allocated);
+    let free = counts.total.saturating_sub(counts.used) + unused;
+    free.min(
+        LIMIT
+            .load(Ordering::Relaxed)
+            .saturating_sub(counts.allocated),
+    )
 }
 
 /// For libtorch's allocator: what is left of the cap by all else that is on the device, or is going to be.

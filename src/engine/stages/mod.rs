@@ -29,9 +29,9 @@ use tch::{Device, Kind};
 use crate::capture::{self, Capture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::fault::Fault;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
-use crate::memory::{Boundary, assert_unloaded, reclaim};
+use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
 use crate::place::Placement;
 use crate::runtime;
 use crate::serve::Outgoing;
@@ -49,27 +49,44 @@ pub struct StageContext<'a> {
     pub messages: Sender<Outgoing>,
 }
 
+/// The order as its rung of the ladder changes it. Where the stage computes is [`StageContext::placement`]'s.
+#[must_use]
+pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
+    let request = &mut order.request;
+    if let Some(tile) = order.memory.rung.tile() {
+        request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
+    }
+    order
+}
+
 /// Runs the stage; `None` when it was cancelled.
 pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let stage = context.order.stage;
-    if let Some(fault) = Fault::of(stage) {
-        fault.at_start();
-    }
+    let _armed = fault::arm(stage, context.order.memory.rung);
+    fault::at(Site::Start);
     let _no_grad = tch::no_grad_guard();
     let cap = context.order.memory.cap_bytes;
     if !runtime::limit(context.device, cap) && cap.is_some() {
         tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
     }
+    if !context.keeps_loaded() {
+        forget_all();
+    }
     if makes_latents(stage) {
         context.reclaim(Boundary::PostUnloadTransformer);
     }
-    if needs_all_memory(stage) {
+    if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
     }
     let done = match context.request().family {
         _ if stage == Stage::Unload => Some(()),
         Family::Wan => wan::run(context, stage)?,
         Family::Flux => flux::run(context, stage)?,
+        Family::FramePack => {
+            return Err(EngineError::Request {
+                reason: "this version cannot run FramePack models yet".to_owned(),
+            });
+        }
     };
     if done.is_some() {
         match stage {
@@ -138,11 +155,21 @@ impl StageContext<'_> {
             (DtypeChoice::F16, _) => Kind::Half,
             (DtypeChoice::F32 | DtypeChoice::Auto, _) => Kind::Float,
         };
+        if self.order.memory.rung == Rung::OnCpu && self.device != Device::Cpu {
+            return on_cpu(self.order.stage, kind);
+        }
         Placement {
             device: self.device,
             kind,
             resident_bytes: self.resident_bytes(),
+            keeps: self.keeps_loaded(),
         }
+    }
+
+    /// Once memory has run out nothing stays.
+    fn keeps_loaded(&self) -> bool {
+        let memory = &self.order.memory;
+        memory.keep_loaded && memory.rung == Rung::Ground
     }
 
     /// The VAE stays whole: it is small, and has hardly a matrix.
@@ -218,6 +245,21 @@ impl StageContext<'_> {
                 self.order.stage.name()
             ),
         }
+    }
+}
+
+/// Where and how a stage computes that found no room on the device. A text encoder keeps its numbers, so that its
+/// weights can stay in their file; the VAE and the image encoder are small, and exact in f32.
+fn on_cpu(stage: Stage, kind: Kind) -> Placement {
+    let kind = match (stage, kind) {
+        (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
+        _ => Kind::Float,
+    };
+    Placement {
+        device: Device::Cpu,
+        kind,
+        resident_bytes: None,
+        keeps: false,
     }
 }
 

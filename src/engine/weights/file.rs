@@ -17,6 +17,7 @@ use super::mapping::Mapping;
 use super::staging::{Place, Staging, Stored};
 use super::stream::Source;
 use super::{WeightsError, gguf};
+use crate::fault::{self, Site};
 
 pub(super) struct WeightFile {
     path: PathBuf,
@@ -170,6 +171,7 @@ impl WeightFile {
         [stored, kind]: [Kind; 2],
         device: Device,
     ) -> Result<Tensor, WeightsError> {
+        fault::at(Site::Staging);
         let torch = |source| WeightsError::Tensor {
             key: key.to_owned(),
             source,

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::ops::Div;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use safelight_core::catalog::TensorInfo;
@@ -47,6 +48,7 @@ pub use self::read_ahead::ReadAhead;
 pub use self::stored::StoredMatrix;
 use self::stream::{Form, Stream, StreamedMatrix};
 pub use self::stream::{StreamBytes, StreamFailure};
+use crate::fault::{self, Site};
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
 
@@ -59,7 +61,7 @@ pub struct Weights {
     /// What changes some of the tensors.
     loras: Option<Arc<Loras>>,
     /// Where not all of the network may stay on the device.
-    stream: Option<Arc<Stream>>,
+    stream: Option<Rc<Stream>>,
     is_seldom: bool,
     kind: Kind,
     device: Device,
@@ -355,6 +357,7 @@ impl Weights {
 
     /// The file that has `key`, and what its header says of it; `shape` must be its own.
     fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, TensorInfo), WeightsError> {
+        fault::at(Site::Weights);
         let file = self.source.keys.get(key).map(|&i| &self.source.files[i]);
         let Some((file, info)) = file.and_then(|file| Some((file, file.info(key)?))) else {
             return Err(self.missing(key.to_owned(), shape));

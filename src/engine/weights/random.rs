@@ -13,10 +13,13 @@ use crate::sampling::Generator;
 const DEVIATION: f64 = 0.02;
 const SEED: i64 = 0;
 
+/// Names and shapes.
+type Outline = Vec<(String, Vec<i64>)>;
+
 pub(super) struct RandomTensors {
     bytes: AtomicU64,
     /// Names and shapes of what was asked for, where nobody wants the numbers.
-    outline: Option<Mutex<Vec<(String, Vec<i64>)>>>,
+    outline: Option<Mutex<Outline>>,
 }
 
 impl RandomTensors {
@@ -38,7 +41,7 @@ impl RandomTensors {
         }
     }
 
-    pub(super) fn outlined(&self) -> Vec<(String, Vec<i64>)> {
+    pub(super) fn outlined(&self) -> Outline {
         let outline = self.outline.iter().flat_map(|outline| {
             let outline = outline.lock().unwrap_or_else(PoisonError::into_inner);
             outline.clone()

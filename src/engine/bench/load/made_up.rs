@@ -25,11 +25,14 @@ impl File {
         // Numbers that no disk can pack: all differ.
         let mut numbers = Numbers::new();
         let mut piece = vec![0; 1 << 20];
-        Self::write(&tensors.collect::<Vec<_>>(), bytes as usize, |file, len| {
+        let made = Self::write(&tensors.collect::<Vec<_>>(), bytes as usize, |file, len| {
             numbers.fill(&mut piece);
             file.write_all(&piece[..len.min(piece.len())])?;
             Ok(len.min(piece.len()))
-        })
+        })?;
+        // What is not on the disk yet cannot be dropped from page cache.
+        fs::File::open(made.path())?.sync_all()?;
+        Ok(made)
     }
 
     /// The tensors of a network in bf16, of small numbers of both signs.
@@ -96,8 +99,7 @@ impl File {
         while left > 0 {
             left -= fill(&mut file, left)?;
         }
-        // What is not on the disk yet cannot be dropped from page cache.
-        file.into_inner().map_err(io::Error::other)?.sync_all()?;
+        file.flush()?;
         Ok(made)
     }
 

@@ -26,6 +26,7 @@ fn answers(
         device: Device::Cpu,
         kind,
         resident_bytes,
+        keeps: false,
     };
     let w = with_loras(&place.open(file).unwrap(), loras).unwrap();
     let transformer = FluxTransformer::new(config, &w).unwrap();
@@ -110,6 +111,7 @@ fn a_t5_that_streams_gives_what_one_that_stays_gives() {
                 device: Device::Cpu,
                 kind: Kind::Float,
                 resident_bytes,
+                keeps: false,
             };
             let w = place.open(folder.path()).unwrap();
             let encoder = T5Encoder::new(&config, &w).unwrap();

@@ -3,13 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, bounded};
 use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{DeviceChoice, Recipe};
 use safelight_core::protocol::{EngineCommand, StageEnd};
 
 use super::flux::{Job, try_stage};
 use super::*;
+use crate::memory::kept_components;
 use crate::serve::serve;
 
 fn wan_request() -> GenerateRequest {
@@ -86,7 +87,7 @@ fn a_picture_made_of_another_passes_the_boundary_behind_its_encoding() {
 fn until_end(messages: &Receiver<Outgoing>) -> (Vec<String>, StageEnd) {
     let mut passed = Vec::new();
     loop {
-        match messages.recv_timeout(Duration::from_secs(120)).unwrap().0 {
+        match messages.recv_timeout(Duration::from_mins(2)).unwrap().0 {
             EngineMessage::Reclaimed(reclaim) => passed.push(reclaim.boundary),
             EngineMessage::StageEnded(end) => return (passed, end),
             _ => {}
@@ -96,9 +97,11 @@ fn until_end(messages: &Receiver<Outgoing>) -> (Vec<String>, StageEnd) {
 
 #[test]
 fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
-    let (commands, received) = unbounded();
-    let (messages, told) = unbounded();
-    let engine = thread::spawn(move || serve(DeviceChoice::Cpu, &received, messages));
+    let (commands, received) = bounded(4);
+    let (messages, told) = bounded(4096);
+    let engine = thread::Builder::new().name("engine".to_owned());
+    let engine = engine.spawn(move || serve(DeviceChoice::Cpu, &received, messages));
+    let engine = engine.unwrap();
     let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
     let mut broken = request.clone();
     broken.files.text_encoder = folder.path().join("gone");
@@ -119,6 +122,37 @@ fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
     assert!(matches!(end, StageEnd::Failed { .. }));
     drop(commands);
     assert!(engine.join().unwrap());
+}
+
+#[test]
+fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_not() {
+    let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
+    let run = |keep_loaded| {
+        let mut kept = Vec::new();
+        for stage in Recipe::of(&request).stages {
+            if stage != Stage::Save {
+                let mut order = order(1, stage, folder.path(), &request);
+                order.memory.keep_loaded = keep_loaded;
+                let (done, _) = try_stage(&order, &|_, _| {});
+                assert_eq!(done.unwrap(), Some(()));
+                kept.push(kept_components().len());
+            }
+        }
+        let result = JobFolder::at(folder.path()).result(Stage::Denoise).unwrap();
+        (kept, store::read_one(&result, "latents").unwrap())
+    };
+    let (kept, expected) = run(false);
+    assert_eq!(kept, [0, 0, 0, 0]);
+    let (kept, latents) = run(true);
+    assert_eq!((kept, &latents), (vec![1, 2, 2, 3], &expected));
+    assert_eq!(
+        kept_components(),
+        ["text encoder", "transformer", "decoder"]
+    );
+    let (kept, latents) = run(true);
+    assert_eq!((kept, &latents), (vec![3, 3, 3, 3], &expected));
+    let (kept, latents) = run(false);
+    assert_eq!((kept, &latents), (vec![0, 0, 0, 0], &expected));
 }
 
 #[test]

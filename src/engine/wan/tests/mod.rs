@@ -34,6 +34,7 @@ const CPU: Placement = Placement {
     device: Device::Cpu,
     kind: Kind::Float,
     resident_bytes: None,
+    keeps: false,
 };
 
 const NOISE_LIMIT: f64 = 1e-6;

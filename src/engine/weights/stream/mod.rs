@@ -14,10 +14,10 @@ mod residency;
 mod tests;
 mod window;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::rc::{Rc, Weak};
 
 use tch::{Device, Kind, Tensor};
 
@@ -50,7 +50,7 @@ pub(super) struct Stream {
     device: Device,
     budget: u64,
     window_bytes: usize,
-    state: Mutex<State>,
+    state: RefCell<State>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct State {
 struct Circle {
     buffer: Tensor,
     window: Window,
-    parts: Vec<Arc<Vec<Part>>>,
+    parts: Vec<Rc<Vec<Part>>>,
     /// Which one was used behind each of them the last time.
     next: Vec<usize>,
     last: Option<usize>,
@@ -110,11 +110,11 @@ impl Weights {
             for file in &self.source.files {
                 file.read_only_tiny_ahead();
             }
-            Arc::new(Stream {
+            Rc::new(Stream {
                 device: self.device,
                 budget,
                 window_bytes,
-                state: Mutex::default(),
+                state: RefCell::default(),
             })
         });
         Self {
@@ -131,10 +131,18 @@ impl Weights {
         }
     }
 
+    /// Brings to the device what may stay there; otherwise the first product does. To be called when the network is
+    /// built.
+    pub fn settle(&self) -> Result<(), WeightsError> {
+        self.stream
+            .as_ref()
+            .map_or(Ok(()), |stream| stream.settle())
+    }
+
     /// What the network takes; `None` where all of it stays, or nothing has been used.
     pub fn stream_bytes(&self) -> Option<StreamBytes> {
         let stream = self.stream.as_ref()?;
-        let state = stream.state();
+        let state = stream.state.borrow_mut();
         state.is_settled.then(|| StreamBytes {
             resident: state.fixed_bytes + state.resident_bytes,
             window: state
@@ -148,28 +156,24 @@ impl Weights {
     pub(super) fn note_fixed(&self, tensor: &Tensor) {
         if let Some(stream) = &self.stream {
             let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
-            stream.state().fixed_bytes += bytes as u64;
+            stream.state.borrow_mut().fixed_bytes += bytes as u64;
         }
     }
 }
 
 impl Stream {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn know(&self, matrix: &Arc<StreamedMatrix>) {
-        self.state().known.push(Arc::downgrade(matrix));
+    fn know(&self, matrix: &Rc<StreamedMatrix>) {
+        self.state.borrow_mut().known.push(Rc::downgrade(matrix));
     }
 
     /// Decides which of the matrices stay and loads those. What is asked for later is read by itself for each use.
     fn settle(&self) -> Result<(), WeightsError> {
-        let mut state = self.state();
+        let mut state = self.state.borrow_mut();
         if state.is_settled {
             return Ok(());
         }
         state.is_settled = true;
-        let all: Vec<Arc<StreamedMatrix>> = state
+        let all: Vec<Rc<StreamedMatrix>> = state
             .known
             .drain(..)
             .filter_map(|it| it.upgrade())
@@ -204,7 +208,7 @@ impl Stream {
 
     /// The bytes of matrix number `index`, which are its own until another one is asked for.
     fn fetch(&self, index: usize) -> Result<Tensor, StagingError> {
-        let mut state = self.state();
+        let mut state = self.state.borrow_mut();
         let Some(circle) = &mut state.circle else {
             return Err(std::io::Error::other("nothing streams").into());
         };
@@ -213,11 +217,11 @@ impl Stream {
 }
 
 /// Brings what stays to the device, several at a time -> its bytes
-fn load(matrices: &[&Arc<StreamedMatrix>]) -> Result<u64, WeightsError> {
+fn load(matrices: &[&Rc<StreamedMatrix>]) -> Result<u64, WeightsError> {
     let mut under_way: VecDeque<(&StreamedMatrix, Coming)> = VecDeque::new();
     let (mut ahead, mut bytes) = (0, 0);
     let finish = |(matrix, reading): (&StreamedMatrix, Coming)| {
-        let loaded = matrix.finish(reading)?;
+        let loaded = matrix.finish(&reading)?;
         let bytes = loaded.bytes();
         matrix.settle(Home::Resident(loaded));
         Ok::<u64, WeightsError>(bytes)
@@ -246,7 +250,7 @@ fn load(matrices: &[&Arc<StreamedMatrix>]) -> Result<u64, WeightsError> {
 impl Circle {
     /// `None` where nothing streams.
     fn new(
-        matrices: &[&Arc<StreamedMatrix>],
+        matrices: &[&Rc<StreamedMatrix>],
         device: Device,
         window_bytes: usize,
     ) -> Result<Option<Self>, WeightsError> {
@@ -332,7 +336,7 @@ impl Circle {
 
     /// `false` where there is no room for it.
     fn begin(&mut self, index: usize) -> Result<bool, StagingError> {
-        let parts = Arc::clone(&self.parts[index]);
+        let parts = Rc::clone(&self.parts[index]);
         let len: usize = parts.iter().map(|part| part.source.len).sum();
         let Some(start) = self.window.take(len) else {
             return Ok(false);
