@@ -296,7 +296,7 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, .. } => Ok(StageResult::Finished { secs }),
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -371,6 +371,7 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
+            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

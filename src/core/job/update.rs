@@ -55,6 +55,17 @@ pub struct MemorySample {
     pub total_bytes: u64,
 }
 
+/// Memory given back at a boundary between stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaim {
+    /// Such as `post-text-encoding`.
+    pub boundary: String,
+    /// What the allocator held before.
+    pub before_bytes: u64,
+    /// And after.
+    pub after_bytes: u64,
+}
+
 /// One picture on its way to the screen.
 #[derive(Clone, Debug)]
 pub struct Frame {

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::ops::Div;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use safelight_core::catalog::TensorInfo;
@@ -60,7 +61,7 @@ pub struct Weights {
     /// What changes some of the tensors.
     loras: Option<Arc<Loras>>,
     /// Where not all of the network may stay on the device.
-    stream: Option<Arc<Stream>>,
+    stream: Option<Rc<Stream>>,
     is_seldom: bool,
     kind: Kind,
     device: Device,
@@ -101,12 +102,27 @@ impl Weights {
     /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
     /// like a network's. Takes any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
+        Self::without_files(RandomTensors::new(device), kind, device)
+    }
+
+    /// No file and no numbers, only the names and shapes that a network asks for, [afterwards](Self::outlined).
+    pub fn outline(kind: Kind) -> Self {
+        Self::without_files(RandomTensors::outline(), kind, Device::Cpu)
+    }
+
+    /// What was asked for, in that order, where this is an [outline](Self::outline).
+    pub fn outlined(&self) -> Vec<(String, Vec<i64>)> {
+        let random = self.source.random.as_ref();
+        random.map_or_else(Vec::new, RandomTensors::outlined)
+    }
+
+    fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
         Self {
             source: Arc::new(Source {
                 path: PathBuf::from("random weights"),
                 files: Vec::new(),
                 keys: BTreeMap::new(),
-                random: Some(RandomTensors::new(device)),
+                random: Some(random),
                 asked: Mutex::default(),
             }),
             prefix: String::new(),

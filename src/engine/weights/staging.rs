@@ -8,10 +8,13 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::{Advice, fadvise};
+use safelight_core::memory::DeviceClass;
 use tch::{Device, Kind, Tensor};
 
 use super::lane::StagingError;
 use super::ring::{Part, Transfer};
+use crate::runtime::device_class;
 
 /// What may be on its way before it is asked for.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -67,6 +70,8 @@ struct Held {
     ages: VecDeque<usize>,
     bytes: usize,
     last_asked: Option<usize>,
+    /// Where they went.
+    device: Option<Device>,
     /// Spans that were fetched once, and are not fetched again unasked.
     fetched: Vec<bool>,
 }
@@ -147,6 +152,7 @@ impl Staging {
     /// A span's bytes, which are on their way at least, as is what is likely to come next.
     fn ask(&self, index: usize, device: Device) -> Result<(Tensor, Arc<Transfer>), StagingError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.device = Some(device);
         let last = held.last_asked.replace(index);
         let is_expected = held.fetches.contains_key(&index)
             || last.is_none_or(|last| last == index || last + 1 == index);
@@ -246,6 +252,21 @@ impl Staging {
             offset += CONVERTED_BYTES;
         }
         Ok(whole)
+    }
+}
+
+impl Drop for Staging {
+    /// Where the device has the host's memory, what was read is there twice: the page cache's is of no use any more.
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.reads_only_tiny_ahead.load(Ordering::Relaxed);
+        let device = held.device.filter(|_| !streams);
+        if device.is_some_and(|device| device_class(device) == DeviceClass::Unified) {
+            for file in &self.files {
+                // Advice that is not taken harms nothing.
+                fadvise(&**file, 0, None, Advice::DontNeed).ok();
+            }
+        }
     }
 }
 
