@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 pub use card::{ComponentCard, IdentityCard};
 pub use companions::Companions;
 pub use component::{Component, component_config};
-pub use entry::CatalogEntry;
+pub use entry::{CatalogEntry, known_models};
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
