@@ -22,8 +22,8 @@ fuzz_target!(|input: &[u8]| {
             let Ok((file, header)) = Header::open(&scratch.path) else {
                 return;
             };
-            for name in header.names() {
-                let info = header.info(&name).expect("a name has its tensor");
+            for (name, info) in header.tensors() {
+                assert_eq!(header.info(name), Some(info));
                 let end = info.start.checked_add(info.bytes).expect("a tensor ends");
                 let is_within = info.bytes == 0 || end <= header.file_bytes();
                 assert!(is_within, "'{name}' lies within the file");

@@ -28,8 +28,8 @@ fuzz_target!(|input: &[u8]| {
                 return;
             };
             let mut bytes = 0_u64;
-            for name in header.names() {
-                let info = header.info(&name).expect("a name has its tensor");
+            for (name, info) in header.tensors() {
+                assert_eq!(header.info(name), Some(info));
                 let end = info.start.checked_add(info.bytes).expect("a tensor ends");
                 assert!(end <= header.file_bytes(), "'{name}' lies within the file");
                 bytes += info.bytes;
