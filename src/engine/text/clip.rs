@@ -13,6 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
@@ -217,6 +218,7 @@ impl ClipTextEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             xs = layer.forward(&xs, Some(&ahead));
         }
         let last_hidden_state = self.final_layer_norm.forward_as_kind(&xs);

@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh, lowest};
@@ -169,7 +170,7 @@ impl T5Encoder {
     ) -> Result<Self, WeightsError> {
         let encoder = &(w / "encoder");
         let [table, twin] = table_names(w);
-        let shared = w.matrix(table, [config.vocab_size, config.d_model])?;
+        let shared = w.table(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
         let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
@@ -218,6 +219,7 @@ impl T5Encoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());
