@@ -265,8 +265,8 @@ fn place(tensors: &mut [(String, TensorInfo)], data_start: u64) -> Result<u64, S
 /// What a tensor takes; `None` where that is no number of bytes, in whatever order its sizes are multiplied.
 fn bytes_of(info: &TensorInfo) -> Option<u64> {
     let bits = info.dtype.plain()?.bitsize() as u64;
-    let sizes = info.shape.iter().map(|&size| size.max(1));
-    let bits = sizes.fold(Some(bits), |all, size| all?.checked_mul(size))?;
+    let mut sizes = info.shape.iter().map(|&size| size.max(1));
+    let bits = sizes.try_fold(bits, u64::checked_mul)?;
     if info.shape.contains(&0) {
         return Some(0);
     }
