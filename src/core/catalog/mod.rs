@@ -58,6 +58,7 @@ pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransforme
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
+pub use networks::llama::llama_cpp_from_llama;
 pub use networks::t5::llama_cpp_from_t5;
 pub use places::SearchedPlace;
 pub use source::Source;
