@@ -12,7 +12,8 @@ use safelight_core::job::{
     DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::StageMemory;
+use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
+use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
@@ -21,6 +22,7 @@ use super::WorkerLimits;
 use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
+use super::tiers::{self, Tiers};
 
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
 const WATCH: Duration = Duration::from_millis(25);
@@ -65,6 +67,7 @@ pub(super) struct EngineSlot {
     running: Option<Running>,
     wanted: DeviceChoice,
     last_report: Option<EngineReport>,
+    tiers: Tiers,
 }
 
 struct Running {
@@ -75,9 +78,10 @@ struct Running {
 }
 
 impl EngineSlot {
-    pub(super) fn new(launcher: Box<dyn EngineLauncher>) -> Self {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers) -> Self {
         Self {
             launcher,
+            tiers,
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
@@ -119,22 +123,24 @@ impl EngineSlot {
             warnings: Vec::new(),
             peak_bytes: 0,
         };
-        if self.running.is_none() {
-            match self.start(&run)? {
-                Some(Started::Ready(running)) => self.running = Some(running),
-                Some(Started::Died(reason)) => {
-                    report.result = StageResult::Lost { reason };
-                    return Ok(report);
-                }
-                None => return Ok(report),
-            }
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
+        }
+        let Some(tier) = self.tier_of(&run) else {
+            return Ok(report);
+        };
+        // A probe ended the engine.
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
         }
         let device_name = self.device_name().to_owned();
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
+        let memory = memory_of(&run, tier.tier);
         let mut watch = Watch {
             run,
+            memory,
             device_name,
             report,
             began: Instant::now(),
@@ -145,8 +151,63 @@ impl EngineSlot {
         if !watch.engine_lives {
             self.running = None;
         }
+        if let Some(key) = &tier.key
+            && !matches!(result, Ok(StageResult::Cancelled))
+        {
+            let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
+            self.tiers.count(key, has_worked);
+        }
         watch.report.result = result?;
         Ok(watch.report)
+    }
+
+    /// Starts an engine where none is there; `false` when there is none in the end, as `report` says.
+    fn make_ready(
+        &mut self,
+        run: &StageRun<'_>,
+        report: &mut StageReport,
+    ) -> Result<bool, JobError> {
+        if self.running.is_none() {
+            match self.start(run)? {
+                Some(Started::Ready(running)) => self.running = Some(running),
+                Some(Started::Died(reason)) => report.result = StageResult::Lost { reason },
+                None => {}
+            }
+        }
+        Ok(self.running.is_some())
+    }
+
+    /// How the stage's convolutions are computed; `None` when the job was cancelled while that was found out.
+    fn tier_of(&mut self, run: &StageRun<'_>) -> Option<StageTier> {
+        let choice = run.limits.convolution;
+        let on_gpu = self
+            .last_report
+            .as_ref()
+            .filter(|report| matches!(report.device, DeviceChoice::Cuda(_)));
+        let has_convolutions = tiers::has_convolutions(run.stage, run.request.family);
+        let order = has_convolutions.then(|| self.launcher.probe()).flatten();
+        let probed = on_gpu.cloned().zip(order);
+        if let Some(tier) = tiers::chosen(choice, run.stage, probed.is_some()) {
+            return Some(StageTier { tier, key: None });
+        }
+        let (report, order) = probed?;
+        let key = tiers::key(&report, &order, run.request);
+        let known = self.tiers.known(&key);
+        let tier = if let Some(tier) = known {
+            tier
+        } else {
+            let text = "trying once how convolutions work on this GPU, which can take some minutes";
+            run.events.certain(JobUpdate::Warning(text.to_owned()));
+            // A probe may hang the device, and wants its memory.
+            self.running = None;
+            let launcher = &mut self.launcher;
+            let mut order = || launcher.probe();
+            let is_cancelled = || run.events.is_cancelled();
+            self.tiers
+                .probe(&key, report.device, &mut order, &is_cancelled)?
+        };
+        let key = Some(key);
+        Some(StageTier { tier, key })
     }
 
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
@@ -198,6 +259,27 @@ impl EngineSlot {
     }
 }
 
+/// How a stage's convolutions are computed, and what that is remembered under where a probe found it.
+struct StageTier {
+    tier: ConvolutionTier,
+    key: Option<TierKey>,
+}
+
+/// What the stage may do with memory, and how it computes.
+fn memory_of(run: &StageRun<'_>, tier: ConvolutionTier) -> StageMemory {
+    let mut memory = StageMemory {
+        convolution: tier,
+        attention: run.limits.attention,
+        ..StageMemory::default()
+    };
+    let is_for_cpu =
+        tier == ConvolutionTier::Cpu && tiers::has_convolutions(run.stage, run.request.family);
+    if is_for_cpu {
+        memory.rung = memory.rung.max(Rung::OnCpu);
+    }
+    memory
+}
+
 enum Started {
     Ready(Running),
     Died(String),
@@ -222,6 +304,7 @@ pub(super) fn explain_start(words: &str) -> Option<JobError> {
 /// One stage being watched.
 struct Watch<'a> {
     run: StageRun<'a>,
+    memory: StageMemory,
     device_name: String,
     report: StageReport,
     began: Instant,
@@ -256,7 +339,7 @@ impl Watch<'_> {
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
             section: 0,
-            memory: StageMemory::default(),
+            memory: self.memory,
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {

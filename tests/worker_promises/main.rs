@@ -20,6 +20,7 @@ use safelight_core::job::{
     JobUpdate, Sampler, SigmaSchedule, Stage,
 };
 use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -58,9 +59,12 @@ impl Rig {
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            tiers: None,
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
+                convolution: ConvolutionChoice::Auto,
+                attention: AttentionChoice::Auto,
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();

@@ -7,6 +7,7 @@ mod arguments;
 mod cases;
 pub mod load;
 mod measure;
+pub mod ways;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,11 @@
-//! The running libtorch: which device it has, and how much memory its tensors take.
+//! The running libtorch: which device it has, how much memory its tensors take, and in which ways it computes.
 //!
 //! Loads no weights and computes nothing.
 
 mod device;
 mod memory;
 mod team;
+mod ways;
 
 pub use device::{LIBTORCH_VERSION, Runtime, RuntimeError};
 pub(crate) use device::{folder_of_loaded, is_rocm, libtorch_folder};
@@ -14,3 +15,5 @@ pub use memory::{
     reset_peaks, synchronize,
 };
 pub(crate) use team::for_each_range;
+pub use ways::{Entered, enter as enter_ways};
+pub(crate) use ways::{attention_choice, convolution_tier, distrust_fused_attention};

@@ -32,6 +32,7 @@ use crate::fault::Fault;
 use crate::hooks::Hooks as _;
 use crate::memory::assert_unloaded;
 use crate::place::Placement;
+use crate::runtime::enter_ways;
 use crate::serve::Outgoing;
 use hooks::StageHooks;
 
@@ -54,6 +55,8 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         fault.at_start();
     }
     let _no_grad = tch::no_grad_guard();
+    let memory = &context.order.memory;
+    let _ways = enter_ways(context.device, memory.convolution, memory.attention);
     if needs_all_memory(stage) {
         assert_unloaded(context.device, context.baseline)?;
     }
