@@ -13,7 +13,7 @@ use safelight_core::job::{
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
-use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::memory::{Fault, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
@@ -39,6 +39,7 @@ pub(super) struct StageRun<'a> {
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    pub(super) memory: StageMemory,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -99,6 +100,17 @@ impl EngineSlot {
             .map_or("unknown", |report| &report.device_name)
     }
 
+    /// Whether the device in use is the CPU, or none is known yet.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        let device = self.last_report.as_ref().map(|report| report.device);
+        device.is_none_or(|device| device == DeviceChoice::Cpu)
+    }
+
+    /// Whether an engine is there that can take a stage.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// The device for the stages to come. An engine on another one, or on a libtorch that is not
     /// the chosen one any more, is ended.
     pub(super) fn want(&mut self, device: DeviceChoice) {
@@ -137,10 +149,11 @@ impl EngineSlot {
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
-        let memory = memory_of(&run, tier.tier);
+        let mut run = run;
+        run.memory.convolution = tier.tier;
+        run.memory.attention = run.limits.attention;
         let mut watch = Watch {
             run,
-            memory,
             device_name,
             report,
             began: Instant::now(),
@@ -155,7 +168,7 @@ impl EngineSlot {
             && !matches!(result, Ok(StageResult::Cancelled))
         {
             let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
-            self.tiers.count(key, has_worked);
+            self.tiers.count(key, tier.tier, has_worked);
         }
         watch.report.result = result?;
         Ok(watch.report)
@@ -191,11 +204,8 @@ impl EngineSlot {
             return Some(StageTier { tier, key: None });
         }
         let (report, order) = probed?;
-        let key = tiers::key(&report, &order, run.request);
-        let known = self.tiers.known(&key);
-        let tier = if let Some(tier) = known {
-            tier
-        } else {
+        let key = tiers::key(&report, &order, run.request, run.memory.rung);
+        if self.tiers.tier(&key, run.request.family).is_none() {
             let text = "trying once how convolutions work on this GPU, which can take some minutes";
             run.events.certain(JobUpdate::Warning(text.to_owned()));
             // A probe may hang the device, and wants its memory.
@@ -204,8 +214,9 @@ impl EngineSlot {
             let mut order = || launcher.probe();
             let is_cancelled = || run.events.is_cancelled();
             self.tiers
-                .probe(&key, report.device, &mut order, &is_cancelled)?
-        };
+                .probe(&key, report.device, &mut order, &is_cancelled)?;
+        }
+        let tier = self.tiers.tier(&key, run.request.family)?;
         let key = Some(key);
         Some(StageTier { tier, key })
     }
@@ -265,21 +276,6 @@ struct StageTier {
     key: Option<TierKey>,
 }
 
-/// What the stage may do with memory, and how it computes.
-fn memory_of(run: &StageRun<'_>, tier: ConvolutionTier) -> StageMemory {
-    let mut memory = StageMemory {
-        convolution: tier,
-        attention: run.limits.attention,
-        ..StageMemory::default()
-    };
-    let is_for_cpu =
-        tier == ConvolutionTier::Cpu && tiers::has_convolutions(run.stage, run.request.family);
-    if is_for_cpu {
-        memory.rung = memory.rung.max(Rung::OnCpu);
-    }
-    memory
-}
-
 enum Started {
     Ready(Running),
     Died(String),
@@ -304,7 +300,6 @@ pub(super) fn explain_start(words: &str) -> Option<JobError> {
 /// One stage being watched.
 struct Watch<'a> {
     run: StageRun<'a>,
-    memory: StageMemory,
     device_name: String,
     report: StageReport,
     began: Instant,
@@ -327,7 +322,8 @@ impl Watch<'_> {
                 "the machine's memory did not suffice, so the system ended the engine",
             )
             .advise("Try a smaller size or fewer frames, or close other programs")
-            .detail(words.text));
+            .detail(words.text)
+            .with_fault(Some(Fault::HostMemory)));
         }
         Ok(StageResult::Lost { reason: words.text })
     }
@@ -339,7 +335,7 @@ impl Watch<'_> {
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
             section: 0,
-            memory: self.memory,
+            memory: self.run.memory,
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {

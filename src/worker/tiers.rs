@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::catalog::Family;
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
+use safelight_core::memory::Rung;
 use safelight_core::memory::tiers::{
     ConvolutionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd, TierFile, TierKey, Verdict,
 };
@@ -43,8 +44,16 @@ impl Tiers {
         }
     }
 
-    pub(super) fn known(&mut self, key: &TierKey) -> Option<ConvolutionTier> {
-        self.known.find(key).map(|verdict| verdict.tier)
+    /// What is known to be the best for a family; `None` where nothing is known.
+    pub(super) fn tier(&mut self, key: &TierKey, family: Family) -> Option<ConvolutionTier> {
+        let verdict = self.known.find(key)?;
+        Some(match family {
+            // Its autoencoder convolves pictures alone.
+            Family::FramePack if verdict.is_right(ConvolutionTier::Frames) => {
+                ConvolutionTier::Frames
+            }
+            Family::FramePack | Family::Wan | Family::Flux => verdict.tier,
+        })
     }
 
     /// Probes every tier and remembers what came of it; `None` when the job was cancelled meanwhile.
@@ -54,7 +63,7 @@ impl Tiers {
         device: DeviceChoice,
         order: &mut dyn FnMut() -> Option<ProbeOrder>,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Option<ConvolutionTier> {
+    ) -> Option<()> {
         let mut ends = Vec::new();
         for tier in ConvolutionTier::ON_DEVICE {
             let end = match order() {
@@ -66,17 +75,15 @@ impl Tiers {
             tracing::info!("convolutions {}: {end:?}", tier.label());
             ends.push((tier, end));
         }
-        let verdict = Verdict::of_probe(key.clone(), ends);
-        let tier = verdict.tier;
-        self.known.put(verdict);
+        self.known.put(Verdict::of_probe(key.clone(), ends));
         self.save();
-        Some(tier)
+        Some(())
     }
 
-    /// A stage ran with the tier that is known for `key`.
-    pub(super) fn count(&mut self, key: &TierKey, has_worked: bool) {
+    /// A stage ran with a tier that is known for `key`.
+    pub(super) fn count(&mut self, key: &TierKey, tier: ConvolutionTier, has_worked: bool) {
         if let Some(verdict) = self.known.find(key) {
-            verdict.count(has_worked);
+            verdict.count(tier, has_worked);
             self.save();
         }
     }
@@ -94,7 +101,7 @@ impl Tiers {
 /// Whether a stage has convolutions over time.
 pub(super) fn has_convolutions(stage: Stage, family: Family) -> bool {
     match family {
-        Family::Wan => matches!(stage, Stage::Decode | Stage::EncodeImage),
+        Family::Wan | Family::FramePack => matches!(stage, Stage::Decode | Stage::EncodeImage),
         Family::Flux => false,
     }
 }
@@ -114,8 +121,14 @@ pub(super) fn chosen(
 }
 
 /// What a verdict for this job would be kept under.
-pub(super) fn key(report: &EngineReport, order: &ProbeOrder, request: &GenerateRequest) -> TierKey {
-    let edge = |pixels: u32| request.vae_tile.map_or(pixels, |tile| pixels.min(tile));
+pub(super) fn key(
+    report: &EngineReport,
+    order: &ProbeOrder,
+    request: &GenerateRequest,
+    rung: Rung,
+) -> TierKey {
+    let tiles = [request.vae_tile, rung.tile()];
+    let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
     let dtype = match request.dtype {
         DtypeChoice::Auto => DtypeChoice::Bf16,
         dtype => dtype,
@@ -277,10 +290,13 @@ mod tests {
         tiers.limit = Duration::from_millis(700);
         let began = Instant::now();
         let device = DeviceChoice::Cuda(0);
-        let tier = tiers.probe(&key(), device, &mut || order(&engine), &|| false);
+        tiers
+            .probe(&key(), device, &mut || order(&engine), &|| false)
+            .unwrap();
         let took = began.elapsed();
+        let tier = tiers.tier(&key(), Family::Wan);
         let mut again = Tiers::load(Some(file));
-        assert_eq!(again.known(&key()), tier);
+        assert_eq!(again.tier(&key(), Family::Wan), tier);
         let records = &again.known.find(&key()).unwrap().records;
         let ends = records.iter().map(|record| record.probe.clone()).collect();
         let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
@@ -337,8 +353,9 @@ mod tests {
         assert_eq!(tier, Some(ConvolutionTier::Cpu));
         let mut tiers = Tiers::load(None);
         let missing = &mut || order(Path::new("/nowhere/engine"));
-        let tier = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
-        assert_eq!(tier, Some(ConvolutionTier::Cpu));
+        let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
+        let tier = tiers.tier(&key(), Family::Wan);
+        assert_eq!((done, tier), (Some(()), Some(ConvolutionTier::Cpu)));
     }
 
     #[test]
@@ -349,27 +366,28 @@ mod tests {
         let began = Instant::now();
         let is_cancelled = || began.elapsed() > Duration::from_millis(100);
         let device = DeviceChoice::Cuda(0);
-        let tier = tiers.probe(&key(), device, &mut || order(&engine), &is_cancelled);
-        assert_eq!((tier, tiers.known(&key())), (None, None));
+        let done = tiers.probe(&key(), device, &mut || order(&engine), &is_cancelled);
+        assert_eq!((done, tiers.tier(&key(), Family::Wan)), (None, None));
         assert!(began.elapsed() < Duration::from_secs(20));
     }
 
     #[test]
     fn stages_are_counted_for_the_tier_that_they_ran_with() {
         let mut tiers = Tiers::load(None);
-        tiers.count(&key(), true);
-        let ends = vec![(
-            ConvolutionTier::Frames,
-            TierEnd::Right {
-                secs: 0.1,
-                error: 0.0,
-            },
-        )];
+        let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
+        tiers.count(&key(), frames, true);
+        let right = |secs| TierEnd::Right { secs, error: 0.0 };
+        let ends = vec![(direct, right(0.1)), (frames, right(0.2))];
         tiers.known.put(Verdict::of_probe(key(), ends));
-        tiers.count(&key(), true);
-        tiers.count(&key(), false);
-        let record = &tiers.known.find(&key()).unwrap().records[0];
-        assert_eq!((record.attempts, record.successes), (3, 2));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
+        assert_eq!(tiers.tier(&key(), Family::FramePack), Some(frames));
+        tiers.count(&key(), frames, true);
+        tiers.count(&key(), frames, false);
+        let records = &tiers.known.find(&key()).unwrap().records;
+        let counts = records
+            .iter()
+            .map(|record| (record.attempts, record.successes));
+        assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
     }
 
     #[test]

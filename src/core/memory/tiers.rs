@@ -224,13 +224,16 @@ impl Verdict {
         }
     }
 
-    /// A stage ran with this verdict's tier.
-    pub fn count(&mut self, has_worked: bool) {
-        let record = self
-            .records
-            .iter_mut()
-            .find(|record| record.tier == self.tier);
-        if let Some(record) = record {
+    /// Whether a probe found the tier right.
+    pub fn is_right(&self, tier: ConvolutionTier) -> bool {
+        let mut records = self.records.iter();
+        records.any(|record| record.tier == tier && matches!(record.probe, TierEnd::Right { .. }))
+    }
+
+    /// A stage ran with one of the tiers.
+    pub fn count(&mut self, tier: ConvolutionTier, has_worked: bool) {
+        let mut records = self.records.iter_mut();
+        if let Some(record) = records.find(|record| record.tier == tier) {
             record.attempts += 1;
             record.successes += u64::from(has_worked);
         }
@@ -322,8 +325,10 @@ mod tests {
         file.put(Verdict::of_probe(key(ShapeClass::Small), ends.clone()));
         file.put(Verdict::of_probe(key(ShapeClass::Small), ends));
         let known = file.find(&key(ShapeClass::Small)).unwrap();
-        known.count(true);
-        known.count(false);
+        known.count(ConvolutionTier::Frames, true);
+        known.count(ConvolutionTier::Frames, false);
+        // Nobody probed it.
+        known.count(ConvolutionTier::Direct, true);
         file.save(&path).unwrap();
         let mut again = TierFile::load(&path);
         assert_eq!(again, file);

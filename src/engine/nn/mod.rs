@@ -17,7 +17,8 @@ pub use crate::kernels::{
     pixel_norm_silu_into, silu,
 };
 pub use attention::{
-    Backend, attention, attention_is_sliced, libtorch_backend, pixel_attention, wide_attention,
+    Backend, attention, attention_is_sliced, libtorch_backend, lowest, pixel_attention,
+    wide_attention,
 };
 pub use clip::{ClipActivation, ClipLayer, ClipLayerConfig};
 pub use linear::Linear;

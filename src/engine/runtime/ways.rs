@@ -118,7 +118,8 @@ mod tests {
             let _ways = enter(Device::Cpu, ConvolutionTier::Frames, AttentionChoice::Flash);
             assert_eq!(convolution_tier(), ConvolutionTier::Frames);
             assert_eq!(attention_choice(), AttentionChoice::Flash);
-            let elsewhere = std::thread::spawn(attention_choice).join().unwrap();
+            let elsewhere =
+                std::thread::scope(|scope| scope.spawn(attention_choice).join().unwrap());
             assert_eq!(elsewhere, AttentionChoice::Auto);
             assert!(distrust_fused_attention() && !distrust_fused_attention());
             assert_eq!(attention_choice(), AttentionChoice::Sliced);
