@@ -21,6 +21,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobFolder, JobId,
     JobOutcome, JobUpdate, Sampler, SigmaSchedule, Stage,
 };
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
 
 /// A worker with fake engines and a folder of its own.
@@ -66,10 +67,13 @@ impl Rig {
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            tiers: None,
             counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
+                convolution: ConvolutionChoice::Auto,
+                attention: AttentionChoice::Auto,
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();

@@ -23,7 +23,8 @@ use crossbeam_channel::Sender;
 use safelight_core::catalog::Family;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
-use safelight_core::memory::Rung;
+use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind};
 
@@ -34,7 +35,7 @@ use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
 use crate::place::Placement;
-use crate::runtime;
+use crate::runtime::{self, enter_ways};
 use crate::serve::Outgoing;
 use hooks::StageHooks;
 
@@ -66,10 +67,12 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let _armed = fault::arm(stage, context.order.memory.rung);
     fault::at(Site::Start);
     let _no_grad = tch::no_grad_guard();
-    let cap = context.order.memory.cap_bytes;
+    let memory = &context.order.memory;
+    let cap = memory.cap_bytes;
     if !runtime::limit(context.device, cap) && cap.is_some() {
         tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
     }
+    let _ways = enter_ways(context.device, memory.convolution, memory.attention);
     if !context.keeps_loaded() {
         forget_all();
     }
@@ -152,7 +155,11 @@ impl StageContext<'_> {
             (DtypeChoice::F16, _) => Kind::Half,
             (DtypeChoice::F32 | DtypeChoice::Auto, _) => Kind::Float,
         };
-        if self.order.memory.rung == Rung::OnCpu && self.device != Device::Cpu {
+        let StageMemory {
+            rung, convolution, ..
+        } = self.order.memory;
+        let is_for_cpu = rung == Rung::OnCpu || convolution == ConvolutionTier::Cpu;
+        if is_for_cpu && self.device != Device::Cpu {
             return on_cpu(self.order.stage, kind);
         }
         Placement {
