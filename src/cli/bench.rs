@@ -66,6 +66,12 @@ struct FamilyArgs {
     /// Timed runs of each case
     #[arg(long, value_name = "N")]
     runs: Option<String>,
+    /// Also with so many GiB kept free of weights, which then stream from a file made for it
+    #[arg(long, value_name = "GIB,…")]
+    preserved: Option<String>,
+    /// Use no more than so many GiB of the device where weights stream
+    #[arg(long, value_name = "GIB")]
+    cap: Option<String>,
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -107,6 +113,12 @@ impl FamilyArgs {
         }
         if let Some(runs) = &self.runs {
             options.extend(["--runs", runs]);
+        }
+        if let Some(preserved) = &self.preserved {
+            options.extend(["--preserved", preserved]);
+        }
+        if let Some(cap) = &self.cap {
+            options.extend(["--cap", cap]);
         }
         Request {
             family,

@@ -1,5 +1,6 @@
 //! What stages of every family share, and whole jobs of Flux and FramePack against recorded runs of diffusers.
 
+mod boundaries;
 mod flux;
 mod framepack;
 
