@@ -40,14 +40,16 @@ pub fn decode(
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     check(&config, &sections, section, latents)?;
-    let weights = place.open(home)?;
-    let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
-    let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
-    drop(weights);
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
+        let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
     let job = Job {
-        config,
-        decoder,
+        config: &config,
+        decoder: &decoder,
         sections,
         start: latents.start,
         tiling: request
@@ -131,8 +133,8 @@ fn check(
 
 /// The decoder, and what it needs of every section.
 struct Job<'a> {
-    config: HunyuanVaeConfig,
-    decoder: HunyuanVaeDecoder,
+    config: &'a HunyuanVaeConfig,
+    decoder: &'a HunyuanVaeDecoder,
     sections: Sections,
     start: &'a Tensor,
     tiling: Option<Tiling>,

@@ -59,6 +59,8 @@ pub fn sample(
         let place = Placement {
             device: transformer.device(),
             kind: transformer.kind(),
+            resident_bytes: None,
+            keeps: false,
         };
         let past = state.history.iter();
         let past = past.map(|past| past.to_device(place.device)).collect();
