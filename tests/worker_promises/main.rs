@@ -111,6 +111,8 @@ impl Rig {
             fit: Fit::Stretch,
             width: 32,
             height: 32,
+            sections: None,
+            step_cache: None,
             num_frames: 5,
             fps: 8.0,
             batch_size: 1,

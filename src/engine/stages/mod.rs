@@ -71,6 +71,11 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         _ if stage == Stage::Unload => Some(()),
         Family::Wan => wan::run(context, stage)?,
         Family::Flux => flux::run(context, stage)?,
+        Family::FramePack => {
+            return Err(EngineError::Request {
+                reason: "this version cannot run FramePack models yet".to_owned(),
+            });
+        }
     };
     if done.is_some() {
         match stage {

@@ -15,6 +15,7 @@ use tch::{Device, Kind, Tensor};
 use super::lane::StagingError;
 use super::mapping::Mapping;
 use super::staging::{Place, Staging, Stored};
+use super::stream::Source;
 use super::{WeightsError, gguf};
 use crate::fault::{self, Site};
 
@@ -81,6 +82,24 @@ impl WeightFile {
 
     pub(super) fn names(&self) -> Vec<String> {
         self.header.names()
+    }
+
+    /// Where the bytes of a tensor lie.
+    pub(super) fn source(&self, info: &TensorInfo) -> Source {
+        Source {
+            file: Arc::clone(&self.file),
+            mapping: self.mapping.clone(),
+            path: self.path.clone(),
+            start: info.start,
+            len: info.bytes as usize,
+        }
+    }
+
+    /// From here on only what is too small to be read by itself comes before it is asked for.
+    pub(super) fn read_only_tiny_ahead(&self) {
+        if let Some((staging, _)) = &self.staging {
+            staging.read_only_tiny_ahead();
+        }
     }
 
     /// `None` when the file has no such key.
