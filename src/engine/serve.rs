@@ -156,6 +156,7 @@ impl Shared {
             .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
         let result = result.map_err(|err| self.with_drained_device(err));
         runtime::empty_cache(self.device);
+        runtime::trim_host();
         match result {
             Ok(Some(())) => StageEnd::Finished {
                 secs: started.elapsed().as_secs_f64(),

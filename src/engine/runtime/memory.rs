@@ -18,6 +18,7 @@ unsafe extern "C" {
     fn safelight_reset_device_peaks(index: i8);
     fn safelight_synchronize(index: i8) -> bool;
     fn safelight_empty_cache();
+    fn safelight_trim_host();
 }
 
 /// Bytes at one moment.
@@ -115,6 +116,15 @@ pub fn empty_cache(device: Device) {
         unsafe {
             safelight_empty_cache();
         }
+    }
+}
+
+/// Gives what the C library keeps of freed memory back to the system. Called at stage boundaries only.
+pub fn trim_host() {
+    #[expect(unsafe_code, reason = "a C function without arguments")]
+    // SAFETY: no requirements.
+    unsafe {
+        safelight_trim_host();
     }
 }
 

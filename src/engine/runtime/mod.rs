@@ -11,6 +11,6 @@ pub(crate) use device::{folder_of_loaded, is_rocm, libtorch_folder};
 pub(crate) use memory::meminfo_bytes;
 pub use memory::{
     MemoryCounts, MemoryPeaks, count_cpu_tensors, empty_cache, memory_counts, memory_peaks,
-    reset_peaks, synchronize,
+    reset_peaks, synchronize, trim_host,
 };
 pub(crate) use team::for_each_range;

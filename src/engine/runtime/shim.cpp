@@ -11,6 +11,9 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace {
 
@@ -113,6 +116,13 @@ bool safelight_synchronize(int8_t index) noexcept {
   } catch (...) {
     return false;
   }
+}
+
+// Gives what the C library keeps of freed memory back to the system: it keeps up to a heap for every thread.
+void safelight_trim_host() noexcept {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 // Gives memory that is cached and not in use back to the driver.
