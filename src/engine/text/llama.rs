@@ -88,7 +88,7 @@ impl LlamaEncoder {
     /// read by [`LlamaConfig::read`], or is as sound.
     pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
         let (w, order) = &at_model(w);
-        let embed_tokens = w.matrix(TABLE, [config.vocab_size, config.hidden_size])?;
+        let embed_tokens = w.table(TABLE, [config.vocab_size, config.hidden_size])?;
         let layers = (0..num_layers.min(config.num_hidden_layers))
             .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
