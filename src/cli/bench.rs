@@ -29,6 +29,9 @@ enum Family {
     Wan(FamilyArgs),
     /// Flux: one step of the transformer, decoding, reading a prompt
     Flux(FamilyArgs),
+    /// FramePack: one step of a section, decoding, reading a prompt
+    #[command(name = "framepack")]
+    FramePack(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
 }
@@ -93,6 +96,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
     let request = match &args.family {
         Family::Wan(args) => args.request("wan"),
         Family::Flux(args) => args.request("flux"),
+        Family::FramePack(args) => args.request("framepack"),
         Family::Load(args) => args.request(),
     };
     match measure(&request, surroundings) {

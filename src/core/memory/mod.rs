@@ -6,11 +6,14 @@
 pub mod counters;
 mod fault;
 mod report;
+pub mod tiers;
 
 pub use fault::Fault;
 pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 
 use serde::{Deserialize, Serialize};
+
+use tiers::{AttentionChoice, ConvolutionTier};
 
 /// How a device's memory relates to the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,6 +52,9 @@ pub struct StageMemory {
     /// Whether the stage's network may stay behind it.
     pub keep_loaded: bool,
     pub rung: Rung,
+    /// How the autoencoder's convolutions over time are computed.
+    pub convolution: ConvolutionTier,
+    pub attention: AttentionChoice,
 }
 
 /// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.

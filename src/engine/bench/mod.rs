@@ -9,6 +9,7 @@ mod cases;
 pub mod load;
 mod measure;
 mod streamed;
+pub mod ways;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,8 @@
-// What tch does not wrap: counts of live and reserved bytes, device memory, and giving cached memory back.
+// What tch does not wrap: counts of live and reserved bytes, device memory, giving cached memory back, and which
+// kernels attention may use.
 // Device-neutral: all of it lies in libtorch_cpu, so nothing here links CUDA or HIP.
 
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -180,6 +182,17 @@ bool safelight_synchronize(int8_t index) noexcept {
 void safelight_empty_cache() noexcept {
   try {
     at::accelerator::emptyCache();
+  } catch (...) {
+  }
+}
+
+// Which fused kernels attention may use in this process.
+void safelight_use_fused_attention(bool flash, bool efficient, bool cudnn) noexcept {
+  try {
+    auto &context = at::globalContext();
+    context.setSDPUseFlash(flash);
+    context.setSDPUseMemEfficient(efficient);
+    context.setSDPUseCuDNN(cudnn);
   } catch (...) {
   }
 }

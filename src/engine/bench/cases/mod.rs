@@ -4,6 +4,7 @@
 //! A small case is the same network with fewer and narrower layers, for machines without a GPU.
 
 mod flux;
+mod framepack;
 mod wan;
 
 use std::cell::RefCell;
@@ -18,7 +19,7 @@ use crate::error::EngineError;
 use crate::weights::Weights;
 
 /// Every family, as `safelight bench` names it.
-pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY];
+pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY, framepack::FAMILY];
 
 #[derive(Debug)]
 pub struct Family {
