@@ -73,7 +73,8 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         #[expect(unsafe_code, reason = "reads one atomic number")]
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
-        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_live();
+        // The two need not have been at once: rather too much than too little.
+        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_peak();
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -101,6 +102,9 @@ pub fn reset_peaks(device: Device) {
             Device::Cuda(index) => safelight_reset_device_peaks(small(index)),
             _ => safelight_reset_cpu_peak(),
         }
+    }
+    if device == Device::Cpu {
+        Weights::reset_mapped_peak();
     }
 }
 
