@@ -23,6 +23,7 @@ pub mod runtime;
 pub mod sampling;
 pub mod serve;
 pub mod stages;
+pub mod step_cache;
 pub mod store;
 pub mod text;
 pub mod vae;

@@ -33,6 +33,8 @@ pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
+    /// Which time of it, counted from 0.
+    pub(super) section: u32,
     pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
     pub(super) request: &'a GenerateRequest,
@@ -338,7 +340,7 @@ impl Watch<'_> {
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
-            section: 0,
+            section: self.run.section,
             memory: self.run.memory,
             capture: self.run.request.capture.is_some(),
         }));
@@ -364,7 +366,7 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, .. } => Ok(StageResult::Finished { secs }),
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -411,7 +413,7 @@ impl Watch<'_> {
                     self.run.request,
                     &self.device_name,
                     self.run.recipe,
-                    stage,
+                    (stage, self.run.section),
                     progress,
                 );
                 events.lossy(JobUpdate::Step {
@@ -439,6 +441,7 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
+            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

@@ -3,6 +3,7 @@
 //! It knows no widgets and no tensors. The queue of waiting jobs is not here: it belongs to whoever
 //! submits.
 
+mod climbing;
 mod engine;
 mod estimate;
 mod events;
@@ -12,6 +13,7 @@ mod ladder;
 pub mod link;
 mod process;
 mod save;
+mod sections;
 mod sweep;
 mod tiers;
 mod walk;
@@ -92,6 +94,7 @@ fn work(
             request,
             device,
             cancel,
+            resume,
         } = command;
         let job_events = events.of(id, cancel);
         let limits = (options.limits)();
@@ -100,6 +103,7 @@ fn work(
             Walk {
                 id,
                 request: &request,
+                resume: resume.as_deref(),
                 events: &job_events,
                 options,
                 limits: &limits,

@@ -81,6 +81,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
+            resume: None,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         report.end(&outcome);
@@ -118,7 +119,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

@@ -14,16 +14,22 @@ pub struct BenchArguments {
     pub small: bool,
     /// Timed runs of each case; its own number when absent.
     pub runs: Option<usize>,
+    /// Bytes that are kept free of weights, once each, beside a run with all weights on the device.
+    pub preserved: Vec<u64>,
+    /// Bytes that the device is used to, where weights stream.
+    pub cap: Option<u64>,
 }
 
 impl BenchArguments {
-    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--] [CASE…]`; behind `--` everything is a case.
+    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--preserved GIB,… [--cap GIB]] [--] [CASE…]`; behind `--` everything is a case.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let mut parsed = Self {
             cases: Vec::new(),
             device: DeviceChoice::Auto,
             small: false,
             runs: None,
+            preserved: Vec::new(),
+            cap: None,
         };
         let mut arguments = arguments.into_iter();
         let family = refused(family(arguments.next().as_deref()))?;
@@ -39,8 +45,17 @@ impl BenchArguments {
                 "--small" => parsed.small = true,
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
                 "--runs" => parsed.runs = Some(refused(value().and_then(|text| runs(&text)))?),
+                "--cap" => parsed.cap = Some(refused(value().and_then(|text| gib(&text)))?),
+                "--preserved" => {
+                    let all = value().and_then(|text| text.split(',').map(gib).collect());
+                    parsed.preserved = refused(all)?;
+                }
                 name => parsed.cases.push(refused(case(family, name))?),
             }
+        }
+        if parsed.cap.is_some() && parsed.preserved.is_empty() {
+            let reason = "expected --preserved beside --cap, found none";
+            return refused(Err(reason.to_owned()));
         }
         if parsed.cases.is_empty() {
             parsed.cases = family.cases.iter().collect();
@@ -57,6 +72,14 @@ fn runs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(runs) if (1..=1000).contains(&runs) => Ok(runs),
         _ => Err(format!("expected 1 to 1000 runs, found {text:?}")),
+    }
+}
+
+/// A number of GiB, in bytes.
+fn gib(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(gib) if (0.0..=1024.0).contains(&gib) => Ok((gib * f64::from(1 << 30)) as u64),
+        _ => Err(format!("expected 0 to 1024 GiB, found {text:?}")),
     }
 }
 
@@ -100,6 +123,12 @@ mod tests {
         let some = parse("wan umt5xxl wan14b_320_17f").unwrap();
         let names: Vec<&str> = some.cases.iter().map(|case| case.name).collect();
         assert_eq!(names, ["umt5xxl", "wan14b_320_17f"]);
+        let bounds = parse("flux --preserved 0,1.5 --cap 20 flux_1024").unwrap();
+        let gib = 1 << 30;
+        assert_eq!(
+            (bounds.preserved, bounds.cap),
+            (vec![0, 3 * gib / 2], Some(20 * gib))
+        );
         let behind = parse("wan --small -- umt5xxl").unwrap();
         assert!(behind.small && behind.cases.len() == 1);
     }
@@ -125,6 +154,9 @@ mod tests {
             ("wan --runs many", "found \"many\""),
             ("wan --device", "expected a value after --device"),
             ("wan --device npu", "expected a device"),
+            ("wan --preserved 1,x", "expected 0 to 1024 GiB, found \"x\""),
+            ("wan --preserved -1", "found \"-1\""),
+            ("wan --cap 20", "expected --preserved beside --cap"),
             ("wan --fast", "found \"--fast\""),
             ("wan -- --small", "expected a case (wan14b_480p_81f,"),
             ("wan -- umt5xxl --", "found \"--\""),

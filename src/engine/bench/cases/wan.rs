@@ -106,7 +106,7 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let config: TransformerConfig = from_json(variant.config(bench.small))?;
     let factor = variant.spatial_factor();
     let size = clip.latents(config.in_channels, factor, bench.small);
-    let transformer = WanTransformer::new(&config, &bench.weights)?;
+    let transformer = bench.built(WanTransformer::new(&config, &bench.weights))?;
     let text = bench.random(&[1, TEXT_LENGTH, config.text_dim], bench.weights.kind());
     let context = transformer.context(&text, None);
     drop(text);
@@ -115,17 +115,14 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
     let timesteps = TokenTimesteps::uniform(500.0, tokens);
     let rope = transformer.rope(size);
-    bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks);
-        velocity.map(drop)
-    })
+    bench.timed_answer(&mut || transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks))
 }
 
 /// Latents to frames, each chunk dropped when it is there.
 fn vae_decode(bench: &Bench, clip: Clip, is_tiled: bool) -> Result<Measured, EngineError> {
     let config = vae_config(bench.small)?;
     let size = clip.latents(config.z_dim, config.spatial_factor(), bench.small);
-    let decoder = WanVaeDecoder::new(&config, &bench.weights)?;
+    let decoder = bench.built(WanVaeDecoder::new(&config, &bench.weights))?;
     let latents = bench.random(&size, bench.weights.kind());
     let tiling = Tiling::of_size(if bench.small { SMALL_TILE } else { TILE });
     bench.timed(&mut || {
@@ -144,10 +141,10 @@ fn umt5(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
             "d_kv": 64})
     })?;
-    let encoder = Umt5Encoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(Umt5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
     let mask = Tensor::ones_like(&ids);
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }
 
 impl Variant {
