@@ -10,16 +10,21 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, SectionMade, Stage, StageTime,
+    JobUpdate, Recipe, Stage, StageTime,
 };
+use safelight_core::memory::{Fault, Rung, StageMemory};
 
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
+use super::ladder::{self, Ladder, Place};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
+
+/// What the CPU is called where times are kept.
+const CPU: &str = "CPU";
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
@@ -32,16 +37,34 @@ pub(super) struct Walk<'a> {
     pub(super) limits: &'a WorkerLimits,
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
+    pub(super) ladder: Ladder,
 }
 
 /// What has come together so far.
 #[derive(Default)]
-struct Gathered {
-    clip: Clip,
-    growing: GrowingFile,
-    times: Vec<StageTime>,
-    warnings: Vec<String>,
+pub(super) struct Gathered {
+    pub(super) clip: Clip,
+    pub(super) growing: GrowingFile,
+    pub(super) times: Vec<StageTime>,
+    pub(super) warnings: Vec<String>,
     peak_bytes: u64,
+}
+
+/// A stage that did not end well.
+enum Trouble {
+    /// Its engine is gone.
+    Lost { reason: String },
+    /// The engine said so.
+    Failed(JobError),
+}
+
+impl Trouble {
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Lost { reason } => Fault::of_last_words(reason),
+            Self::Failed(err) => err.fault,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -134,7 +157,8 @@ impl Walk<'_> {
             Some(_) => folder.finished(&recipe),
             None => vec![false; recipe.stages.len()],
         };
-        let mut lost_in = None;
+        // Stages whose engine was lost: for good, which may be once, and for want of memory.
+        let (mut lost_in, mut again_in) = (None, None);
         while let Some(position) = done.iter().position(|is_done| !is_done) {
             let (stage, section) = (recipe.stages[position], recipe.section(position));
             if self.events.is_cancelled() {
@@ -143,7 +167,7 @@ impl Walk<'_> {
             if stage == Stage::Save {
                 let output = self.save(inputs, gathered, started)?;
                 // The times of a job that was interrupted are nobody's measure.
-                if lost_in.is_none() && self.resume.is_none() {
+                if lost_in.is_none() && self.is_measure() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
                 }
@@ -152,24 +176,35 @@ impl Walk<'_> {
             self.events.certain(JobUpdate::Stage {
                 stage,
                 section,
-                resumed: lost_in == Some(position),
+                resumed: lost_in == Some(position) || again_in == Some(position),
             });
-            match self.run_stage(folder, &recipe, (stage, section), gathered)? {
-                StageResult::Finished { secs } => {
+            let trouble = match self.run_stage(folder, &recipe, (stage, section), gathered) {
+                Ok(StageResult::Finished { secs }) => {
                     let time = StageTime {
                         stage,
                         section,
                         secs,
                     };
-                    gathered.times.push(time);
-                    self.events.certain(JobUpdate::StageEnded(time));
+                    self.end_stage(time, gathered);
                     done[position] = true;
                     if stage == Stage::Decode {
-                        self.show_section(inputs, section, gathered, lost_in.is_none());
+                        let is_measure = lost_in.is_none() && self.is_measure();
+                        self.show_section(inputs, section, gathered, is_measure);
                     }
+                    continue;
                 }
-                StageResult::Cancelled => return Ok(None),
-                StageResult::Lost { reason } if self.may_go_on(&recipe, lost_in, position) => {
+                Ok(StageResult::Cancelled) => return Ok(None),
+                Ok(StageResult::Lost { reason }) => Trouble::Lost { reason },
+                Err(err) => Trouble::Failed(err),
+            };
+            let had_engine = self.count_lost_engine(&trouble);
+            if self.climb((stage, section), &trouble, had_engine, gathered) {
+                again_in = Some(position).filter(|_| !had_engine);
+                continue;
+            }
+            let may_go_on = self.may_go_on(&recipe, lost_in, position);
+            match self.give_up((stage, section), trouble, !may_go_on) {
+                Ok(reason) => {
                     lost_in = Some(position);
                     self.warn_of_resume(stage, &reason, gathered);
                     let on_disk = folder.finished(&recipe);
@@ -179,7 +214,7 @@ impl Walk<'_> {
                             || (*is_done && recipe.stages[position] == Stage::Decode);
                     }
                 }
-                StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
+                Err(err) => return Err(err),
             }
         }
         Err(JobError::new(
@@ -205,6 +240,7 @@ impl Walk<'_> {
             events: self.events,
             limits: self.limits,
             estimates: self.estimates,
+            memory: self.ladder.memory(stage, StageMemory::default()),
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
@@ -216,56 +252,7 @@ impl Walk<'_> {
         Ok(report.result)
     }
 
-    /// Shows the clip so far, and has it written, where it grows section by section.
-    fn show_section(
-        &mut self,
-        inputs: &Inputs,
-        section: u32,
-        gathered: &mut Gathered,
-        is_measure: bool,
-    ) {
-        let Some(sections) = self.request.sections else {
-            return;
-        };
-        if is_measure && self.resume.is_none() {
-            // What one section took is known for the next ones.
-            self.estimates
-                .learn(self.request, self.engine.device_name(), &gathered.times);
-        }
-        self.events.certain(JobUpdate::Section(SectionMade {
-            section,
-            count: sections.count,
-            clip: Arc::new(gathered.clip.clone()),
-            path: self.request.out.clone(),
-        }));
-        if sections.is_last(section) {
-            return;
-        }
-        let (growing, clip) = (&mut gathered.growing, &gathered.clip);
-        let problem = growing.write(self.request, clip, inputs, self.engine.report());
-        if let Some(err) = problem {
-            let text = format!("the clip so far could not be written: {}", err.summary);
-            self.events.certain(JobUpdate::Warning(text.clone()));
-            gathered.warnings.push(text);
-        }
-    }
-
-    /// What a cancelled job leaves: the sections that were made.
-    fn keep(&self, inputs: &Inputs, mut gathered: Gathered, started: Instant) -> Option<JobOutput> {
-        if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
-            return None;
-        }
-        let written = std::mem::take(&mut gathered.growing).into_written();
-        let (paths, clip) = written.or_else(|| {
-            let clip = std::mem::take(&mut gathered.clip);
-            let joined = inputs.join(self.request, clip.clone()).ok()?;
-            let written = save::write(self.request, &joined, inputs, self.engine.report());
-            Some((written.ok()?.paths, clip))
-        })?;
-        Some(self.output(paths, clip, gathered, started))
-    }
-
-    fn output(
+    pub(super) fn output(
         &self,
         paths: Vec<PathBuf>,
         clip: Clip,
@@ -280,6 +267,115 @@ impl Walk<'_> {
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
             warnings: gathered.warnings,
+            rungs: self.ladder.climbs().to_vec(),
+        }
+    }
+
+    /// Whether what was done took as long as it will take again.
+    fn is_measure(&self) -> bool {
+        self.resume.is_none() && self.ladder.climbs().is_empty()
+    }
+
+    fn end_stage(&mut self, time: StageTime, gathered: &mut Gathered) {
+        gathered.times.push(time);
+        let rung = self.ladder.rung(time.stage);
+        self.ladder.finished(place(
+            self.request,
+            (time.stage, time.section),
+            self.engine.device_name(),
+            self.engine.is_on_cpu(),
+        ));
+        if rung == Rung::OnCpu {
+            // For the estimate that the next one is announced with.
+            self.estimates.learn(self.request, CPU, &[time]);
+        }
+        self.events.certain(JobUpdate::StageEnded(time));
+    }
+
+    /// Gives an engine up that is of no use any more, and counts it; whether the next try has one that runs.
+    fn count_lost_engine(&mut self, trouble: &Trouble) -> bool {
+        let fault = trouble.fault();
+        if fault.is_some_and(Fault::ends_engine) {
+            self.engine.drop_engine();
+        }
+        let runs = self.engine.is_running();
+        // An engine that never ran is not one that was lost.
+        if !runs && (fault.is_some() || matches!(trouble, Trouble::Lost { .. })) {
+            self.ladder.count_restart(self.engine.device_name());
+        }
+        runs
+    }
+
+    /// Whether there is a next rung for a stage whose memory ran out, or whose device failed; it is told.
+    fn climb(
+        &mut self,
+        (stage, section): (Stage, u32),
+        trouble: &Trouble,
+        has_engine: bool,
+        gathered: &mut Gathered,
+    ) -> bool {
+        let Some(fault) = trouble.fault() else {
+            return false;
+        };
+        let place = place(
+            self.request,
+            (stage, section),
+            self.engine.device_name(),
+            self.engine.is_on_cpu(),
+        );
+        let Some(rung) = self.ladder.climb(place, fault, !has_engine) else {
+            return false;
+        };
+        let cpu_secs = self.estimates.secs_of(self.request, CPU, stage);
+        let cpu_secs = cpu_secs.unwrap_or_else(|| ladder::guess_cpu_secs(place));
+        let text = ladder::announce(place, fault, rung, cpu_secs);
+        let why = match trouble {
+            Trouble::Lost { reason } => reason,
+            Trouble::Failed(err) => &err.details,
+        };
+        tracing::warn!("{text}\n{why}");
+        self.events.certain(JobUpdate::Warning(text.clone()));
+        gathered.warnings.push(text);
+        true
+    }
+
+    /// What is left where no rung is: the reason why an engine was lost that a new one goes on from, which happens once,
+    /// or the job's error.
+    fn give_up(
+        &self,
+        (stage, section): (Stage, u32),
+        trouble: Trouble,
+        has_been_lost: bool,
+    ) -> Result<String, JobError> {
+        let fault = trouble.fault();
+        if fault.is_some_and(Fault::is_memory) {
+            let why = match trouble {
+                Trouble::Failed(err) => err,
+                Trouble::Lost { reason } => {
+                    let first_line = "the engine ran out of memory and ended";
+                    JobError::new(JobErrorKind::OutOfMemory, first_line)
+                        .detail(reason)
+                        .with_fault(fault)
+                }
+            };
+            let name = self.engine.device_name();
+            let place = place(
+                self.request,
+                (stage, section),
+                name,
+                self.engine.is_on_cpu(),
+            );
+            return Err(ladder::exhausted(place, why, self.ladder.climbs()));
+        }
+        let reason = match trouble {
+            Trouble::Lost { reason } => reason,
+            Trouble::Failed(err) if fault == Some(Fault::Device) => err.details,
+            Trouble::Failed(err) => return Err(err),
+        };
+        if has_been_lost {
+            Err(lost_twice(stage, &reason))
+        } else {
+            Ok(reason)
         }
     }
 
@@ -294,13 +390,6 @@ impl Walk<'_> {
                 gathered.warnings.push(text);
             }
         }
-    }
-
-    /// A job goes on once; one that is made in sections once in each of them.
-    fn may_go_on(&self, recipe: &Recipe, lost_in: Option<usize>, position: usize) -> bool {
-        lost_in.is_none_or(|before| {
-            self.request.sections.is_some() && recipe.section(position) > recipe.section(before)
-        })
     }
 
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
@@ -336,7 +425,11 @@ impl Walk<'_> {
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let written = save::write(self.request, &clip, inputs, self.engine.report())?;
+        let made = save::Made {
+            engine: self.engine.report(),
+            rungs: self.ladder.climbs(),
+        };
+        let written = save::write(self.request, &clip, inputs, made)?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
             self.events.certain(JobUpdate::Warning(text.clone()));
@@ -350,6 +443,22 @@ impl Walk<'_> {
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
+    }
+}
+
+/// Where a stage stands.
+fn place<'a>(
+    request: &'a GenerateRequest,
+    (stage, section): (Stage, u32),
+    device_name: &'a str,
+    is_cpu: bool,
+) -> Place<'a> {
+    Place {
+        stage,
+        section,
+        request,
+        device_name,
+        is_cpu,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod fake_engine;
 mod inputs;
+mod ladder;
 mod sections;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobFolder, JobId,
     JobOutcome, JobUpdate, Sampler, SigmaSchedule, Stage,
 };
-use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::{MemoryChoice, StageMemory};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -29,8 +30,9 @@ struct Rig {
     folder: tempfile::TempDir,
     launches: Arc<AtomicU32>,
     stages: Arc<Mutex<Vec<Stage>>>,
-    orders: Arc<Mutex<Vec<(Stage, u32)>>>,
+    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     worked: Arc<AtomicU32>,
+    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
 }
@@ -46,22 +48,25 @@ impl Rig {
     ) -> Self {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
-        let orders = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
+        let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
         let worked = Arc::<AtomicU32>::default();
+        let orders = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
             stages: Arc::clone(&stages),
-            orders: Arc::clone(&orders),
+            sections: Arc::clone(&sections),
             worked: Arc::clone(&worked),
+            orders: Arc::clone(&orders),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
@@ -74,8 +79,9 @@ impl Rig {
             folder,
             launches,
             stages,
-            orders,
+            sections,
             worked,
+            orders,
             is_out_of_memory,
             runtime,
         }
@@ -365,7 +371,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
     let rig = Rig::new(|_, stage| {
         if stage == Stage::Denoise {
-            Act::OutOfMemory
+            Act::Fail
         } else {
             Act::Work
         }
@@ -373,7 +379,7 @@ fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
     let JobOutcome::Failed(err) = rig.run().1 else {
         panic!("expected a failure")
     };
-    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
+    assert_eq!(err.kind, JobErrorKind::BadModel);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
 
@@ -433,28 +439,6 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
         drop(rig.handle);
         rig.thread.join().unwrap();
     }
-}
-
-#[test]
-fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_without_a_second_try() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Decode {
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
-    rig.is_out_of_memory.store(true, Ordering::Relaxed);
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
-    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
-    assert!(
-        err.advice.contains("is kept for a week in"),
-        "{}",
-        err.advice
-    );
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -27,5 +27,6 @@ pub use request::{
 };
 pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
 pub use update::{
-    Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, SectionMade, StageTime,
+    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, SectionMade,
+    StageTime,
 };
