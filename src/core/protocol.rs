@@ -85,6 +85,9 @@ pub struct EngineReport {
     /// The device's own name.
     pub device_name: String,
     pub total_bytes: u64,
+    /// What all programs used on the device when the engine had started, its own context included.
+    #[serde(default)]
+    pub used_bytes: u64,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
 }

@@ -103,6 +103,7 @@ fn report(runtime: &Runtime) -> EngineReport {
         },
         device_name: runtime.device_name.clone(),
         total_bytes: runtime.total_bytes,
+        used_bytes: runtime::memory_counts(runtime.device).used,
         line: runtime.line.clone(),
     }
 }

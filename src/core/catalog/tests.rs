@@ -14,6 +14,7 @@ mod loras;
 mod made_up;
 mod pairs;
 mod parts;
+mod planned;
 mod published;
 mod sources;
 mod storage;

@@ -3,7 +3,24 @@
 //!
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
+mod activations;
+mod corrections;
+mod device;
+mod network;
+mod parts;
+mod plan;
+mod suggest;
+mod verdict;
+
 use serde::{Deserialize, Serialize};
+
+pub use corrections::{Corrections, Measured};
+pub use device::{Budget, CONTEXT_BYTES, DeviceFacts};
+pub use network::{ModelWeights, Network, Tally};
+pub use parts::PartName;
+pub use plan::{Plan, Planner, StagePlan};
+pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
+pub use verdict::{Verdict, gib};
 
 /// How a device's memory relates to the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
