@@ -47,6 +47,7 @@ impl Surroundings {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
+            counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
                 let runtime = Settings::load(&file).settings.runtime;
                 WorkerLimits {

@@ -5,9 +5,11 @@ pub mod capture;
 #[cfg(test)]
 mod closeness;
 pub mod denoise;
+mod encoder_home;
 pub mod error;
 pub mod fault;
 pub mod flux;
+pub mod framepack;
 pub mod hooks;
 mod json;
 pub mod kernels;

@@ -11,6 +11,7 @@ pub(crate) mod form;
 pub mod prompt;
 mod recipe;
 mod request;
+mod sections;
 mod update;
 
 pub use cancel::CancelToken;
@@ -21,6 +22,10 @@ pub use form::{
 };
 pub use recipe::{Recipe, Stage};
 pub use request::{
-    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
+    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, StepCache,
+    StepCacheKind, first_step,
 };
-pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};
+pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
+pub use update::{
+    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime,
+};

@@ -122,12 +122,13 @@ mod tests {
         for _ in 0..20 {
             learnt.learn(&OF, predicted, 1e15);
         }
-        assert_eq!(learnt.factor(&OF), 3.0);
+        assert!((2.9999..=3.0).contains(&learnt.factor(&OF)));
+        let before = learnt.clone();
         for wrong in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             learnt.learn(&OF, wrong, 1e9);
             learnt.learn(&OF, 1e9, wrong);
         }
-        assert_eq!(learnt.factor(&OF), 3.0);
+        assert_eq!(learnt, before);
     }
 
     #[test]
@@ -159,7 +160,8 @@ mod tests {
         let mut learnt = Corrections::default();
         learnt.learn(&OF, 1e9, 1.2e9);
         learnt.save(&file).unwrap();
-        assert_eq!(Corrections::load(&file), learnt);
+        let loaded = Corrections::load(&file);
+        assert!((loaded.factor(&OF) - learnt.factor(&OF)).abs() < 1e-9);
         for broken in ["", "[1]", "{\"a\": \"b\"}", "{\"a\": 1.2"] {
             fs::write(&file, broken).unwrap();
             assert_eq!(Corrections::load(&file), Corrections::default(), "{broken}");

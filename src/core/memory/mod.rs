@@ -5,10 +5,13 @@
 
 mod activations;
 mod corrections;
+pub mod counters;
 mod device;
+mod fault;
 mod network;
 mod parts;
 mod plan;
+mod report;
 mod suggest;
 mod verdict;
 
@@ -16,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub use corrections::{Corrections, Measured};
 pub use device::{Budget, CONTEXT_BYTES, DeviceFacts};
+pub use fault::Fault;
 pub use network::{ModelWeights, Network, Tally};
 pub use parts::PartName;
 pub use plan::{Plan, Planner, StagePlan};
+pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
 pub use verdict::{Verdict, gib};
 
@@ -80,4 +85,53 @@ pub enum Rung {
     Tiles256,
     /// On the CPU.
     OnCpu,
+}
+
+impl Rung {
+    pub const ALL: [Self; 6] = [
+        Self::Ground,
+        Self::FreeAndRetry,
+        Self::StreamMore,
+        Self::Tiles512,
+        Self::Tiles256,
+        Self::OnCpu,
+    ];
+
+    /// The name in files, in JSON and in `SAFELIGHT_ENGINE_FAULT`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ground => "ground",
+            Self::FreeAndRetry => "free_and_retry",
+            Self::StreamMore => "stream_more",
+            Self::Tiles512 => "tiles512",
+            Self::Tiles256 => "tiles256",
+            Self::OnCpu => "on_cpu",
+        }
+    }
+
+    /// The edge of the tiles in which the VAE works from this rung on, in pixels.
+    pub fn tile(self) -> Option<u32> {
+        match self {
+            Self::Ground | Self::FreeAndRetry | Self::StreamMore => None,
+            Self::Tiles512 => Some(512),
+            Self::Tiles256 | Self::OnCpu => Some(256),
+        }
+    }
+
+    /// Whether what is made on this rung differs from what is made on the ground.
+    pub fn changes_result(self) -> bool {
+        self >= Self::Tiles512
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rungs_name_is_the_one_it_is_stored_under() {
+        for rung in Rung::ALL {
+            assert_eq!(serde_json::json!(rung), rung.name());
+        }
+    }
 }

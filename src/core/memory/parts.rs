@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::network::Use;
 use crate::catalog::{
-    Component, Family, FluxTransformerKeys, ModelFiles, TransformerKeys, WeightSet,
+    Component, Family, FluxTransformerKeys, FramePackTransformerKeys, ModelFiles, TransformerKeys,
+    WeightSet,
 };
 
 /// A network of a model; the halves of an autoencoder are two.
@@ -71,52 +72,62 @@ impl PartName {
 }
 
 /// Ends of keys by which a network is found in a file that may hold others; what is before is its prefix.
-const TEXT_MARKS: [&str; 4] = [
+const T5_MARKS: &[&str] = &[
     "encoder.block.0.layer.0.SelfAttention.q.weight",
     "enc.blk.0.attn_q.weight",
     "blocks.0.attn.q.weight",
-    "text_model.embeddings.token_embedding.weight",
 ];
-const IMAGE_MARKS: [&str; 1] = ["vision_model.embeddings.class_embedding"];
-const VAE_MARKS: [&str; 4] = [
+const CLIP_MARKS: &[&str] = &["text_model.embeddings.token_embedding.weight"];
+const LLAMA_MARKS: &[&str] = &["layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"];
+const VISION_MARKS: &[&str] = &[
+    "vision_model.embeddings.patch_embedding.weight",
+    "embeddings.patch_embedding.weight",
+];
+const VAE_MARKS: &[&str] = &[
     "decoder.conv_in.weight",
     "encoder.conv_in.weight",
+    "decoder.conv_in.conv.weight",
+    "encoder.conv_in.conv.weight",
     "decoder.conv1.weight",
     "encoder.conv1.weight",
 ];
 
+/// Which kind of network a text encoder is.
+fn text_marks(family: Family, part: PartName) -> &'static [&'static str] {
+    match (family, part) {
+        (Family::Flux, PartName::TextEncoder) | (Family::FramePack, PartName::TextEncoder2) => {
+            CLIP_MARKS
+        }
+        (Family::FramePack, _) => LLAMA_MARKS,
+        _ => T5_MARKS,
+    }
+}
+
 /// What stands before all names of a network.
 pub(super) fn prefix(family: Family, part: PartName, weights: &WeightSet) -> &str {
+    let has = |key: &str| weights.has(key);
     if part.is_transformer() {
         return match family {
-            Family::Wan => {
-                TransformerKeys::detect(|key| weights.has(key)).map_or("", |keys| keys.prefix)
-            }
-            Family::Flux => {
-                FluxTransformerKeys::detect(|key| weights.has(key)).map_or("", |keys| keys.prefix)
+            Family::Wan => TransformerKeys::detect(has).map_or("", |keys| keys.prefix),
+            Family::Flux => FluxTransformerKeys::detect(has).map_or("", |keys| keys.prefix),
+            Family::FramePack => {
+                FramePackTransformerKeys::detect(has).map_or("", |keys| keys.prefix)
             }
         };
     }
-    let marks: &[&str] = match part {
-        PartName::ImageEncoder => &IMAGE_MARKS,
-        PartName::VaeEncoder | PartName::VaeDecoder => &VAE_MARKS,
-        _ => &TEXT_MARKS,
+    let marks = match part {
+        PartName::ImageEncoder => VISION_MARKS,
+        PartName::VaeEncoder | PartName::VaeDecoder => VAE_MARKS,
+        _ => text_marks(family, part),
     };
     let before = |key: &str| {
-        marks
-            .iter()
-            .find_map(|mark| key.strip_suffix(mark).map(str::len))
+        let mut ends = marks.iter();
+        ends.find_map(|mark| key.strip_suffix(mark).map(str::len))
     };
-    let found = weights
-        .tensors
-        .keys()
-        .filter_map(|key| before(key).map(|len| &key[..len]));
-    // CLIP and T5 of one file differ in what is behind the prefix.
-    let second = part == PartName::TextEncoder2;
-    let is_clip = |prefix: &str| weights.has(&format!("{prefix}{}", TEXT_MARKS[3]));
+    let keys = weights.tensors.keys();
+    let found = keys.filter_map(|key| before(key).map(|len| &key[..len]));
     found
         .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
-        .filter(|prefix| !second || !is_clip(prefix))
         .min_by_key(|prefix| prefix.len())
         .unwrap_or("")
 }
@@ -136,32 +147,31 @@ pub(super) fn is_read(
     match part {
         PartName::VaeDecoder => starts(&["decoder.", "post_quant_conv.", "conv2."]),
         PartName::VaeEncoder => starts(&["encoder.", "quant_conv.", "conv1."]),
-        PartName::ImageEncoder => {
-            let has_tower =
-                weights.has(&format!("{prefix}vision_model.embeddings.class_embedding"));
-            starts(&["vision_model."])
-                || (!has_tower
-                    && starts(&[
-                        "embeddings.",
-                        "encoder.",
-                        "pre_layrnorm.",
-                        "post_layernorm.",
-                    ]))
-        }
-        PartName::TextEncoder if family == Family::Flux => starts(&["text_model."]),
-        PartName::TextEncoder | PartName::TextEncoder2 => {
-            let is_twin = own == "encoder.embed_tokens.weight"
-                && weights.has(&format!("{prefix}shared.weight"));
-            !is_twin
-                && !starts(&[
+        PartName::ImageEncoder => starts(&[
+            "vision_model.",
+            "embeddings.",
+            "encoder.",
+            "pre_layrnorm.",
+            "post_layernorm.",
+        ]),
+        PartName::TextEncoder | PartName::TextEncoder2 => match text_marks(family, part) {
+            CLIP_MARKS => starts(&["text_model."]),
+            // The last norm and the head are not read.
+            LLAMA_MARKS => starts(&["layers.", "embed_tokens.", "blk.", "token_embd."]),
+            _ => {
+                let is_twin = own == "encoder.embed_tokens.weight"
+                    && weights.has(&format!("{prefix}shared.weight"));
+                let others = [
                     "decoder.",
                     "lm_head.",
                     "dec.",
                     "output.",
                     "spiece_model",
                     "logit_scale",
-                ])
-        }
+                ];
+                !is_twin && !starts(&others)
+            }
+        },
         // A file without a prefix is the transformer's alone, or one of a pipeline whose other parts have one.
         PartName::Transformer | PartName::Transformer2 => {
             !prefix.is_empty()
@@ -217,7 +227,7 @@ pub(super) fn is_exact(family: Family, part: PartName, own: &str) -> bool {
     let has = |names: &[&str]| names.iter().any(|name| own.contains(name));
     match (family, part) {
         // Computed in f32 as a whole, see the stage.
-        (_, PartName::ImageEncoder) => true,
+        (Family::Wan, PartName::ImageEncoder) => true,
         (Family::Wan, PartName::Transformer | PartName::Transformer2) => {
             own.ends_with(".modulation")
                 || own.ends_with("scale_shift_table")
@@ -233,6 +243,18 @@ pub(super) fn is_exact(family: Family, part: PartName, own: &str) -> bool {
         }
         (Family::Flux, PartName::Transformer | PartName::Transformer2) => {
             has(&["time_in.", "vector_in.", "guidance_in.", "time_text_embed."])
+        }
+        (Family::FramePack, PartName::Transformer) => {
+            has(&[
+                "time_in.",
+                "vector_in.",
+                "guidance_in.",
+                "time_text_embed.",
+                "final_layer.",
+                "norm_out.",
+                "proj_out.weight",
+                "proj_out.bias",
+            ]) && !own.contains("blocks.")
         }
         (Family::Flux, PartName::TextEncoder) => has(&["layer_norm"]),
         _ => false,

@@ -151,10 +151,7 @@ impl Planner<'_> {
     /// The plan of a request.
     pub fn plan(&self, request: &GenerateRequest) -> Plan {
         let budget = self.facts.budget(&request.memory);
-        let stages: Vec<StagePlan> = Recipe::of(request)
-            .stages
-            .into_iter()
-            .filter(|stage| *stage != Stage::Save)
+        let stages: Vec<StagePlan> = stages_of(request)
             .map(|stage| self.stage(request, &budget, stage))
             .collect();
         let keeps_loaded = request.memory.keep_loaded && self.fit_together(&stages, &budget);
@@ -205,8 +202,7 @@ impl Planner<'_> {
                 })
                 .max()
         };
-        let stages = Recipe::of(request).stages;
-        stages.into_iter().filter_map(of_stage).max().unwrap_or(0)
+        stages_of(request).filter_map(of_stage).max().unwrap_or(0)
     }
 
     fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &Budget) -> Job<'a> {
@@ -344,6 +340,14 @@ impl Planner<'_> {
             formula_bytes: need.activation_bytes as u64,
         }
     }
+}
+
+/// The stages of the engine, each once: sections need what the first one does.
+fn stages_of(request: &GenerateRequest) -> impl Iterator<Item = Stage> {
+    let recipe = Recipe::of(request).stages;
+    Stage::ALL
+        .into_iter()
+        .filter(move |stage| *stage != Stage::Save && recipe.contains(stage))
 }
 
 /// All networks of a job beside each other, each once.

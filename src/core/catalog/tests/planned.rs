@@ -282,7 +282,7 @@ fn every_suggestion_makes_the_job_fit() {
     for (case, request, gib) in [
         (&large, large.request(1280, 720, 81), 6),
         (&large, large.request(832, 480, 81), 3),
-        (&large, large.request(832, 480, 81), 16),
+        (&large, large.request(832, 480, 81), 20),
         (&large, kept, 24),
         (&flux, batch, 8),
     ] {

@@ -6,6 +6,7 @@
 
 use super::Job;
 use crate::memory::network::Network;
+use crate::memory::parts::PartName;
 
 /// A clip or picture in pixels.
 #[derive(Clone, Copy, Debug)]
@@ -307,4 +308,45 @@ pub(super) fn kl_decode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
 
 pub(super) fn kl_encode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
     kl(network, clip, job)
+}
+
+/// Latents of a stretch of time that `AutoencoderKLHunyuanVideo` takes at once, and frames of one.
+const STRETCH_LATENTS: f64 = 5.0;
+const STRETCH_FRAMES: f64 = 17.0;
+/// Numbers that frames with their predecessors may be at a time, and what is made of them beside.
+const GATHERED: f64 = 268435456.0;
+
+/// The clip's stretch lies there whole: what a block reads, what is between its convolutions and what its shortcut
+/// makes, and the frames that are gathered for one convolution.
+fn video(network: &Network, clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
+    let size = job.number_bytes() as f64;
+    let widths = kl_widths(network);
+    let edge = |edge: f64| clip.tile.map_or(edge, |tile| edge.min(tile));
+    let pixels = edge(clip.width) * edge(clip.height);
+    let mut most: f64 = 0.0;
+    for (index, &output) in widths.iter().enumerate() {
+        let input = widths.get(index + 1).copied().unwrap_or(output);
+        let halved = i32::try_from(index).unwrap_or(16);
+        // Time is halved twice, from the pixels on.
+        let at_level = (frames / 2.0_f64.powi(halved.min(2))).ceil();
+        let numbers = at_level * pixels / 4.0_f64.powi(halved);
+        let gathered = (numbers * 3.0 * input).min(GATHERED);
+        most = most.max(numbers * (input + 2.0 * output) + 1.7 * gathered);
+    }
+    most * size + frames * clip.width * clip.height * 3.0 * (size + 1.0)
+}
+
+/// Bytes alive at the worst moment of decoding `latents` latent frames.
+pub(super) fn video_decode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
+    let frames = (latents.min(STRETCH_LATENTS) - 1.0).max(0.0) * 4.0 + 1.0;
+    let network = job.network(PartName::VaeDecoder);
+    network.map_or(0.0, |network| {
+        video(network, clip, frames.min(STRETCH_FRAMES), job)
+    })
+}
+
+/// The same of encoding one picture.
+pub(super) fn video_encode(clip: &Clip, job: &Job<'_>) -> f64 {
+    let network = job.network(PartName::VaeEncoder);
+    network.map_or(0.0, |network| video(network, clip, 1.0, job))
 }

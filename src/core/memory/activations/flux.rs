@@ -7,6 +7,7 @@ use super::text::{clip_text, t5};
 use super::{Job, Need};
 use crate::catalog::ImageRole;
 use crate::job::Stage;
+use crate::memory::network::Network;
 use crate::memory::parts::PartName;
 
 /// Tokens of a text in models that are told a guidance, and in the others.
@@ -82,26 +83,52 @@ fn decode(job: &Job<'_>) -> Option<Need> {
     })
 }
 
-/// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
-/// and the product itself, 7 widths) and never below that of a double block.
 fn transformer(job: &Job<'_>) -> Option<Need> {
     let network = job.network(PartName::Transformer)?;
+    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+    let mut picture = pixels / 256.0;
+    if job.request.image_role == ImageRole::Reference && job.request.image.is_some() {
+        picture += REFERENCE_PIXELS / 256.0;
+    }
+    let sequence = Sequence {
+        text: text_length(job),
+        picture,
+        pictures: f64::from(job.request.batch_size.max(1)),
+        channels: network.number("in_channels", 64.0),
+        default_blocks: (19.0, 38.0),
+    };
+    let passes = if job.request.is_guided() { 2 } else { 1 };
+    Some(Need {
+        calls: job.calls(passes),
+        ..job.need(PartName::Transformer, moment(job, network, &sequence))
+    })
+}
+
+/// The tokens that go through double and single blocks.
+pub(super) struct Sequence {
+    /// Of one text, with what stands beside it.
+    pub(super) text: f64,
+    /// Of one picture.
+    pub(super) picture: f64,
+    /// How many of both.
+    pub(super) pictures: f64,
+    /// Numbers of a picture's token.
+    pub(super) channels: f64,
+    /// Double and single blocks, where the config does not say.
+    pub(super) default_blocks: (f64, f64),
+}
+
+/// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
+/// and the product itself, 7 widths) and never below that of a double block.
+pub(super) fn moment(job: &Job<'_>, network: &Network, sequence: &Sequence) -> f64 {
     let size = job.number_bytes() as f64;
     let heads = network.number("num_attention_heads", 24.0);
-    let dim = heads * network.number("attention_head_dim", 128.0);
-    let double = network.number("num_layers", 19.0);
-    let single = network.number("num_single_layers", 38.0);
-    let channels = network.number("in_channels", 64.0);
-    let pictures = f64::from(job.request.batch_size.max(1));
-    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let mut picture_tokens = pixels / 256.0;
-    if job.request.image_role == ImageRole::Reference && job.request.image.is_some() {
-        picture_tokens += REFERENCE_PIXELS / 256.0;
-    }
-    let text_tokens = text_length(job);
-    let one = picture_tokens + text_tokens;
-    let is_guided = job.request.is_guided();
-    // Pictures of a batch go together where that makes the work of a step no slower.
+    let head_dim = network.number("attention_head_dim", 128.0);
+    let dim = heads * head_dim;
+    let double = network.number("num_layers", sequence.default_blocks.0);
+    let single = network.number("num_single_layers", sequence.default_blocks.1);
+    let pictures = sequence.pictures;
+    let one = sequence.picture + sequence.text;
     let tokens = pictures * one;
     let hidden = tokens * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
@@ -112,21 +139,12 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     } else {
         0.0
     };
-    let double_moment = 6.0 * hidden;
-    let single_moment = 9.0 * hidden + copies + scores;
-    let wide_product = 9.0 * hidden + expanded;
-    let moment = double_moment.max(single_moment).max(wide_product);
-    let texts = if is_guided { 2.0 } else { 1.0 };
+    let moment = 9.0 * hidden + expanded.max(copies + scores);
+    let texts = if job.request.is_guided() { 2.0 } else { 1.0 };
     let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
     let modulations = texts * calls * (12.0 * double + 3.0 * single + 2.0) * dim * size;
-    let turns = tokens * 64.0 * 8.0;
-    let text = texts * text_tokens * dim * size;
-    let latents = pictures * picture_tokens * channels * 4.0 * 8.0;
-    Some(Need {
-        calls: job.calls(if is_guided { 2 } else { 1 }),
-        ..job.need(
-            PartName::Transformer,
-            moment + modulations + turns + text + latents,
-        )
-    })
+    let turns = tokens * (head_dim / 2.0) * 8.0;
+    let text = texts * sequence.text * dim * size;
+    let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
+    moment + modulations + turns + text + latents
 }

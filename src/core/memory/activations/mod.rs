@@ -6,6 +6,7 @@
 
 mod autoencoder;
 mod flux;
+mod framepack;
 mod text;
 mod wan;
 
@@ -56,6 +57,7 @@ impl<'a> Job<'a> {
         let needs = match self.request.family {
             Family::Wan => wan::needs(self, stage),
             Family::Flux => flux::needs(self, stage),
+            Family::FramePack => framepack::needs(self, stage),
         };
         let is_there = |need: &Need| self.weights.part(need.part).is_some();
         needs.into_iter().filter(is_there).collect()
@@ -93,7 +95,9 @@ impl<'a> Job<'a> {
             number_bytes: self.number_bytes(),
             activation_bytes: activation_bytes + self.workspace(),
             calls: 1,
-            streams: !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
+            // On the CPU weights are pages of their files, which the system drops by itself.
+            streams: self.is_on_gpu()
+                && !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
             tiles: false,
         }
     }

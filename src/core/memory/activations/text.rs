@@ -38,3 +38,25 @@ pub(super) fn vision(network: &Network, pictures: f64) -> f64 {
     let tokens = pictures * (patches * patches + 1.0);
     (tokens * (8.0 * width + 2.0 * wide) + pictures * 3.0 * edge * edge) * 4.0
 }
+
+/// Llama: queries, keys, values and the two halves of the wide layer, and a causal mask.
+pub(super) fn llama(network: &Network, tokens: f64, number_bytes: u64) -> f64 {
+    let size = number_bytes as f64;
+    let width = network.number("hidden_size", 4096.0);
+    let wide = network.number("intermediate_size", 14336.0);
+    let mask = tokens * tokens * 2.0 * size;
+    let hidden = tokens * (6.0 * width + 3.0 * wide) * size;
+    mask + hidden + network.expansion_bytes(number_bytes) as f64
+}
+
+/// SigLIP: one picture.
+pub(super) fn siglip(network: &Network, number_bytes: u64) -> f64 {
+    let size = number_bytes as f64;
+    let width = network.number("hidden_size", 1152.0);
+    let wide = network.number("intermediate_size", 4304.0);
+    let edge = network.number("image_size", 384.0);
+    let patches = (edge / network.number("patch_size", 14.0).max(1.0)).floor();
+    patches * patches * (8.0 * width + 2.0 * wide) * size
+        + 3.0 * edge * edge * size
+        + network.expansion_bytes(number_bytes) as f64
+}
