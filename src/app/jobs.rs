@@ -11,6 +11,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
 
@@ -47,6 +48,8 @@ pub struct RunningJob {
     /// The newest real frame.
     pub frame: Option<Frame>,
     pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
 }
 
 /// A finished job and its thumbnail.
@@ -135,6 +138,7 @@ impl RunningJob {
             previews: Vec::new(),
             frame: None,
             memory: MemoryHistory::default(),
+            plan: None,
         }
     }
 
@@ -143,6 +147,10 @@ impl RunningJob {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(plan.peak_bytes);
+                self.plan = Some(plan);
+            }
             JobUpdate::Stage { stage, resumed } => {
                 self.stage = Some(stage);
                 self.has_resumed |= resumed;

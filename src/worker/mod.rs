@@ -10,6 +10,7 @@ mod handle;
 mod inputs;
 mod ladder;
 pub mod link;
+mod plan;
 mod process;
 mod save;
 mod sweep;
@@ -33,6 +34,7 @@ use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
+use plan::JobPlan;
 use walk::Walk;
 
 /// What a worker needs to know of its surroundings.
@@ -99,6 +101,7 @@ fn work(
                 engine: &mut engine,
                 estimates: &mut estimates,
                 ladder: Ladder::new(options.counters.clone()),
+                plan: JobPlan::new(&request, options.estimates.as_deref()),
             }
             .run()
         }));

@@ -9,15 +9,17 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
-use safelight_core::memory::{Fault, Rung, StageMemory};
+use safelight_core::memory::{Fault, Rung};
+use safelight_core::protocol::EngineReport;
 
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
 use super::ladder::{self, Ladder, Place};
+use super::plan::{JobPlan, Planned};
 use super::save;
 use super::{WorkerLimits, WorkerOptions};
 
@@ -34,6 +36,7 @@ pub(super) struct Walk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) plan: JobPlan,
 }
 
 /// What has come together so far.
@@ -189,6 +192,21 @@ impl Walk<'_> {
         stage: Stage,
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
+        let (request, events) = (self.request, self.events);
+        let (plan, ladder) = (&self.plan, &self.ladder);
+        let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
+            if let Some(made) = plan.settle(request, engine, last)? {
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if let Some(text) = plan.warning() {
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
+            let planned = plan.of_stage(stage);
+            Ok(Planned {
+                memory: ladder.memory(stage, planned.memory),
+                ..planned
+            })
+        };
         let run = StageRun {
             id: self.id,
             stage,
@@ -198,12 +216,15 @@ impl Walk<'_> {
             events: self.events,
             limits: self.limits,
             estimates: self.estimates,
-            memory: self.ladder.memory(stage, StageMemory::default()),
+            planned: &planned,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
         gathered.clip.frames.extend(report.frames);
+        if self.ladder.rung(stage) == Rung::Ground {
+            self.plan.measured(stage, report.allocated_bytes);
+        }
         Ok(report.result)
     }
 
@@ -330,7 +351,7 @@ impl Walk<'_> {
     }
 
     fn save(
-        &self,
+        &mut self,
         inputs: &Inputs,
         gathered: &mut Gathered,
         started: Instant,
@@ -364,6 +385,7 @@ impl Walk<'_> {
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
+        gathered.warnings.extend(self.plan.warning());
         Ok(JobOutput {
             paths: written.paths,
             clip: Arc::new(clip),
@@ -372,6 +394,7 @@ impl Walk<'_> {
             stages: std::mem::take(&mut gathered.times),
             peak_bytes: gathered.peak_bytes,
             warnings: std::mem::take(&mut gathered.warnings),
+            plan: self.plan.finish(self.request),
             rungs: self.ladder.climbs().to_vec(),
         })
     }

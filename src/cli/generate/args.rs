@@ -12,7 +12,8 @@ use safelight_core::job::{
     Sampler, SigmaSchedule, SourceClip, StartPicture,
 };
 use safelight_core::media::{self, MediaError};
-use safelight_core::settings::Settings;
+use safelight_core::memory::MemoryChoice;
+use safelight_core::settings::{MemorySettings, Settings};
 use serde::Deserialize;
 
 /// Make a clip or a picture.
@@ -23,7 +24,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
-    #[arg(long, value_name = "TEXT", required_unless_present_any = ["from", "prompts_file"])]
+    #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
@@ -115,6 +116,15 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    /// Memory of the device kept free for what a model makes besides its weights; more is safer and slower [default: the setting, else computed]
+    #[arg(long, value_name = "GIB", value_parser = gib_value)]
+    pub preserved: Option<f64>,
+    /// Memory of the device that is never gone beyond [default: the setting, else by the class of the device]
+    #[arg(long, value_name = "GIB", value_parser = gib_value)]
+    pub vram_cap: Option<f64>,
+    /// Keep models loaded from stage to stage where they fit beside each other
+    #[arg(long)]
+    pub keep_loaded: bool,
     /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
     #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
@@ -375,6 +385,21 @@ impl GenerateArgs {
         }
     }
 
+    /// Whether nothing says what to make.
+    pub fn lacks_prompt(&self) -> bool {
+        self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
+    }
+
+    fn memory(&self, settings: &Settings) -> MemoryChoice {
+        let own = &settings.memory;
+        MemorySettings {
+            preserved_gib: self.preserved.or(own.preserved_gib),
+            cap_gib: self.vram_cap.or(own.cap_gib),
+            keep_loaded: self.keep_loaded || own.keep_loaded,
+        }
+        .choice()
+    }
+
     /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
     /// pictures and clips from their files.
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
@@ -400,7 +425,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
-            memory: settings.memory.choice(),
+            memory: self.memory(settings),
             loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,
@@ -411,6 +436,16 @@ impl GenerateArgs {
             sidecar: self.sidecar || settings.output.sidecar,
             ..GenerateForm::default()
         })
+    }
+}
+
+/// A number of GiB.
+pub fn gib_value(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gib) if gib.is_finite() && (0.0..=65536.0).contains(&gib) => Ok(gib),
+        _ => Err(format!(
+            "expected a number of GiB from 0 on, found {text:?}"
+        )),
     }
 }
 

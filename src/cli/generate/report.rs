@@ -116,6 +116,7 @@ impl Report for JsonReport {
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
             }),
+            JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
             JobUpdate::Started(_)
@@ -139,6 +140,7 @@ impl Report for JsonReport {
                 "stages": output.stages,
                 "peak_bytes": output.peak_bytes,
                 "warnings": output.warnings,
+                "plan": output.plan,
                 "rungs": output.rungs,
                 "device": self.device,
             }),
@@ -230,6 +232,9 @@ impl Report for HumanReport {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
+            // Where it changes something, a warning says the same.
+            JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
+            JobUpdate::Plan(_) => {}
             JobUpdate::Stage { stage, resumed } => self.begin(*stage, *resumed),
             JobUpdate::Step {
                 step,
@@ -293,8 +298,10 @@ fn summary(output: &JobOutput) -> String {
         .iter()
         .map(|time| format!("{} {:.1} s", time.stage.name(), time.secs))
         .collect();
+    let plan = output.plan.as_ref();
+    let plan = plan.map_or_else(String::new, |plan| format!("; plan: {}", plan.line()));
     format!(
-        "Finished in {} (seed {}, peak memory {}): {}",
+        "Finished in {} (seed {}, peak memory {}): {}{plan}",
         duration(output.secs),
         output.seed,
         gib(output.peak_bytes),
