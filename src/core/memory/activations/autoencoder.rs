@@ -69,13 +69,25 @@ pub(super) fn wan_factors(network: &Network) -> (f64, f64) {
 struct Grid {
     frames: f64,
     area: f64,
+    /// A single frame: convolutions take one tap, and remember what they were given without a copy.
+    is_picture: bool,
+}
+
+impl Grid {
+    /// Frames that each convolution over time remembers.
+    fn remembered(self) -> f64 {
+        if self.is_picture { 1.0 } else { REMEMBERED }
+    }
 }
 
 /// A convolution of three taps behind a norm: its rows, what it remembers anew, and what comes out.
 fn convolution(inputs: f64, outputs: f64, grid: Grid) -> f64 {
-    let Grid { frames, area } = grid;
+    let Grid { frames, area, .. } = grid;
+    if grid.is_picture {
+        // What goes in is counted as what is remembered.
+        return outputs * area;
+    }
     if frames <= 1.0 {
-        // With the frames before it, unless there are none.
         return (3.0 * inputs + REMEMBERED * inputs + outputs) * area;
     }
     if VOLUMES.contains(&inputs) {
@@ -99,8 +111,7 @@ fn residual(inputs: f64, outputs: f64, grid: Grid) -> f64 {
 
 /// What the convolutions of a level remember.
 fn memory(inputs: f64, outputs: f64, blocks: f64, grid: Grid) -> f64 {
-    let frames = REMEMBERED.min(grid.frames.max(1.0) * REMEMBERED);
-    frames * grid.area * (inputs + outputs * (2.0 * blocks - 1.0))
+    grid.remembered() * grid.area * (inputs + outputs * (2.0 * blocks - 1.0))
 }
 
 /// Bytes alive at the worst moment of decoding, without weights.
@@ -147,12 +158,16 @@ struct Moment {
 fn decoder_moments(levels: &Levels, area: f64, is_clip: bool) -> Vec<Moment> {
     let widths: Vec<f64> = levels.widths.iter().rev().copied().collect();
     let top = widths.first().copied().unwrap_or(0.0);
-    let mut grid = Grid { frames: 1.0, area };
+    let mut grid = Grid {
+        frames: 1.0,
+        area,
+        is_picture: !is_clip,
+    };
     let steps = widths.len().saturating_sub(1);
     let mut moments = vec![Moment {
         // Attention among the pixels of a frame: queries, keys and values, and what comes of them.
         moment: residual(top, top, grid).max(6.0 * top * area),
-        memory: memory(top, top, 2.0, grid) + REMEMBERED * levels.latent_channels * area,
+        memory: memory(top, top, 2.0, grid) + grid.remembered() * levels.latent_channels * area,
     }];
     let mut input = top;
     for (index, &output) in widths.iter().enumerate() {
@@ -180,7 +195,7 @@ fn decoder_moments(levels: &Levels, area: f64, is_clip: bool) -> Vec<Moment> {
             let doubles_time = halves && is_clip;
             let before = grid;
             if doubles_time {
-                remembered += REMEMBERED * output * grid.area;
+                remembered += grid.remembered() * output * grid.area;
                 grid.frames *= 2.0;
             }
             grid.area *= 4.0;
@@ -196,7 +211,7 @@ fn decoder_moments(levels: &Levels, area: f64, is_clip: bool) -> Vec<Moment> {
             input = next;
         } else {
             // The head: its rows, and the pixels.
-            remembered += REMEMBERED * output * grid.area;
+            remembered += grid.remembered() * output * grid.area;
             let head = output * grid.frames * grid.area
                 + convolution(output, 3.0 * levels.patch * levels.patch, grid);
             moment = moment.max(head);
@@ -223,11 +238,14 @@ pub(super) fn wan_encode(network: &Network, clip: &Clip, size: f64) -> f64 {
             1.0
         },
         area: rows * columns * (space / levels.patch).powi(2),
+        is_picture: clip.frames <= 1.0,
     };
     let mut input = levels.widths.first().copied().unwrap_or(0.0);
     let colours = 3.0 * levels.patch * levels.patch;
     let mut most = convolution(colours, input, grid) + colours * grid.frames * grid.area;
-    let mut remembered = REMEMBERED * colours * grid.area;
+    let mut remembered = grid.remembered() * colours * grid.area;
+    // Of a picture nothing is remembered yet of the levels to come.
+    let mut most_of_picture = most + remembered;
     for (index, &output) in levels.widths.iter().enumerate() {
         let shortcut = if levels.is_residual {
             output * grid.frames * grid.area / 4.0
@@ -236,8 +254,10 @@ pub(super) fn wan_encode(network: &Network, clip: &Clip, size: f64) -> f64 {
         };
         let below = input * grid.frames * grid.area;
         let later = below + residual(output, output, grid);
-        most = most.max(shortcut + residual(input, output, grid).max(later));
+        let moment = shortcut + residual(input, output, grid).max(later);
+        most = most.max(moment);
         remembered += memory(input, output, levels.blocks, grid);
+        most_of_picture = most_of_picture.max(moment + remembered);
         if index + 1 < levels.widths.len() {
             grid.area /= 4.0;
             if levels.halves_time.get(index).copied().unwrap_or(false) {
@@ -247,7 +267,12 @@ pub(super) fn wan_encode(network: &Network, clip: &Clip, size: f64) -> f64 {
         }
         input = output;
     }
-    (most + remembered) * size
+    let numbers = if grid.is_picture {
+        most_of_picture
+    } else {
+        most + remembered
+    };
+    numbers * size
 }
 
 /// Numbers of attention's scores that lie in memory at a time, and bytes of each in f32 and again in halves.
@@ -257,6 +282,9 @@ const SCORE_BYTES: f64 = 6.0;
 const BAND: f64 = 512.0;
 /// Pixels that a CPU takes at once.
 const LARGEST_WHOLE: f64 = 1048576.0;
+
+/// Bands that are there at a time while one is doubled and convolved.
+const DOUBLED_ANEW: f64 = 5.6;
 
 /// Levels of `AutoencoderKL`, from the pixels to the latents.
 fn kl_widths(network: &Network) -> Vec<f64> {
@@ -289,6 +317,13 @@ fn kl(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
         let kept = if is_off { 0.0 } else { 2.0 * whole };
         let at_a_time = band.map_or(whole, |band| band.min(whole));
         most = most.max((kept + 3.0 * at_a_time) * size);
+        // What comes from the level below is doubled anew in every band where it is too large to lie there.
+        let below = area * widths.get(index + 1).copied().unwrap_or(output);
+        let anew = band.filter(|band| below > *band).unwrap_or(0.0);
+        if anew > 0.0 {
+            let kept = if is_off { 0.0 } else { below / 4.0 + whole };
+            most = most.max((kept + DOUBLED_ANEW * anew) * size);
+        }
     }
     let steps = i32::try_from(widths.len().saturating_sub(1)).unwrap_or(0);
     let tokens = pixels / 4.0_f64.powi(steps);

@@ -283,7 +283,8 @@ impl Vae {
         let config = if self.is_residual {
             let (base, decoder) = if small { (16, 16) } else { (160, 256) };
             json!({"base_dim": base, "decoder_base_dim": decoder, "z_dim": 48, "is_residual": true, "patch_size": 2,
-                "in_channels": 12, "out_channels": 12, "scale_factor_spatial": 16})
+                "in_channels": 12, "out_channels": 12, "scale_factor_spatial": 16, "latents_mean": vec![0.0; 48],
+                "latents_std": vec![1.0; 48]})
         } else {
             json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false})
         };
