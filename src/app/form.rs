@@ -327,7 +327,7 @@ impl FormState {
             extend: sources.extend.cloned(),
             mask: sources.mask.cloned(),
             strength: has_strength.then_some(self.strength),
-            fit: self.fit,
+            fit: Some(self.fit),
             preset: None,
             width: size.map(|(width, _)| width),
             height: size.map(|(_, height)| height),

@@ -38,6 +38,8 @@ pub struct RunningJob {
     /// The engine's line about its device.
     pub device_line: Option<String>,
     pub stage: Option<Stage>,
+    /// Which time of the stage, counted from 0.
+    pub section: u32,
     pub has_resumed: bool,
     /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
@@ -131,6 +133,7 @@ impl RunningJob {
             recipe: None,
             device_line: None,
             stage: None,
+            section: 0,
             has_resumed: false,
             step: None,
             secs_left: None,
@@ -151,8 +154,18 @@ impl RunningJob {
                 self.memory.predict(plan.peak_bytes);
                 self.plan = Some(plan);
             }
-            JobUpdate::Stage { stage, resumed } => {
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => {
                 self.stage = Some(stage);
+                self.section = section;
+                if stage == Stage::Denoise {
+                    // The last section's are not this one's.
+                    self.previews.clear();
+                }
+                self.num_frames_decoded = 0;
                 self.has_resumed |= resumed;
                 if stage != Stage::DenoiseLow {
                     // The second expert counts on where the first one stopped.
@@ -178,7 +191,10 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+            JobUpdate::Section(_)
+            | JobUpdate::Lora(_)
+            | JobUpdate::Warning(_)
+            | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -215,16 +231,16 @@ impl RunningJob {
         let Some(recipe) = &self.recipe else {
             return 0.0;
         };
-        let mut done = 0.0;
-        let mut is_before = true;
-        for &stage in &recipe.stages {
-            if Some(stage) == self.stage {
-                is_before = false;
-                done += weight(stage) * self.stage_progress();
-            } else if is_before && self.stage.is_some() {
-                done += weight(stage);
+        let running = self
+            .stage
+            .and_then(|stage| recipe.position(stage, self.section));
+        let mut done = match (running, self.stage) {
+            (Some(position), Some(stage)) => {
+                let before = recipe.stages.iter().take(position).copied();
+                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
             }
-        }
+            _ => 0.0,
+        };
         if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
             // One count over both experts, of whom each makes an unknown part.
             let stages = recipe.stages.iter().copied();
@@ -246,7 +262,11 @@ impl RunningJob {
     fn stage_progress(&self) -> f32 {
         match (self.stage, self.step) {
             (Some(Stage::Decode), None) => {
-                self.num_frames_decoded as f32 / self.request.num_decoded().max(1) as f32
+                let num_frames = match &self.request.sections {
+                    Some(sections) => sections.decoded(self.section).num_frames as usize,
+                    None => self.request.num_decoded(),
+                };
+                self.num_frames_decoded as f32 / num_frames.max(1) as f32
             }
             (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
             _ => 0.0,

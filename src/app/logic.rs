@@ -95,6 +95,10 @@ impl App {
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
             JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
+            JobOutcome::Kept(output) => {
+                self.keep_result(ctx, &job, output);
+                "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
+            }
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
                 self.session.notify(Severity::Error, err);
@@ -239,6 +243,7 @@ impl App {
             request: Box::new(job.request.clone()),
             device: job.device,
             cancel: cancel.clone(),
+            resume: None,
         };
         if self.worker.try_send(command).is_err() {
             self.queue.waiting.clear();

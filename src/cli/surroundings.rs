@@ -47,12 +47,15 @@ impl Surroundings {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
+            tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
                 let runtime = Settings::load(&file).settings.runtime;
                 WorkerLimits {
                     stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
                     cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
+                    convolution: runtime.convolution,
+                    attention: runtime.attention,
                 }
             }),
         }

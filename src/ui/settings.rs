@@ -8,6 +8,7 @@ use egui::{
     Button, ComboBox, Context, DragValue, Frame, Grid, Margin, Modal, RichText, TextEdit, Ui,
 };
 use safelight_core::job::{DeviceChoice, DtypeChoice};
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::settings::{
     InterfaceSettings, MemorySettings, ModelSettings, OutputSettings, RuntimeSettings, Settings,
     Theme,
@@ -78,6 +79,8 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
         libtorch,
         device,
         dtype,
+        convolution,
+        attention,
         stall_limit_secs,
         cancel_grace_secs,
     } = runtime;
@@ -118,6 +121,38 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
 
     let label = name(
         ui,
+        "Convolutions",
+        "How the autoencoders of clips are computed. Automatic: the fastest that works, which AMD GPUs are tried for",
+    );
+    ComboBox::from_id_salt("convolution")
+        .selected_text(convolution_text(*convolution))
+        .show_ui(ui, |ui| {
+            for choice in ConvolutionChoice::ALL {
+                ui.selectable_value(convolution, choice, convolution_text(choice));
+            }
+        })
+        .response
+        .labelled_by(label);
+    ui.end_row();
+
+    let label = name(
+        ui,
+        "Attention",
+        "How attention is computed on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
+    );
+    ComboBox::from_id_salt("attention")
+        .selected_text(attention_text(*attention))
+        .show_ui(ui, |ui| {
+            for choice in AttentionChoice::ALL {
+                ui.selectable_value(attention, choice, attention_text(choice));
+            }
+        })
+        .response
+        .labelled_by(label);
+    ui.end_row();
+
+    let label = name(
+        ui,
         "Hang limit",
         "An engine that makes no progress for so long is restarted",
     );
@@ -141,6 +176,25 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
     )
     .labelled_by(label);
     ui.end_row();
+}
+
+fn convolution_text(choice: ConvolutionChoice) -> &'static str {
+    match choice {
+        ConvolutionChoice::Auto => "Automatic",
+        ConvolutionChoice::Direct => "By cuDNN or MIOpen",
+        ConvolutionChoice::NoMiopen => "Without cuDNN or MIOpen",
+        ConvolutionChoice::Frames => "Frame by frame",
+        ConvolutionChoice::Cpu => "On the CPU",
+    }
+}
+
+fn attention_text(choice: AttentionChoice) -> &'static str {
+    match choice {
+        AttentionChoice::Auto => "Automatic",
+        AttentionChoice::Flash => "Flash",
+        AttentionChoice::Efficient => "Memory-efficient",
+        AttentionChoice::Sliced => "In slices",
+    }
 }
 
 fn dtype_text(dtype: DtypeChoice) -> &'static str {

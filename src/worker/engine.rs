@@ -13,7 +13,8 @@ use safelight_core::job::{
     Recipe, Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::Fault;
+use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
+use safelight_core::memory::{Fault, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
@@ -23,6 +24,7 @@ use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
 use super::plan::Planned;
+use super::tiers::{self, Tiers};
 
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
 const WATCH: Duration = Duration::from_millis(25);
@@ -33,12 +35,16 @@ pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
+    /// Which time of it, counted from 0.
+    pub(super) section: u32,
     pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
     pub(super) request: &'a GenerateRequest,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    /// Of which the rung is known before the engine is.
+    pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
     pub(super) planned:
         &'a dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError>,
@@ -74,6 +80,7 @@ pub(super) struct EngineSlot {
     last_report: Option<EngineReport>,
     /// Of the running engine.
     last_memory: Option<MemorySample>,
+    tiers: Tiers,
 }
 
 struct Running {
@@ -84,9 +91,10 @@ struct Running {
 }
 
 impl EngineSlot {
-    pub(super) fn new(launcher: Box<dyn EngineLauncher>) -> Self {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers) -> Self {
         Self {
             launcher,
+            tiers,
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
@@ -141,16 +149,15 @@ impl EngineSlot {
             peak_bytes: 0,
             allocated_bytes: 0,
         };
-        if self.running.is_none() {
-            self.last_memory = None;
-            match self.start(&run)? {
-                Some(Started::Ready(running)) => self.running = Some(running),
-                Some(Started::Died(reason)) => {
-                    report.result = StageResult::Lost { reason };
-                    return Ok(report);
-                }
-                None => return Ok(report),
-            }
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
+        }
+        let Some(tier) = self.tier_of(&run) else {
+            return Ok(report);
+        };
+        // A probe ended the engine.
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
         }
         let device_name = self.device_name().to_owned();
         let planned = match &self.last_report {
@@ -160,6 +167,9 @@ impl EngineSlot {
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
+        let mut planned = planned;
+        planned.memory.convolution = tier.tier;
+        planned.memory.attention = run.limits.attention;
         let mut watch = Watch {
             run,
             device_name,
@@ -175,8 +185,62 @@ impl EngineSlot {
         if !watch.engine_lives {
             self.running = None;
         }
+        if let Some(key) = &tier.key
+            && !matches!(result, Ok(StageResult::Cancelled))
+        {
+            let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
+            self.tiers.count(key, tier.tier, has_worked);
+        }
         watch.report.result = result?;
         Ok(watch.report)
+    }
+
+    /// Starts an engine where none is there; `false` when there is none in the end, as `report` says.
+    fn make_ready(
+        &mut self,
+        run: &StageRun<'_>,
+        report: &mut StageReport,
+    ) -> Result<bool, JobError> {
+        if self.running.is_none() {
+            self.last_memory = None;
+            match self.start(run)? {
+                Some(Started::Ready(running)) => self.running = Some(running),
+                Some(Started::Died(reason)) => report.result = StageResult::Lost { reason },
+                None => {}
+            }
+        }
+        Ok(self.running.is_some())
+    }
+
+    /// How the stage's convolutions are computed; `None` when the job was cancelled while that was found out.
+    fn tier_of(&mut self, run: &StageRun<'_>) -> Option<StageTier> {
+        let choice = run.limits.convolution;
+        let on_gpu = self
+            .last_report
+            .as_ref()
+            .filter(|report| matches!(report.device, DeviceChoice::Cuda(_)));
+        let has_convolutions = tiers::has_convolutions(run.stage, run.request.family);
+        let order = has_convolutions.then(|| self.launcher.probe()).flatten();
+        let probed = on_gpu.cloned().zip(order);
+        if let Some(tier) = tiers::chosen(choice, run.stage, probed.is_some()) {
+            return Some(StageTier { tier, key: None });
+        }
+        let (report, order) = probed?;
+        let key = tiers::key(&report, &order, run.request, run.memory.rung);
+        if self.tiers.tier(&key, run.request.family).is_none() {
+            let text = "trying once how convolutions work on this GPU, which can take some minutes";
+            run.events.certain(JobUpdate::Warning(text.to_owned()));
+            // A probe may hang the device, and wants its memory.
+            self.running = None;
+            let launcher = &mut self.launcher;
+            let mut order = || launcher.probe();
+            let is_cancelled = || run.events.is_cancelled();
+            self.tiers
+                .probe(&key, report.device, &mut order, &is_cancelled)?;
+        }
+        let tier = self.tiers.tier(&key, run.request.family)?;
+        let key = Some(key);
+        Some(StageTier { tier, key })
     }
 
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
@@ -226,6 +290,12 @@ impl EngineSlot {
             }
         }
     }
+}
+
+/// How a stage's convolutions are computed, and what that is remembered under where a probe found it.
+struct StageTier {
+    tier: ConvolutionTier,
+    key: Option<TierKey>,
 }
 
 enum Started {
@@ -293,7 +363,7 @@ impl Watch<'_> {
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
             request,
-            section: 0,
+            section: self.run.section,
             memory: self.planned.memory,
             capture: self.run.request.capture.is_some(),
         }));
@@ -319,7 +389,11 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, peak_bytes } => {
+                            let allocated = self.report.allocated_bytes.max(peak_bytes);
+                            self.report.allocated_bytes = allocated;
+                            Ok(StageResult::Finished { secs })
+                        }
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -369,7 +443,7 @@ impl Watch<'_> {
                     self.run.request,
                     &self.device_name,
                     self.run.recipe,
-                    stage,
+                    (stage, self.run.section),
                     progress,
                 );
                 events.lossy(JobUpdate::Step {
@@ -397,6 +471,7 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
+            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

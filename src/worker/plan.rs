@@ -176,7 +176,7 @@ fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
         sample.used_bytes.saturating_sub(sample.reserved_bytes)
     });
     DeviceFacts {
-        class: DeviceClass::Discrete,
+        class: report.class.unwrap_or(DeviceClass::Discrete),
         total_bytes: report.total_bytes,
         used_bytes: used.saturating_sub(CONTEXT_BYTES),
         host_available_bytes,
@@ -196,6 +196,7 @@ mod tests {
             device_name: "a card".to_owned(),
             total_bytes: 24 << 30,
             used_bytes: CONTEXT_BYTES + (1 << 30),
+            class: None,
             line: String::new(),
         };
         assert_eq!(facts(&report, None).used_bytes, 1 << 30);

@@ -2,6 +2,7 @@
 
 mod args;
 mod jobs;
+mod memory;
 mod report;
 
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate, Validated,
 };
 
-pub use args::{GenerateArgs, gib_value};
+pub use args::GenerateArgs;
+pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{duration, explain, print_event, say};
 
@@ -91,6 +93,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
+            resume: None,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         report.end(&outcome);
@@ -128,7 +131,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

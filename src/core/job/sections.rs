@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::InputUse;
+
 /// Frames of one latent frame, as the autoencoder of HunyuanVideo packs them.
 const FRAMES_A_LATENT: u32 = 4;
 /// Latent frames of a section, as published.
@@ -33,6 +35,14 @@ impl SectionOrder {
         match self {
             Self::Original => "original",
             Self::F1 => "f1",
+        }
+    }
+
+    /// Whether a clip may end on a given picture: only where its end is made first.
+    pub fn end_image(self) -> InputUse {
+        match self {
+            Self::Original => InputUse::Optional,
+            Self::F1 => InputUse::No,
         }
     }
 

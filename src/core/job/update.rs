@@ -55,6 +55,17 @@ pub struct MemorySample {
     pub total_bytes: u64,
 }
 
+/// Memory given back at a boundary between stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaim {
+    /// Such as `post-text-encoding`.
+    pub boundary: String,
+    /// What the allocator held before.
+    pub before_bytes: u64,
+    /// And after.
+    pub after_bytes: u64,
+}
+
 /// One picture on its way to the screen.
 #[derive(Clone, Debug)]
 pub struct Frame {
@@ -76,6 +87,9 @@ pub struct Clip {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub stage: Stage,
+    /// Which time of it, counted from 0.
+    #[serde(default)]
+    pub section: u32,
     pub secs: f64,
 }
 
@@ -89,6 +103,19 @@ pub struct Climb {
     pub rung: Rung,
     /// The stage ended well on it; else it went on to the next one.
     pub helped: bool,
+}
+
+/// A section that has joined the clip.
+#[derive(Clone, Debug)]
+pub struct SectionMade {
+    /// Counted from 0, in the order in which they are made.
+    pub section: u32,
+    /// How many there will be.
+    pub count: u32,
+    /// The clip so far.
+    pub clip: Arc<Clip>,
+    /// Where it is written while the next section is made.
+    pub path: PathBuf,
 }
 
 /// What a finished job leaves.
@@ -125,11 +152,13 @@ impl JobOutput {
 pub enum JobOutcome {
     Finished(JobOutput),
     Cancelled,
+    /// Cancelled when some sections had been made: these are there, as a clip of their own.
+    Kept(JobOutput),
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Lora`, `Warning` and `Ended` arrive for
-/// certain, the others may be dropped when the receiver is slow.
+/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
+/// for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
@@ -140,6 +169,8 @@ pub enum JobUpdate {
     /// A stage begins; `resumed` when an earlier engine died in it.
     Stage {
         stage: Stage,
+        /// Which time of it, counted from 0.
+        section: u32,
         resumed: bool,
     },
     StageEnded(StageTime),
@@ -152,8 +183,10 @@ pub enum JobUpdate {
     },
     /// The latents as a picture would look, roughly.
     Preview(Frame),
-    /// A decoded frame.
+    /// A decoded frame; of a section, where the clip is made in sections.
     Frame(Frame),
+    /// A section is done, and can be played while the next is made.
+    Section(SectionMade),
     Memory(MemorySample),
     /// How much of a LoRA the model takes.
     Lora(CheckedLora),

@@ -14,6 +14,7 @@ mod parts;
 mod plan;
 mod report;
 mod suggest;
+pub mod tiers;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub use plan::{Plan, Planner, StagePlan};
 pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
 pub use verdict::{Verdict, gib};
+
+use tiers::{AttentionChoice, ConvolutionTier};
 
 /// How a device's memory relates to the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +69,9 @@ pub struct StageMemory {
     /// Whether the stage's network may stay behind it.
     pub keep_loaded: bool,
     pub rung: Rung,
+    /// How the autoencoder's convolutions over time are computed.
+    pub convolution: ConvolutionTier,
+    pub attention: AttentionChoice,
 }
 
 /// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.

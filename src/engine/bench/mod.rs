@@ -1,12 +1,15 @@
 //! `safelight-engine bench`: how long networks of full size take, and how much memory, without their files.
 //!
 //! The weights are random: time and memory do not depend on their values. One case at a time, one JSON object a line,
-//! with the field names of the comparison program. Decides nothing about what is good enough.
+//! with the field names of the comparison program. With `--preserved` the numbers come from a file that is made for it,
+//! and not all of them stay on the device (`streamed.rs`). Decides nothing about what is good enough.
 
 mod arguments;
 mod cases;
 pub mod load;
 mod measure;
+mod streamed;
+pub mod ways;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,6 +84,10 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
     };
     let mut all_well = true;
     for case in &arguments.cases {
+        if !arguments.preserved.is_empty() {
+            all_well &= streamed::run(case, arguments, &runtime, kind, out)?;
+            continue;
+        }
         let started = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| {
             case.measure(arguments, runtime.device, kind)

@@ -102,6 +102,8 @@ pub fn sample(
         let place = Placement {
             device: transformer.device(),
             kind: transformer.kind(),
+            resident_bytes: None,
+            keeps: false,
         };
         let history = state
             .history

@@ -133,14 +133,14 @@ impl TransformerConfig {
                 path: w.path().to_owned(),
             });
         }
-        let [num_layers, num_single_layers, num_refiner_layers] = keys.count_blocks(w);
+        let blocks = keys.count_blocks(w);
         let config = Self {
             in_channels: edge("img_in.proj.weight", 1)?,
             out_channels: Some(edge("final_layer.linear.weight", 0)? / (PATCH * PATCH)),
             num_attention_heads: dim / head_dim,
-            num_layers,
-            num_single_layers,
-            num_refiner_layers,
+            num_layers: blocks.double as i64,
+            num_single_layers: blocks.single as i64,
+            num_refiner_layers: blocks.refiner as i64,
             guidance_embeds: named.has("guidance_in.in_layer.weight"),
             text_embed_dim: edge("txt_in.input_embedder.weight", 1)?,
             pooled_projection_dim: edge("vector_in.in_layer.weight", 1)?,

@@ -18,6 +18,8 @@ pub enum Network {
     Wan,
     /// Flux's. Whether the model's file has diffusers' names: halves of one layer are swapped there.
     Flux { is_diffusers: bool },
+    /// FramePack's, and HunyuanVideo's of which it came, in ComfyUI's names. The same.
+    FramePack { is_diffusers: bool },
     /// CLIP's text encoder.
     Clip,
     /// T5, and UMT5, whose layers have the same names.

@@ -98,7 +98,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let (width, height) = (edge(bench.sizes.width), edge(bench.sizes.height));
     let shape = LatentShape::new(config.latent_channels(), width, height)?;
     let pictures = bench.sizes.batch.unwrap_or(1);
-    let transformer = FluxTransformer::new(&config, &bench.weights)?;
+    let transformer = bench.built(FluxTransformer::new(&config, &bench.weights))?;
     let text = bench.random(
         &[1, TEXT_LENGTH, config.joint_attention_dim],
         bench.weights.kind(),
@@ -109,9 +109,8 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), pictures);
     let latents = bench.random(&[pictures, shape.tokens(), config.in_channels], Kind::Float);
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
-    bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks);
-        velocity.map(drop)
+    bench.timed_answer(&mut || {
+        transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks)
     })
 }
 
@@ -149,7 +148,7 @@ fn vae_decode(bench: &Bench, side: i64, form: Form) -> Result<Measured, EngineEr
                 .map_or_else(Tiling::default, Tiling::of_size),
         )
     };
-    let decoder = KlVaeDecoder::new(&config, &bench.weights)?;
+    let decoder = bench.built(KlVaeDecoder::new(&config, &bench.weights))?;
     let edge = |asked: Option<i64>| asked.unwrap_or(side) / config.spatial_factor();
     let (height, width) = (edge(bench.sizes.height), edge(bench.sizes.width));
     let latents = bench.random(
@@ -175,9 +174,9 @@ fn t5(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 32_128, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "d_kv": 64,
             "feed_forward_proj": "gated-gelu"})
     })?;
-    let encoder = T5Encoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(T5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
-    bench.timed(&mut || encoder.forward(&ids, None, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, None, &NoHooks))
 }
 
 /// CLIP-L's text half.
@@ -188,7 +187,7 @@ fn clip(bench: &Bench) -> Result<Measured, EngineError> {
     } else {
         json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12})
     })?;
-    let encoder = ClipTextEncoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(ClipTextEncoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size, CLIP_LENGTH);
     bench.timed(&mut || encoder.forward(&ids, &NoHooks).map(drop))
 }

@@ -137,7 +137,7 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let size = bench
         .clip(clip)
         .latents(config.in_channels, factor, bench.small);
-    let transformer = WanTransformer::new(&config, &bench.weights)?;
+    let transformer = bench.built(WanTransformer::new(&config, &bench.weights))?;
     let texts = bench.sizes.batch.unwrap_or(1);
     let text = bench.random(&[texts, TEXT_LENGTH, config.text_dim], bench.weights.kind());
     let context = transformer.context(&text, None);
@@ -147,10 +147,7 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
     let timesteps = TokenTimesteps::uniform(500.0, tokens);
     let rope = transformer.rope(size);
-    bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks);
-        velocity.map(drop)
-    })
+    bench.timed_answer(&mut || transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks))
 }
 
 /// Latents to frames, each chunk dropped when it is there. `tile`: in pixels.
@@ -163,7 +160,7 @@ fn vae_decode(
     let config = vae.config(bench.small)?;
     let clip = bench.clip(clip);
     let size = clip.latents(config.z_dim, config.spatial_factor(), bench.small);
-    let decoder = WanVaeDecoder::new(&config, &bench.weights)?;
+    let decoder = bench.built(WanVaeDecoder::new(&config, &bench.weights))?;
     let latents = bench.random(&size, bench.weights.kind());
     let tile = bench.sizes.tile.or(tile);
     let tile = tile.map(|tile| if bench.small { SMALL_TILE } else { tile });
@@ -209,10 +206,10 @@ fn umt5(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
             "d_kv": 64})
     })?;
-    let encoder = Umt5Encoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(Umt5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
     let mask = Tensor::ones_like(&ids);
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }
 
 impl Variant {

@@ -4,6 +4,7 @@
 
 mod dialects;
 mod network;
+mod sampler;
 
 use std::collections::BTreeMap;
 use std::fs;
