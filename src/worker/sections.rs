@@ -81,7 +81,7 @@ impl Walk<'_> {
 
     /// What a cancelled job leaves: the sections that were made.
     pub(super) fn keep(
-        &self,
+        &mut self,
         inputs: &Inputs,
         mut gathered: Gathered,
         started: Instant,

@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
-use safelight_core::memory::StageMemory;
+use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::protocol::EngineReport;
 
 use super::climbing::Trouble;
 use super::engine::{EngineSlot, StageResult, StageRun};
@@ -20,6 +21,7 @@ use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
 use super::ladder::Ladder;
+use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
@@ -36,6 +38,7 @@ pub(super) struct Walk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) plan: JobPlan,
 }
 
 /// What has come together so far.
@@ -215,6 +218,21 @@ impl Walk<'_> {
         (stage, section): (Stage, u32),
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
+        let (request, events) = (self.request, self.events);
+        let (plan, ladder) = (&self.plan, &self.ladder);
+        let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
+            if let Some(made) = plan.settle(request, engine, last)? {
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if let Some(text) = plan.warning() {
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
+            let planned = plan.of_stage(stage);
+            Ok(Planned {
+                memory: ladder.memory(stage, planned.memory),
+                ..planned
+            })
+        };
         let run = StageRun {
             id: self.id,
             stage,
@@ -226,10 +244,14 @@ impl Walk<'_> {
             limits: self.limits,
             estimates: self.estimates,
             memory: self.ladder.memory(stage, StageMemory::default()),
+            planned: &planned,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
+        if self.ladder.rung(stage) == Rung::Ground {
+            self.plan.measured(stage, report.allocated_bytes);
+        }
         if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {
             let frames = &mut gathered.clip.frames;
             sections::join(frames, self.request, section, report.frames)?;
@@ -238,7 +260,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn output(
-        &self,
+        &mut self,
         paths: Vec<PathBuf>,
         clip: Clip,
         gathered: Gathered,
@@ -252,6 +274,7 @@ impl Walk<'_> {
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
             warnings: gathered.warnings,
+            plan: self.plan.finish(self.request),
             rungs: self.ladder.climbs().to_vec(),
         }
     }
@@ -281,7 +304,7 @@ impl Walk<'_> {
     }
 
     fn save(
-        &self,
+        &mut self,
         inputs: &Inputs,
         gathered: &mut Gathered,
         started: Instant,
@@ -315,6 +338,7 @@ impl Walk<'_> {
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
+        gathered.warnings.extend(self.plan.warning());
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
 }

@@ -147,6 +147,7 @@ impl FakeEngine {
             device: self.device,
             device_name: "fake".to_owned(),
             total_bytes: 1,
+            used_bytes: 0,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));

@@ -330,6 +330,8 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
             Placement {
                 device: Device::Cpu,
                 kind: Kind::Float,
+                resident_bytes: None,
+                keeps: false,
             },
             Earlier::of(&job),
         );
