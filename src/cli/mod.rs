@@ -8,6 +8,7 @@ mod inspect;
 mod log;
 mod models;
 mod out;
+mod soak;
 mod surroundings;
 mod window;
 

@@ -141,6 +141,7 @@ struct FakeEngine {
 impl FakeEngine {
     fn run(self) {
         let report = EngineReport {
+            class: None,
             protocol: PROTOCOL_VERSION,
             libtorch: "2.11.0".to_owned(),
             device: self.device,
@@ -189,7 +190,10 @@ impl FakeEngine {
                     let num_frames = if act == Act::LoseFrames { 3 } else { all };
                     self.work(&order, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished { secs: 0.0 }
+                    StageEnd::Finished {
+                        secs: 0.0,
+                        peak_bytes: 0,
+                    }
                 }
             };
             self.send(EngineMessage::StageEnded(end));
