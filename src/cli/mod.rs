@@ -40,6 +40,7 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Generate(Box<GenerateArgs>),
+    Resume(generate::resume::ResumeArgs),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
@@ -59,6 +60,7 @@ pub fn main() -> ExitCode {
     let surroundings = Surroundings::of_this_user();
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
+        Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),

@@ -10,6 +10,7 @@ mod models;
 mod pictures;
 mod playback;
 mod problems;
+mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
