@@ -183,7 +183,7 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
 
 #[test]
 fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
-    let rig = rig_with(Stage::Denoise, 2, Act::OutOfMemory);
+    let rig = rig_with(Stage::Denoise, 2, Act::Fail);
     let (_, outcome) = rig.run_with(in_sections(4, SectionOrder::Original));
     assert!(matches!(outcome, JobOutcome::Failed(_)), "{outcome:?}");
     let jobs = rig.folder.path().join("jobs");
