@@ -27,6 +27,7 @@ use super::inputs::{Placing, Slot};
 use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
 };
+use super::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::worker::{LeftJob, engine_executable};
 
 /// Requests that may wait for the file thread.
@@ -131,6 +132,8 @@ pub enum Task {
     /// Look for jobs that another program left in this folder of jobs.
     FindLeft(PathBuf),
     FindOutput(OutputWish),
+    /// Read what plans are made from.
+    ReadPlan(ReadPlan, Box<Settings>, Box<PlanWish>),
 }
 
 /// What a job's prompts are made of, and where its result goes.
@@ -168,6 +171,8 @@ pub enum Answer {
     PickedFolder(FolderSetting, Option<PathBuf>),
     /// Of the errand with this number.
     Fetched(u64, Fetched),
+    /// For which wish.
+    Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Problem(JobError),
 }
 
@@ -392,6 +397,10 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
     match task {
         Task::LoadModels(load, settings) => Some(Answer::Models(load(&settings))),
         Task::CheckEngine(check, settings) => Some(Answer::Engine(check(&settings))),
+        Task::ReadPlan(read, settings, wish) => {
+            let basis = read(&settings, &wish).map(Box::new);
+            Some(Answer::Plan(wish, basis))
+        }
         Task::OpenInputs {
             paths,
             placing,

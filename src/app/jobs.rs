@@ -11,6 +11,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
 use super::player::Player;
@@ -55,6 +56,8 @@ pub struct RunningJob {
     /// The clip so far, where it grows section by section: it plays while the next section is made.
     pub growing: Option<Player>,
     pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
 }
 
 /// A finished job and its thumbnail.
@@ -147,6 +150,7 @@ impl RunningJob {
             frame: None,
             growing: None,
             memory: MemoryHistory::default(),
+            plan: None,
         }
     }
 
@@ -155,6 +159,10 @@ impl RunningJob {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(plan.peak_bytes);
+                self.plan = Some(plan);
+            }
             JobUpdate::Stage {
                 stage,
                 section,

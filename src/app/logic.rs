@@ -105,6 +105,7 @@ impl App {
                 self.find_left();
             }
         }
+        self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_memory.end();
         if self.session.viewing == Viewing::Live {
@@ -175,6 +176,9 @@ impl App {
                 }
             }
             Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
+            Answer::Plan(wish, basis) => {
+                self.session.planning.take(&wish, basis.map(|basis| *basis));
+            }
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -267,6 +271,9 @@ impl App {
             let sources = self.session.inputs.sources();
             self.state.form.to_request(spec, sources, &self.settings)
         });
+        let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
+        let request = request.map(|checked| checked.request.clone());
+        self.plan_form(request.as_ref());
         (self.session.field_errors, self.session.field_notices) = match checked {
             None => (Vec::new(), Vec::new()),
             Some(Ok(checked)) => (Vec::new(), checked.notices),

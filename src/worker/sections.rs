@@ -81,7 +81,7 @@ impl Walk<'_> {
 
     /// What a cancelled job leaves: the sections that were made.
     pub(super) fn keep(
-        &self,
+        &mut self,
         inputs: &Inputs,
         mut gathered: Gathered,
         started: Instant,
@@ -111,7 +111,7 @@ impl Walk<'_> {
         })
     }
 
-    fn made(&self) -> Made<'_> {
+    pub(super) fn made(&self) -> Made<'_> {
         Made {
             engine: self.engine.report(),
             rungs: self.ladder.climbs(),

@@ -10,21 +10,21 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
-use safelight_core::memory::{Fault, Rung, StageMemory};
+use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::protocol::EngineReport;
 
+use super::climbing::Trouble;
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
-use super::ladder::{self, Ladder, Place};
+use super::ladder::Ladder;
+use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
-
-/// What the CPU is called where times are kept.
-const CPU: &str = "CPU";
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
@@ -38,6 +38,7 @@ pub(super) struct Walk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) plan: JobPlan,
 }
 
 /// What has come together so far.
@@ -48,23 +49,6 @@ pub(super) struct Gathered {
     pub(super) times: Vec<StageTime>,
     pub(super) warnings: Vec<String>,
     peak_bytes: u64,
-}
-
-/// A stage that did not end well.
-enum Trouble {
-    /// Its engine is gone.
-    Lost { reason: String },
-    /// The engine said so.
-    Failed(JobError),
-}
-
-impl Trouble {
-    fn fault(&self) -> Option<Fault> {
-        match self {
-            Self::Lost { reason } => Fault::of_last_words(reason),
-            Self::Failed(err) => err.fault,
-        }
-    }
 }
 
 impl Walk<'_> {
@@ -166,7 +150,6 @@ impl Walk<'_> {
             }
             if stage == Stage::Save {
                 let output = self.save(inputs, gathered, started)?;
-                // The times of a job that was interrupted are nobody's measure.
                 if lost_in.is_none() && self.is_measure() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
@@ -203,7 +186,7 @@ impl Walk<'_> {
                 continue;
             }
             let may_go_on = self.may_go_on(&recipe, lost_in, position);
-            match self.give_up((stage, section), trouble, !may_go_on) {
+            match self.give_up((stage, section), trouble, may_go_on) {
                 Ok(reason) => {
                     lost_in = Some(position);
                     self.warn_of_resume(stage, &reason, gathered);
@@ -223,6 +206,11 @@ impl Walk<'_> {
         ))
     }
 
+    /// The times of a job that was interrupted are nobody's measure.
+    fn is_measure(&self) -> bool {
+        self.resume.is_none() && self.ladder.climbs().is_empty()
+    }
+
     fn run_stage(
         &mut self,
         folder: &JobFolder,
@@ -230,6 +218,21 @@ impl Walk<'_> {
         (stage, section): (Stage, u32),
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
+        let (request, events) = (self.request, self.events);
+        let (plan, ladder) = (&self.plan, &self.ladder);
+        let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
+            if let Some(made) = plan.settle(request, engine, last)? {
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if let Some(text) = plan.warning() {
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
+            let planned = plan.of_stage(stage);
+            Ok(Planned {
+                memory: ladder.memory(stage, planned.memory),
+                ..planned
+            })
+        };
         let run = StageRun {
             id: self.id,
             stage,
@@ -241,10 +244,14 @@ impl Walk<'_> {
             limits: self.limits,
             estimates: self.estimates,
             memory: self.ladder.memory(stage, StageMemory::default()),
+            planned: &planned,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
+        if self.ladder.rung(stage) == Rung::Ground {
+            self.plan.measured(stage, report.allocated_bytes);
+        }
         if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {
             let frames = &mut gathered.clip.frames;
             sections::join(frames, self.request, section, report.frames)?;
@@ -253,7 +260,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn output(
-        &self,
+        &mut self,
         paths: Vec<PathBuf>,
         clip: Clip,
         gathered: Gathered,
@@ -267,115 +274,8 @@ impl Walk<'_> {
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
             warnings: gathered.warnings,
+            plan: self.plan.finish(self.request),
             rungs: self.ladder.climbs().to_vec(),
-        }
-    }
-
-    /// Whether what was done took as long as it will take again.
-    fn is_measure(&self) -> bool {
-        self.resume.is_none() && self.ladder.climbs().is_empty()
-    }
-
-    fn end_stage(&mut self, time: StageTime, gathered: &mut Gathered) {
-        gathered.times.push(time);
-        let rung = self.ladder.rung(time.stage);
-        self.ladder.finished(place(
-            self.request,
-            (time.stage, time.section),
-            self.engine.device_name(),
-            self.engine.is_on_cpu(),
-        ));
-        if rung == Rung::OnCpu {
-            // For the estimate that the next one is announced with.
-            self.estimates.learn(self.request, CPU, &[time]);
-        }
-        self.events.certain(JobUpdate::StageEnded(time));
-    }
-
-    /// Gives an engine up that is of no use any more, and counts it; whether the next try has one that runs.
-    fn count_lost_engine(&mut self, trouble: &Trouble) -> bool {
-        let fault = trouble.fault();
-        if fault.is_some_and(Fault::ends_engine) {
-            self.engine.drop_engine();
-        }
-        let runs = self.engine.is_running();
-        // An engine that never ran is not one that was lost.
-        if !runs && (fault.is_some() || matches!(trouble, Trouble::Lost { .. })) {
-            self.ladder.count_restart(self.engine.device_name());
-        }
-        runs
-    }
-
-    /// Whether there is a next rung for a stage whose memory ran out, or whose device failed; it is told.
-    fn climb(
-        &mut self,
-        (stage, section): (Stage, u32),
-        trouble: &Trouble,
-        has_engine: bool,
-        gathered: &mut Gathered,
-    ) -> bool {
-        let Some(fault) = trouble.fault() else {
-            return false;
-        };
-        let place = place(
-            self.request,
-            (stage, section),
-            self.engine.device_name(),
-            self.engine.is_on_cpu(),
-        );
-        let Some(rung) = self.ladder.climb(place, fault, !has_engine) else {
-            return false;
-        };
-        let cpu_secs = self.estimates.secs_of(self.request, CPU, stage);
-        let cpu_secs = cpu_secs.unwrap_or_else(|| ladder::guess_cpu_secs(place));
-        let text = ladder::announce(place, fault, rung, cpu_secs);
-        let why = match trouble {
-            Trouble::Lost { reason } => reason,
-            Trouble::Failed(err) => &err.details,
-        };
-        tracing::warn!("{text}\n{why}");
-        self.events.certain(JobUpdate::Warning(text.clone()));
-        gathered.warnings.push(text);
-        true
-    }
-
-    /// What is left where no rung is: the reason why an engine was lost that a new one goes on from, which happens once,
-    /// or the job's error.
-    fn give_up(
-        &self,
-        (stage, section): (Stage, u32),
-        trouble: Trouble,
-        has_been_lost: bool,
-    ) -> Result<String, JobError> {
-        let fault = trouble.fault();
-        if fault.is_some_and(Fault::is_memory) {
-            let why = match trouble {
-                Trouble::Failed(err) => err,
-                Trouble::Lost { reason } => {
-                    let first_line = "the engine ran out of memory and ended";
-                    JobError::new(JobErrorKind::OutOfMemory, first_line)
-                        .detail(reason)
-                        .with_fault(fault)
-                }
-            };
-            let name = self.engine.device_name();
-            let place = place(
-                self.request,
-                (stage, section),
-                name,
-                self.engine.is_on_cpu(),
-            );
-            return Err(ladder::exhausted(place, why, self.ladder.climbs()));
-        }
-        let reason = match trouble {
-            Trouble::Lost { reason } => reason,
-            Trouble::Failed(err) if fault == Some(Fault::Device) => err.details,
-            Trouble::Failed(err) => return Err(err),
-        };
-        if has_been_lost {
-            Err(lost_twice(stage, &reason))
-        } else {
-            Ok(reason)
         }
     }
 
@@ -404,7 +304,7 @@ impl Walk<'_> {
     }
 
     fn save(
-        &self,
+        &mut self,
         inputs: &Inputs,
         gathered: &mut Gathered,
         started: Instant,
@@ -425,11 +325,7 @@ impl Walk<'_> {
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let made = save::Made {
-            engine: self.engine.report(),
-            rungs: self.ladder.climbs(),
-        };
-        let written = save::write(self.request, &clip, inputs, made)?;
+        let written = save::write(self.request, &clip, inputs, self.made())?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
             self.events.certain(JobUpdate::Warning(text.clone()));
@@ -442,37 +338,9 @@ impl Walk<'_> {
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
+        gathered.warnings.extend(self.plan.warning());
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
-}
-
-/// Where a stage stands.
-fn place<'a>(
-    request: &'a GenerateRequest,
-    (stage, section): (Stage, u32),
-    device_name: &'a str,
-    is_cpu: bool,
-) -> Place<'a> {
-    Place {
-        stage,
-        section,
-        request,
-        device_name,
-        is_cpu,
-    }
-}
-
-fn lost_twice(stage: Stage, reason: &str) -> JobError {
-    let first_line = reason.lines().next().unwrap_or_default();
-    JobError::new(
-        JobErrorKind::EngineLost,
-        format!(
-            "the engine ended twice, the second time in the stage '{}' ({first_line})",
-            stage.label()
-        ),
-    )
-    .advise("See the details and `safelight doctor`; a smaller size may help")
-    .detail(reason)
 }
 
 fn disk_error(err: &io::Error, what: &str) -> JobError {

@@ -48,7 +48,7 @@ pub struct FakeLauncher {
     pub sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     pub worked: Arc<AtomicU32>,
     /// What each stage was told about memory.
-    pub orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    pub told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     /// Whether an engine that dies was ended for memory.
     pub is_out_of_memory: Arc<AtomicBool>,
     pub runtime: Arc<Mutex<PathBuf>>,
@@ -100,7 +100,7 @@ impl EngineLauncher for FakeLauncher {
             stages: Arc::clone(&self.stages),
             sections: Arc::clone(&self.sections),
             worked: Arc::clone(&self.worked),
-            orders: Arc::clone(&self.orders),
+            told: Arc::clone(&self.told),
             device: match device {
                 DeviceChoice::Auto => DeviceChoice::Cpu,
                 device => device,
@@ -131,7 +131,7 @@ struct FakeEngine {
     sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     /// How many stages did their work to the end.
     worked: Arc<AtomicU32>,
-    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     device: DeviceChoice,
     commands: Receiver<EngineCommand>,
     messages: Sender<Incoming>,
@@ -141,11 +141,13 @@ struct FakeEngine {
 impl FakeEngine {
     fn run(self) {
         let report = EngineReport {
+            class: None,
             protocol: PROTOCOL_VERSION,
             libtorch: "2.11.0".to_owned(),
             device: self.device,
             device_name: "fake".to_owned(),
             total_bytes: 1,
+            used_bytes: 0,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));
@@ -154,10 +156,10 @@ impl FakeEngine {
                 continue;
             };
             self.stages.lock().unwrap().push(order.stage);
+            let told = (order.stage, order.memory);
+            self.told.lock().unwrap().push(told);
             let section = (order.stage, order.section);
             self.sections.lock().unwrap().push(section);
-            let told = (order.stage, order.memory);
-            self.orders.lock().unwrap().push(told);
             let end = match (self.script)(self.launch, order.stage) {
                 Act::Die => return,
                 Act::Hang => {
@@ -189,7 +191,10 @@ impl FakeEngine {
                     let num_frames = if act == Act::LoseFrames { 3 } else { all };
                     self.work(&order, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished { secs: 0.0 }
+                    StageEnd::Finished {
+                        secs: 0.0,
+                        peak_bytes: 0,
+                    }
                 }
             };
             self.send(EngineMessage::StageEnded(end));

@@ -21,6 +21,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobFolder, JobId,
     JobOutcome, JobUpdate, Sampler, SigmaSchedule, Stage,
 };
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
 
 /// A worker with fake engines and a folder of its own.
@@ -32,7 +33,7 @@ struct Rig {
     stages: Arc<Mutex<Vec<Stage>>>,
     sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     worked: Arc<AtomicU32>,
-    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
 }
@@ -50,7 +51,7 @@ impl Rig {
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
         let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
         let worked = Arc::<AtomicU32>::default();
-        let orders = Arc::default();
+        let told = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let launcher = FakeLauncher {
@@ -59,17 +60,20 @@ impl Rig {
             stages: Arc::clone(&stages),
             sections: Arc::clone(&sections),
             worked: Arc::clone(&worked),
-            orders: Arc::clone(&orders),
+            told: Arc::clone(&told),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            tiers: None,
             counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
+                convolution: ConvolutionChoice::Auto,
+                attention: AttentionChoice::Auto,
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
@@ -81,7 +85,7 @@ impl Rig {
             stages,
             sections,
             worked,
-            orders,
+            told,
             is_out_of_memory,
             runtime,
         }

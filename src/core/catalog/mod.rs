@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 pub use card::{ComponentCard, IdentityCard};
 pub use companions::Companions;
 pub use component::{Component, component_config};
-pub use entry::CatalogEntry;
+pub use entry::{CatalogEntry, known_models};
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
@@ -58,6 +58,7 @@ pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransforme
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
+pub use networks::llama::llama_cpp_from_llama;
 pub use networks::t5::llama_cpp_from_t5;
 pub use places::SearchedPlace;
 pub use source::Source;

@@ -15,6 +15,7 @@ mod loras;
 mod made_up;
 mod pairs;
 mod parts;
+mod planned;
 mod published;
 mod sources;
 mod storage;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, Recipe, Stage};
 use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
-use crate::memory::Rung;
+use crate::memory::{Plan, PlanOutcome, Rung};
 
 /// A job's number: unique, and later jobs have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,6 +53,17 @@ pub struct MemorySample {
     pub reserved_bytes: u64,
     /// What there is.
     pub total_bytes: u64,
+}
+
+/// Memory given back at a boundary between stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaim {
+    /// Such as `post-text-encoding`.
+    pub boundary: String,
+    /// What the allocator held before.
+    pub before_bytes: u64,
+    /// And after.
+    pub after_bytes: u64,
 }
 
 /// One picture on its way to the screen.
@@ -121,6 +132,8 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// What was done differently than asked, one sentence each.
     pub warnings: Vec<String>,
+    /// What was predicted of its memory, and what was measured.
+    pub plan: Option<PlanOutcome>,
     /// What was tried where memory ran out, in that order.
     pub rungs: Vec<Climb>,
 }
@@ -144,13 +157,15 @@ pub enum JobOutcome {
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
+/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
 /// for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),
+    /// What the job will need of it.
+    Plan(Box<Plan>),
     /// A stage begins; `resumed` when an earlier engine died in it.
     Stage {
         stage: Stage,

@@ -17,6 +17,7 @@ use super::config::{PATCH, SINUSOIDS, TransformerConfig};
 use super::keys::TransformerKeys;
 use super::layout::{History, Layout, PACKED_2X, PACKED_4X, Turns, patches, unpatched};
 use super::refiner::{Embedded, TokenRefiner};
+use crate::fault::{self, Site};
 use crate::flux::transformer::{
     DoubleBlock, MlpEmbedder, Modulation, SingleBlock, Tokens, add_norm, modulated,
 };
@@ -238,7 +239,7 @@ impl FramePackTransformer {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
-        let tokens = self.tokens(context, section);
+        let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
         let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
         let num_double = self.double_blocks.len();
@@ -251,6 +252,7 @@ impl FramePackTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             // The last pass of a block is also the first of the next one.
             let next = modulated(rows(i + 1), 0);
             normed = block.forward(&mut xs, normed, rows(i), &next, &tokens, rope);
@@ -260,6 +262,7 @@ impl FramePackTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             let ys = block.linear2.forward(&block.attend(normed, &tokens, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
@@ -277,7 +280,7 @@ impl FramePackTransformer {
     }
 
     /// Picture and text as one half, history and latents as the other.
-    fn tokens(&self, context: &Context, section: &Section) -> Tokens {
+    fn tokens(context: &Context, section: &Section) -> Tokens {
         let img_len = section.history.size()[1] + section.latent_tokens();
         Tokens {
             txt: (0, context.len()),
