@@ -419,7 +419,8 @@ impl FormState {
 
     /// The kind of file: a picture for a single frame, else what the settings say.
     pub fn extension(&self, spec: &ModelSpec, settings: &Settings) -> String {
-        if self.num_frames == 1 || spec.family.makes_pictures() {
+        let is_picture = self.num_frames == 1 && spec.section_order.is_none();
+        if is_picture || spec.family.makes_pictures() {
             "png".to_owned()
         } else {
             settings.output.format.clone()
