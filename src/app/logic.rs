@@ -104,6 +104,7 @@ impl App {
                 self.session.notify(Severity::Error, err);
             }
         }
+        self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_memory.end();
         if self.session.viewing == Viewing::Live {
@@ -173,6 +174,9 @@ impl App {
                 }
             }
             Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
+            Answer::Plan(wish, basis) => {
+                self.session.planning.take(&wish, basis.map(|basis| *basis));
+            }
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -265,6 +269,9 @@ impl App {
             let sources = self.session.inputs.sources();
             self.state.form.to_request(spec, sources, &self.settings)
         });
+        let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
+        let request = request.map(|checked| checked.request.clone());
+        self.plan_form(request.as_ref());
         (self.session.field_errors, self.session.field_notices) = match checked {
             None => (Vec::new(), Vec::new()),
             Some(Ok(checked)) => (Vec::new(), checked.notices),
@@ -291,9 +298,13 @@ impl App {
         if !is_visible {
             return;
         }
-        let wait = match (self.session.viewing, &self.queue.running) {
+        let wait = match (self.session.viewing, &mut self.queue.running) {
             (Viewing::Live, Some(job)) => {
-                let (picture, wait) = live_picture(job, now);
+                let wait = job.growing.as_mut().map(|clip| clip.tick(now));
+                let (picture, wait) = match (&job.growing, wait) {
+                    (Some(clip), Some(wait)) => (clip.picture(), wait),
+                    _ => live_picture(job, now),
+                };
                 if let Some(picture) = picture {
                     self.session.screen.show(ctx, picture);
                 }

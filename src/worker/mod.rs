@@ -11,6 +11,7 @@ mod handle;
 mod inputs;
 mod ladder;
 pub mod link;
+mod plan;
 mod process;
 mod save;
 mod sections;
@@ -37,6 +38,7 @@ use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
+use plan::JobPlan;
 use tiers::Tiers;
 use walk::Walk;
 
@@ -110,6 +112,7 @@ fn work(
                 engine: &mut engine,
                 estimates: &mut estimates,
                 ladder: Ladder::new(options.counters.clone()),
+                plan: JobPlan::new(&request, options.estimates.as_deref()),
             }
             .run()
         }));

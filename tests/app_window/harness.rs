@@ -375,6 +375,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         }],
         peak_bytes: 1 << 30,
         warnings: Vec::new(),
+        plan: None,
         rungs: Vec::new(),
     }
 }

@@ -15,6 +15,8 @@ use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
 use serde::Deserialize;
 
+use super::memory::MemoryArgs;
+
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
@@ -23,7 +25,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
-    #[arg(long, value_name = "TEXT", required_unless_present_any = ["from", "prompts_file"])]
+    #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
@@ -127,6 +129,8 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
     #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
@@ -401,6 +405,11 @@ impl GenerateArgs {
         }
     }
 
+    /// Whether nothing says what to make.
+    pub fn lacks_prompt(&self) -> bool {
+        self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
+    }
+
     /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
     /// pictures and clips from their files.
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
@@ -430,7 +439,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
-            memory: settings.memory.choice(),
+            memory: self.memory.choice(&settings.memory),
             loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,

@@ -27,6 +27,7 @@ unsafe extern "C" {
     fn safelight_empty_cache();
     fn safelight_limit_cpu_tensors(bytes: i64);
     fn safelight_limit_device(index: i8, fraction: f64) -> bool;
+    fn safelight_trim_host();
 }
 
 /// Bytes at one moment.
@@ -184,6 +185,15 @@ pub fn allowance(device: Device, cap: Option<u64>) -> u64 {
     match device {
         Device::Cuda(_) => allowed_bytes(cap, &counts),
         _ => cap,
+    }
+}
+
+/// Gives what the C library keeps of freed memory back to the system. Called at stage boundaries only.
+pub fn trim_host() {
+    #[expect(unsafe_code, reason = "a C function without arguments")]
+    // SAFETY: no requirements.
+    unsafe {
+        safelight_trim_host();
     }
 }
 
