@@ -17,6 +17,7 @@ use super::config::{PATCH, SINUSOIDS, TransformerConfig};
 use super::keys::TransformerKeys;
 use super::layout::{History, Layout, PACKED_2X, PACKED_4X, Turns, patches, unpatched};
 use super::refiner::{Embedded, TokenRefiner};
+use crate::fault::{self, Site};
 use crate::flux::transformer::{
     DoubleBlock, MlpEmbedder, Modulation, SingleBlock, Tokens, add_norm, modulated,
 };
@@ -251,6 +252,7 @@ impl FramePackTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             // The last pass of a block is also the first of the next one.
             let next = modulated(rows(i + 1), 0);
             normed = block.forward(&mut xs, normed, rows(i), &next, &tokens, rope);
@@ -260,6 +262,7 @@ impl FramePackTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             let ys = block.linear2.forward(&block.attend(normed, &tokens, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
