@@ -27,6 +27,7 @@ use super::inputs::{Placing, Slot};
 use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
 };
+use super::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::worker::engine_executable;
 
 /// Requests that may wait for the file thread.
@@ -129,6 +130,8 @@ pub enum Task {
     Continue(Continued),
     SaveSettings(Box<Settings>, PathBuf),
     FindOutput(OutputWish),
+    /// Read what plans are made from.
+    ReadPlan(ReadPlan, Box<Settings>, Box<PlanWish>),
 }
 
 /// What a job's prompts are made of, and where its result goes.
@@ -164,6 +167,8 @@ pub enum Answer {
     PickedFolder(FolderSetting, Option<PathBuf>),
     /// Of the errand with this number.
     Fetched(u64, Fetched),
+    /// For which wish.
+    Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Problem(JobError),
 }
 
@@ -388,6 +393,10 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
     match task {
         Task::LoadModels(load, settings) => Some(Answer::Models(load(&settings))),
         Task::CheckEngine(check, settings) => Some(Answer::Engine(check(&settings))),
+        Task::ReadPlan(read, settings, wish) => {
+            let basis = read(&settings, &wish).map(Box::new);
+            Some(Answer::Plan(wish, basis))
+        }
         Task::OpenInputs {
             paths,
             placing,

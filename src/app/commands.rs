@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use safelight_core::job::JobId;
+use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use super::inputs::{Placing, Slot};
@@ -45,6 +46,8 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    /// Make a change that the memory plan suggests.
+    ApplyChange(Change),
     ShowSettings(bool),
     ReloadModels,
     /// Look at a known model that is not here, by its id, or at none.

@@ -69,6 +69,7 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
+            AppCommand::ApplyChange(change) => self.apply_change(&change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
             AppCommand::ShowSettings(is_open) => {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());

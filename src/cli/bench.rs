@@ -30,6 +30,9 @@ enum Family {
     Wan(FamilyArgs),
     /// Flux: one step of the transformer, decoding, reading a prompt
     Flux(FamilyArgs),
+    /// FramePack: one step of a section, decoding, reading a prompt
+    #[command(name = "framepack")]
+    FramePack(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
     Soak(SoakArgs),
@@ -65,6 +68,12 @@ struct FamilyArgs {
     /// Timed runs of each case
     #[arg(long, value_name = "N")]
     runs: Option<String>,
+    /// Also with so many GiB kept free of weights, which then stream from a file made for it
+    #[arg(long, value_name = "GIB,…")]
+    preserved: Option<String>,
+    /// Use no more than so many GiB of the device where weights stream
+    #[arg(long, value_name = "GIB")]
+    cap: Option<String>,
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -89,6 +98,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
     let request = match &args.family {
         Family::Wan(args) => args.request("wan"),
         Family::Flux(args) => args.request("flux"),
+        Family::FramePack(args) => args.request("framepack"),
         Family::Load(args) => args.request(),
         Family::Soak(args) => {
             let soaked = soak::run(args, surroundings);
@@ -109,6 +119,12 @@ impl FamilyArgs {
         }
         if let Some(runs) = &self.runs {
             options.extend(["--runs", runs]);
+        }
+        if let Some(preserved) = &self.preserved {
+            options.extend(["--preserved", preserved]);
+        }
+        if let Some(cap) = &self.cap {
+            options.extend(["--cap", cap]);
         }
         Request {
             family,

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Stage};
-use crate::memory::StageMemory;
+use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Reclaim, Stage};
+use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -81,6 +81,8 @@ pub enum EngineMessage {
         ticks: u64,
         memory: MemorySample,
     },
+    /// Memory was given back between two parts of the work.
+    Reclaimed(Reclaim),
     Warning {
         text: String,
     },
@@ -97,6 +99,12 @@ pub struct EngineReport {
     /// The device's own name.
     pub device_name: String,
     pub total_bytes: u64,
+    /// What all programs used on the device when the engine had started, its own context included.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// How its memory relates to the host's, where its driver says so.
+    #[serde(default)]
+    pub class: Option<DeviceClass>,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
 }
@@ -113,9 +121,16 @@ pub struct PixelHeader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum StageEnd {
-    Finished { secs: f64 },
+    Finished {
+        secs: f64,
+        /// The most bytes of tensors at once.
+        #[serde(default)]
+        peak_bytes: u64,
+    },
     Cancelled,
-    Failed { error: JobError },
+    Failed {
+        error: JobError,
+    },
 }
 
 /// Writes one frame and flushes it.

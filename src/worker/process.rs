@@ -17,7 +17,7 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{Runtime, RuntimeMissing};
 
-use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
+use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -115,6 +115,19 @@ pub fn engine_executable() -> PathBuf {
 impl EngineLauncher for ProcessLauncher {
     fn runtime(&mut self) -> Option<PathBuf> {
         (self.find_runtime)().ok().map(|runtime| runtime.lib)
+    }
+
+    fn probe(&mut self) -> Option<ProbeOrder> {
+        let runtime = (self.find_runtime)().ok()?;
+        // Elsewhere it is known which convolutions work.
+        if runtime.kind() != "rocm" {
+            return None;
+        }
+        Some(ProbeOrder {
+            command: self.command().ok()?,
+            driver: driver_versions(&runtime),
+            libtorch: runtime.version().unwrap_or_default(),
+        })
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
@@ -259,16 +272,8 @@ impl ProcessControl {
 
 impl EngineControl for ProcessControl {
     fn kill(&mut self) {
-        let Some(child) = &mut self.child else { return };
-        // Fails only when the process is gone already, which is what is wanted.
-        child.kill().ok();
-        if self.wait(EXIT_GRACE).is_none()
-            && let Some(mut child) = self.child.take()
-        {
-            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
-            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
-            // Without a thread for it, it stays a zombie until the app ends.
-            reaper.spawn(move || child.wait()).ok();
+        if let Some(child) = self.child.take() {
+            end_process(child);
         }
     }
 
@@ -293,6 +298,41 @@ impl EngineControl for ProcessControl {
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
     }
+}
+
+/// Ends a process at once, and waits a short while until it is gone.
+pub(super) fn end_process(mut child: Child) {
+    // Fails only when the process is gone already, which is what is wanted.
+    child.kill().ok();
+    let deadline = Instant::now() + EXIT_GRACE;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() >= deadline {
+            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
+            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
+            // Without a thread for it, it stays a zombie until the app ends.
+            reaper.spawn(move || child.wait()).ok();
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
+/// it is not the kernel's, and the HIP runtime beside libtorch.
+fn driver_versions(runtime: &Runtime) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let module = read("/sys/module/amdgpu/version");
+    // libamdhip64.so.7 is a link to libamdhip64.so.7.1.52802.
+    let names = std::fs::read_dir(&runtime.lib).ok().into_iter().flatten();
+    let mut hip: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("libamdhip64"))
+        .collect();
+    hip.sort();
+    let parts = [kernel, module].into_iter().flatten().chain(hip.pop());
+    let parts: Vec<String> = parts.map(|part| part.trim().to_owned()).collect();
+    parts.join(", ")
 }
 
 impl Drop for ProcessControl {

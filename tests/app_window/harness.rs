@@ -370,10 +370,12 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         secs: 9.0,
         stages: vec![StageTime {
             stage: safelight_core::job::Stage::Denoise,
+            section: 0,
             secs: 9.0,
         }],
         peak_bytes: 1 << 30,
         warnings: Vec::new(),
+        plan: None,
         rungs: Vec::new(),
     }
 }

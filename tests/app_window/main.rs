@@ -8,6 +8,7 @@ mod jobs;
 mod look;
 mod models;
 mod pictures;
+mod planning;
 mod playback;
 mod problems;
 #[path = "../common/server.rs"]

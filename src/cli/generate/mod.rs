@@ -2,14 +2,18 @@
 
 mod args;
 mod jobs;
+mod memory;
 mod report;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate};
+use safelight_core::job::{
+    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate, Validated,
+};
 
 pub use args::GenerateArgs;
+pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{duration, explain, print_event, say};
 
@@ -20,6 +24,14 @@ use crate::worker::{self, WorkerCommand, WorkerHandle};
 pub(super) const CANCELLED: u8 = 5;
 /// How long after the first interrupt others belong to it.
 const ONE_PRESS: Duration = Duration::from_millis(200);
+
+/// The jobs that these arguments ask for, checked and not begun.
+pub(super) fn jobs_of(
+    args: &GenerateArgs,
+    surroundings: &Surroundings,
+) -> Result<Vec<Validated>, JobError> {
+    jobs::of(args, surroundings)
+}
 
 /// Runs the jobs to their end.
 pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
@@ -81,6 +93,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
+            resume: None,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         report.end(&outcome);
@@ -118,7 +131,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

@@ -175,6 +175,7 @@ impl<'a> Soak<'a> {
         let command = WorkerCommand::Generate {
             id: JobId::next(),
             request: Box::new(self.request_of(card)),
+            resume: None,
             device: self.device,
             cancel: cancel.clone(),
         };
@@ -234,7 +235,7 @@ impl<'a> Soak<'a> {
                 // A cancel, or a fault behind the job's last stage, may come too late.
                 true
             }
-            JobOutcome::Cancelled => {
+            JobOutcome::Cancelled | JobOutcome::Kept(_) => {
                 tally.cancelled += 1;
                 card.cancel_after.is_some()
             }

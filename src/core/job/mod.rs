@@ -27,5 +27,6 @@ pub use request::{
 };
 pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
 pub use update::{
-    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime,
+    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, Reclaim,
+    SectionMade, StageTime,
 };

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use safelight_core::job::DeviceChoice;
+use safelight_core::memory::DeviceClass;
 use tch::Device;
 
 use super::memory_counts;
@@ -16,7 +17,7 @@ use super::memory_counts;
 /// The libtorch that this engine is built for.
 pub const LIBTORCH_VERSION: &str = "2.11.0";
 
-/// The GPU halves, and what their vendors' drivers call the function that names a device.
+/// The GPU halves, and what their vendors' drivers call the functions that describe a device.
 const GPU_HALVES: [GpuHalf; 2] = [
     GpuHalf {
         library: "libtorch_cuda.so",
@@ -24,6 +25,8 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: Some(c"cuInit"),
         device_get: c"cuDeviceGet",
         device_name: c"cuDeviceGetName",
+        attribute: c"cuDeviceGetAttribute",
+        integrated: 18, // CU_DEVICE_ATTRIBUTE_INTEGRATED
     },
     GpuHalf {
         library: "libtorch_hip.so",
@@ -31,6 +34,8 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: None,
         device_get: c"hipDeviceGet",
         device_name: c"hipDeviceGetName",
+        attribute: c"hipDeviceGetAttribute",
+        integrated: 16, // hipDeviceAttributeIntegrated
     },
 ];
 
@@ -40,6 +45,9 @@ struct GpuHalf {
     init: Option<&'static CStr>,
     device_get: &'static CStr,
     device_name: &'static CStr,
+    attribute: &'static CStr,
+    /// The attribute that says whether a device has the host's memory.
+    integrated: c_int,
 }
 
 /// The device in use.
@@ -48,6 +56,8 @@ pub struct Runtime {
     pub device: Device,
     pub device_name: String,
     pub total_bytes: u64,
+    /// `None` where the driver does not say.
+    pub class: Option<DeviceClass>,
     /// Which device it is, and why not a GPU where it is none.
     pub line: String,
 }
@@ -104,6 +114,7 @@ impl Runtime {
             device: Device::Cpu,
             device_name: "CPU".to_owned(),
             total_bytes: memory_counts(Device::Cpu).total,
+            class: Some(DeviceClass::Cpu),
             line: format!(
                 "CPU, {threads} thread{}, libtorch {LIBTORCH_VERSION}, {why}",
                 if threads == 1 { "" } else { "s" }
@@ -124,7 +135,10 @@ impl Runtime {
             let line = text.lines().next().unwrap_or_default();
             format!("cuda:{index} could not be used: {line}")
         })?);
-        let name = device_name(half, index).unwrap_or_else(|| "GPU".to_owned());
+        let facts = driver_facts(half, index);
+        let class = facts.as_ref().and_then(|facts| facts.class);
+        OPENED.set((index, class)).ok(); // A process opens one device.
+        let name = facts.map_or_else(|| "GPU".to_owned(), |facts| facts.name);
         let total_bytes = memory_counts(device).total;
         Ok(Self {
             device,
@@ -134,8 +148,23 @@ impl Runtime {
             ),
             device_name: name,
             total_bytes,
+            class,
         })
     }
+}
+
+/// The GPU that this process opened, and its class.
+static OPENED: OnceLock<(usize, Option<DeviceClass>)> = OnceLock::new();
+
+/// How the memory of a device relates to the host's; a GPU that does not say has its own.
+pub(crate) fn device_class(device: Device) -> DeviceClass {
+    let Device::Cuda(index) = device else {
+        return DeviceClass::Cpu;
+    };
+    let opened = OPENED.get().filter(|(opened, _)| *opened == index);
+    opened
+        .and_then(|(_, class)| *class)
+        .unwrap_or(DeviceClass::Discrete)
 }
 
 /// Loads the GPU half once; the library stays for the life of the process.
@@ -205,11 +234,19 @@ fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
 type Init = unsafe extern "C" fn(c_int) -> c_int;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type DeviceName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// What the driver calls a device: `cuDeviceGetName` and `hipDeviceGetName` have one signature.
-fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
+/// What the driver says of a device.
+struct DriverFacts {
+    name: String,
+    class: Option<DeviceClass>,
+}
+
+/// The two drivers' functions have one signature each.
+fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
     let index = c_int::try_from(index).ok()?;
     let mut buffer = [0_u8; 256];
+    let mut class = None;
     #[expect(
         unsafe_code,
         reason = "calls into the driver, whose functions have no other binding"
@@ -233,12 +270,21 @@ fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
         if get(&raw mut device, index) != 0 || name(buffer.as_mut_ptr().cast(), 256, device) != 0 {
             return None;
         }
+        let mut integrated = 0;
+        if let Ok(attribute) = driver.get::<Attribute>(half.attribute.to_bytes_with_nul())
+            && attribute(&raw mut integrated, half.integrated, device) == 0
+        {
+            class = Some(match integrated {
+                0 => DeviceClass::Discrete,
+                _ => DeviceClass::Unified,
+            });
+        }
     }
     let name = CStr::from_bytes_until_nul(&buffer)
         .ok()?
         .to_string_lossy()
         .into_owned();
-    (!name.is_empty()).then_some(name)
+    (!name.is_empty()).then_some(DriverFacts { name, class })
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ pub struct GenerateForm {
     /// Which part of the picture is made anew: white is, black stays.
     pub mask: Option<StartPicture>,
     pub strength: Option<f64>,
-    pub fit: Fit,
+    /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
+    pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
     pub preset: Option<String>,
     pub width: Option<u32>,
@@ -138,6 +139,7 @@ impl GenerateForm {
     /// The request that this form asks of this model, or all that is wrong with it.
     pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
         let mut found = Findings::default();
+        let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);
         let (width, height) = snap::size(self, spec, &mut found);
         let sections = sections::choose(self, spec, &mut found);
@@ -172,7 +174,7 @@ impl GenerateForm {
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
             strength,
-            fit: self.fit,
+            fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,
             num_frames,
@@ -227,7 +229,7 @@ impl GenerateForm {
 
     /// The tokens that are read, for the families that can read fewer.
     fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
-        if spec.family == Family::Wan && self.max_sequence_length.is_some() {
+        if spec.family != Family::Flux && self.max_sequence_length.is_some() {
             let why = format!(
                 "The number of tokens is not used: {} always reads as many as it can",
                 spec.name

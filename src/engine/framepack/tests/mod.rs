@@ -4,6 +4,8 @@
 
 mod dialects;
 mod network;
+mod sampler;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::fs;
