@@ -147,6 +147,7 @@ impl FakeEngine {
             device_name: "fake".to_owned(),
             total_bytes: 1,
             used_bytes: 0,
+            class: None,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));
@@ -190,7 +191,10 @@ impl FakeEngine {
                     let num_frames = if act == Act::LoseFrames { 3 } else { all };
                     self.work(&order, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished { secs: 0.0 }
+                    StageEnd::Finished {
+                        secs: 0.0,
+                        peak_bytes: 0,
+                    }
                 }
             };
             self.send(EngineMessage::StageEnded(end));
