@@ -14,6 +14,7 @@ use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
+use super::player::Player;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
@@ -49,6 +50,8 @@ pub struct RunningJob {
     previews: Vec<Option<Arc<Picture>>>,
     /// The newest real frame.
     pub frame: Option<Frame>,
+    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<Player>,
     pub memory: MemoryHistory,
     /// What it will need.
     pub plan: Option<Box<Plan>>,
@@ -140,6 +143,7 @@ impl RunningJob {
             num_frames_decoded: 0,
             previews: Vec::new(),
             frame: None,
+            growing: None,
             memory: MemoryHistory::default(),
             plan: None,
         }
@@ -191,10 +195,8 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Section(_)
-            | JobUpdate::Lora(_)
-            | JobUpdate::Warning(_)
-            | JobUpdate::Ended(_) => {}
+            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -255,6 +257,14 @@ impl RunningJob {
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
+    /// How many frames the running decoding gives.
+    pub fn num_frames_of_stage(&self) -> usize {
+        match &self.request.sections {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
     fn is_with_expert(&self) -> bool {
         matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
     }
@@ -262,11 +272,7 @@ impl RunningJob {
     fn stage_progress(&self) -> f32 {
         match (self.stage, self.step) {
             (Some(Stage::Decode), None) => {
-                let num_frames = match &self.request.sections {
-                    Some(sections) => sections.decoded(self.section).num_frames as usize,
-                    None => self.request.num_decoded(),
-                };
-                self.num_frames_decoded as f32 / num_frames.max(1) as f32
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
             }
             (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
             _ => 0.0,

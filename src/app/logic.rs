@@ -298,9 +298,13 @@ impl App {
         if !is_visible {
             return;
         }
-        let wait = match (self.session.viewing, &self.queue.running) {
+        let wait = match (self.session.viewing, &mut self.queue.running) {
             (Viewing::Live, Some(job)) => {
-                let (picture, wait) = live_picture(job, now);
+                let wait = job.growing.as_mut().map(|clip| clip.tick(now));
+                let (picture, wait) = match (&job.growing, wait) {
+                    (Some(clip), Some(wait)) => (clip.picture(), wait),
+                    _ => live_picture(job, now),
+                };
                 if let Some(picture) = picture {
                     self.session.screen.show(ctx, picture);
                 }

@@ -9,6 +9,7 @@ mod log;
 mod models;
 mod out;
 mod plan;
+mod soak;
 mod surroundings;
 mod window;
 

@@ -259,6 +259,8 @@ mod tests {
         let place = Placement {
             device: Device::Cpu,
             kind: Kind::Float,
+            resident_bytes: None,
+            keeps: false,
         };
         let _ways = enter_ways(place.device, ConvolutionTier::Direct, attention);
         let model = Broken {

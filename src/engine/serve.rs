@@ -170,6 +170,7 @@ impl Shared {
         if !matches!(result, Ok(Some(()))) {
             context.reclaim(Boundary::ExceptionCleanup);
         }
+        runtime::trim_host();
         match result {
             Ok(Some(())) => StageEnd::Finished {
                 secs: started.elapsed().as_secs_f64(),

@@ -189,7 +189,11 @@ impl EngineSlot {
             && !matches!(result, Ok(StageResult::Cancelled))
         {
             let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
-            self.tiers.count(key, tier.tier, has_worked);
+            let lost = match &result {
+                Ok(StageResult::Lost { reason }) => Some(reason.as_str()),
+                _ => None,
+            };
+            self.tiers.count(key, tier.tier, has_worked, lost);
         }
         watch.report.result = result?;
         Ok(watch.report)

@@ -370,7 +370,7 @@ mod tests {
             cap_bytes: Some(7),
             keep_loaded: true,
             resident_bytes: Some(5),
-            rung: Rung::Ground,
+            ..StageMemory::default()
         };
         let found = ladder.memory(Stage::Denoise, planned);
         assert_eq!(found.rung, Rung::StreamMore);

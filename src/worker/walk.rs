@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, MemorySample, Recipe, SectionMade, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::EngineReport;
@@ -44,8 +44,8 @@ pub(super) struct Walk<'a> {
 /// What has come together so far.
 #[derive(Default)]
 pub(super) struct Gathered {
-    clip: Clip,
-    growing: GrowingFile,
+    pub(super) clip: Clip,
+    pub(super) growing: GrowingFile,
     pub(super) times: Vec<StageTime>,
     pub(super) warnings: Vec<String>,
     peak_bytes: u64,
@@ -150,9 +150,7 @@ impl Walk<'_> {
             }
             if stage == Stage::Save {
                 let output = self.save(inputs, gathered, started)?;
-                // The times of a job that was interrupted are nobody's measure.
-                let is_measure = lost_in.is_none() && self.ladder.climbs().is_empty();
-                if is_measure && self.resume.is_none() {
+                if lost_in.is_none() && self.is_measure() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
                 }
@@ -173,7 +171,7 @@ impl Walk<'_> {
                     self.end_stage(time, gathered);
                     done[position] = true;
                     if stage == Stage::Decode {
-                        let is_measure = lost_in.is_none() && self.ladder.climbs().is_empty();
+                        let is_measure = lost_in.is_none() && self.is_measure();
                         self.show_section(inputs, section, gathered, is_measure);
                     }
                     continue;
@@ -206,6 +204,11 @@ impl Walk<'_> {
             JobErrorKind::Internal,
             "the recipe ended without saving anything",
         ))
+    }
+
+    /// The times of a job that was interrupted are nobody's measure.
+    fn is_measure(&self) -> bool {
+        self.resume.is_none() && self.ladder.climbs().is_empty()
     }
 
     fn run_stage(
@@ -256,70 +259,7 @@ impl Walk<'_> {
         Ok(report.result)
     }
 
-    /// Shows the clip so far, and has it written, where it grows section by section.
-    fn show_section(
-        &mut self,
-        inputs: &Inputs,
-        section: u32,
-        gathered: &mut Gathered,
-        is_measure: bool,
-    ) {
-        let Some(sections) = self.request.sections else {
-            return;
-        };
-        if is_measure && self.resume.is_none() {
-            // What one section took is known for the next ones.
-            self.estimates
-                .learn(self.request, self.engine.device_name(), &gathered.times);
-        }
-        self.events.certain(JobUpdate::Section(SectionMade {
-            section,
-            count: sections.count,
-            clip: Arc::new(gathered.clip.clone()),
-            path: self.request.out.clone(),
-        }));
-        if sections.is_last(section) {
-            return;
-        }
-        let made = self.made();
-        let (growing, clip) = (&mut gathered.growing, &gathered.clip);
-        let problem = growing.write(self.request, clip, inputs, made);
-        if let Some(err) = problem {
-            let text = format!("the clip so far could not be written: {}", err.summary);
-            self.events.certain(JobUpdate::Warning(text.clone()));
-            gathered.warnings.push(text);
-        }
-    }
-
-    /// What is written into files beside the request.
-    fn made(&self) -> save::Made<'_> {
-        save::Made {
-            engine: self.engine.report(),
-            rungs: self.ladder.climbs(),
-        }
-    }
-
-    /// What a cancelled job leaves: the sections that were made.
-    fn keep(
-        &mut self,
-        inputs: &Inputs,
-        mut gathered: Gathered,
-        started: Instant,
-    ) -> Option<JobOutput> {
-        if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
-            return None;
-        }
-        let written = std::mem::take(&mut gathered.growing).into_written();
-        let (paths, clip) = written.or_else(|| {
-            let clip = std::mem::take(&mut gathered.clip);
-            let joined = inputs.join(self.request, clip.clone()).ok()?;
-            let written = save::write(self.request, &joined, inputs, self.made());
-            Some((written.ok()?.paths, clip))
-        })?;
-        Some(self.output(paths, clip, gathered, started))
-    }
-
-    fn output(
+    pub(super) fn output(
         &mut self,
         paths: Vec<PathBuf>,
         clip: Clip,
@@ -350,13 +290,6 @@ impl Walk<'_> {
                 gathered.warnings.push(text);
             }
         }
-    }
-
-    /// A job goes on once; one that is made in sections once in each of them.
-    fn may_go_on(&self, recipe: &Recipe, lost_in: Option<usize>, position: usize) -> bool {
-        lost_in.is_none_or(|before| {
-            self.request.sections.is_some() && recipe.section(position) > recipe.section(before)
-        })
     }
 
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {

@@ -63,6 +63,7 @@ impl Case {
                 device_name: "CPU".to_owned(),
                 total_bytes: 1,
                 used_bytes: 0,
+                class: None,
                 line: "computes on the CPU".to_owned(),
             })
         })

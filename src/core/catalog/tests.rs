@@ -7,6 +7,7 @@ mod flux_described;
 mod flux_files;
 mod flux_parts;
 mod found;
+mod framepack;
 mod gguf;
 mod installs;
 mod lora_files;

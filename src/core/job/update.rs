@@ -93,18 +93,6 @@ pub struct StageTime {
     pub secs: f64,
 }
 
-/// A rung of the memory's ladder that a stage had to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Climb {
-    pub stage: Stage,
-    /// Which time this was that the recipe has the stage, counted from 0.
-    #[serde(default)]
-    pub section: u32,
-    pub rung: Rung,
-    /// The stage ended well on it; else it went on to the next one.
-    pub helped: bool,
-}
-
 /// A section that has joined the clip.
 #[derive(Clone, Debug)]
 pub struct SectionMade {
@@ -116,6 +104,18 @@ pub struct SectionMade {
     pub clip: Arc<Clip>,
     /// Where it is written while the next section is made.
     pub path: PathBuf,
+}
+
+/// A rung of the memory's ladder that a stage had to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Climb {
+    pub stage: Stage,
+    /// Which time this was that the recipe has the stage, counted from 0.
+    #[serde(default)]
+    pub section: u32,
+    pub rung: Rung,
+    /// The stage ended well on it; else it went on to the next one.
+    pub helped: bool,
 }
 
 /// What a finished job leaves.

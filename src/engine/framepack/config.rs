@@ -165,14 +165,16 @@ impl TransformerConfig {
         ];
         let are_sound =
             |numbers: &[i64], least| numbers.iter().all(|n| (least..=LARGEST_NUMBER).contains(n));
+        let is_positive = |number: f64| number.is_finite() && number > 0.0;
+        let are_sizes_sound = are_sound(&sizes, 1)
+            && [self.patch_size, self.patch_size_t] == [PATCH, 1]
+            && is_positive(self.mlp_ratio)
+            && self.mlp_ratio < 64.0
+            && is_positive(self.rope_theta);
         let axes = self.rope_axes_dim;
         let reason = if !(self.has_clean_x_embedder && self.has_image_proj) {
             "it takes no history and no picture: it is HunyuanVideo's, not FramePack's"
-        } else if !are_sound(&sizes, 1)
-            || [self.patch_size, self.patch_size_t] != [PATCH, 1]
-            || !(self.mlp_ratio > 0.0 && self.mlp_ratio < 64.0)
-            || !(self.rope_theta.is_finite() && self.rope_theta > 0.0)
-        {
+        } else if !are_sizes_sound {
             "its sizes make no sense"
         } else if !are_sound(&axes, 0)
             || axes.iter().any(|n| n % 2 != 0)

@@ -10,6 +10,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
+use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
 use crate::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
@@ -40,11 +41,13 @@ pub fn decode(
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     check(&config, &sections, section, latents)?;
-    let weights = place.open(home)?;
-    let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
-    let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
-    drop(weights);
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
+        let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
     let job = Job {
         config,
         decoder,
@@ -132,7 +135,7 @@ fn check(
 /// The decoder, and what it needs of every section.
 struct Job<'a> {
     config: HunyuanVaeConfig,
-    decoder: HunyuanVaeDecoder,
+    decoder: Lent<HunyuanVaeDecoder>,
     sections: Sections,
     start: &'a Tensor,
     tiling: Option<Tiling>,

@@ -108,12 +108,15 @@ fn read_llama(
     let class = files.tokenizer_class.as_deref();
     let tokenizer = TextTokenizer::open(&files.tokenizer, class, HunyuanTemplate::LENGTH)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = place.open(&files.text_encoder)?;
     let num_layers = HunyuanTemplate::num_layers(&config);
-    let encoder = LlamaEncoder::new(&config, num_layers, &weights)?;
-    let unexpected = LlamaEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "text encoder", hooks);
-    drop(weights);
+    let home = &files.text_encoder;
+    let encoder = place.network("text encoder", home, &[], || {
+        let weights = place.open(home)?;
+        let encoder = LlamaEncoder::new(&config, num_layers, &weights)?;
+        let unexpected = LlamaEncoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "text encoder", hooks);
+        Ok(encoder)
+    })?;
     let mut all = Vec::new();
     for text in texts {
         let tokens = tokenizer.encode(&HunyuanTemplate::around(&text.text))?;
@@ -156,11 +159,15 @@ fn read_clip(
     let class = files.tokenizer_2_class.as_deref();
     let tokenizer = TextTokenizer::open(tokenizer_home, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = with_loras(&place.open(home)?, &request.loras, Network::Clip)?;
-    let encoder = ClipTextEncoder::new(&config, &weights)?;
-    let unexpected = ClipTextEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "second text encoder", hooks);
-    warn_unused_updates(&weights, hooks);
+    let loras = &request.loras;
+    let encoder = place.network("second text encoder", home, loras, || {
+        let weights = with_loras(&place.open(home)?, loras, Network::Clip)?;
+        let encoder = ClipTextEncoder::new(&config, &weights)?;
+        let unexpected = ClipTextEncoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "second text encoder", hooks);
+        warn_unused_updates(&weights, hooks);
+        Ok(encoder)
+    })?;
     let mut all = Vec::new();
     for text in texts {
         let tokens = tokenizer.encode(&text.text)?;

@@ -239,7 +239,7 @@ impl FramePackTransformer {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
-        let tokens = self.tokens(context, section);
+        let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
         let (streams, whole) = (tokens.streams(), [(0, tokens.len())]);
         let num_double = self.double_blocks.len();
@@ -280,7 +280,7 @@ impl FramePackTransformer {
     }
 
     /// Picture and text as one half, history and latents as the other.
-    fn tokens(&self, context: &Context, section: &Section) -> Tokens {
+    fn tokens(context: &Context, section: &Section) -> Tokens {
         let img_len = section.history.size()[1] + section.latent_tokens();
         Tokens {
             txt: (0, context.len()),

@@ -27,6 +27,7 @@ unsafe extern "C" {
     fn safelight_empty_cache();
     fn safelight_limit_cpu_tensors(bytes: i64);
     fn safelight_limit_device(index: i8, fraction: f64) -> bool;
+    fn safelight_trim_host();
 }
 
 /// Bytes at one moment.
@@ -72,7 +73,8 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         #[expect(unsafe_code, reason = "reads one atomic number")]
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
-        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_live();
+        // The two need not have been at once: rather too much than too little.
+        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_peak();
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -100,6 +102,9 @@ pub fn reset_peaks(device: Device) {
             Device::Cuda(index) => safelight_reset_device_peaks(small(index)),
             _ => safelight_reset_cpu_peak(),
         }
+    }
+    if device == Device::Cpu {
+        Weights::reset_mapped_peak();
     }
 }
 
@@ -184,6 +189,15 @@ pub fn allowance(device: Device, cap: Option<u64>) -> u64 {
     match device {
         Device::Cuda(_) => allowed_bytes(cap, &counts),
         _ => cap,
+    }
+}
+
+/// Gives what the C library keeps of freed memory back to the system. Called at stage boundaries only.
+pub fn trim_host() {
+    #[expect(unsafe_code, reason = "a C function without arguments")]
+    // SAFETY: no requirements.
+    unsafe {
+        safelight_trim_host();
     }
 }
 

@@ -171,9 +171,12 @@ impl UniPc {
     fn coefficients(&self, from: usize, to: usize, order: usize) -> Coefficients {
         let sigmas = &self.schedule.sigmas;
         let is_of_sigma = self.options.is_of_sigma;
-        let lambda = |call: usize| match is_of_sigma {
-            true => -sigmas[call].ln(),
-            false => lambda(sigmas[call]),
+        let lambda = |call: usize| {
+            if is_of_sigma {
+                -sigmas[call].ln()
+            } else {
+                lambda(sigmas[call])
+            }
         };
         let h = lambda(to) - lambda(from);
         let mut ratios: Vec<f32> = (1..order)

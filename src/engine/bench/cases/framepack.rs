@@ -74,7 +74,7 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     };
     let config: TransformerConfig = config;
     let kind = bench.weights.kind();
-    let transformer = FramePackTransformer::new(&config, &bench.weights)?;
+    let transformer = bench.built(FramePackTransformer::new(&config, &bench.weights))?;
     let text = bench.random(&[1, TEXT_LENGTH, config.text_embed_dim], kind);
     let pooled = bench.random(&[1, config.pooled_projection_dim], kind);
     let image = bench.random(&[1, IMAGE_LENGTH, config.image_proj_dim], kind);
@@ -95,10 +95,9 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     let rope = transformer.rope(&context, &section);
     let latents = frames(&layout.latents);
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
-    bench.timed(&mut || {
+    bench.timed_answer(&mut || {
         let told = &modulations[0];
-        let velocity = transformer.forward(&latents, told, &context, &section, &rope, &NoHooks);
-        velocity.map(drop)
+        transformer.forward(&latents, told, &context, &section, &rope, &NoHooks)
     })
 }
 
@@ -143,7 +142,8 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
         (Kind::BFloat16, device) if device != Device::Cpu => Kind::Half,
         (kind, _) => kind,
     };
-    let decoder = HunyuanVaeDecoder::new(&config, &bench.weights.with_kind(kind))?;
+    let decoder = HunyuanVaeDecoder::new(&config, &bench.weights.with_kind(kind));
+    let decoder = bench.built(decoder)?;
     let latents = bench.random(&[1, config.latent_channels, frames, height, width], kind);
     let tiling = is_tiled.then_some(tile);
     bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut drop))
@@ -159,9 +159,9 @@ fn llama(bench: &Bench) -> Result<Measured, EngineError> {
             "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0})
     })?;
     let num_layers = HunyuanTemplate::num_layers(&config);
-    let encoder = LlamaEncoder::new(&config, num_layers, &bench.weights)?;
+    let encoder = bench.built(LlamaEncoder::new(&config, num_layers, &bench.weights))?;
     let length = HunyuanTemplate::LENGTH as i64;
     let ids = bench.random_ids(config.vocab_size.min(128_000), length);
     let mask = Tensor::ones([1, length], (Kind::Int64, Device::Cpu));
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }

@@ -206,11 +206,11 @@ impl Job {
     fn latents(&self, section: u32) -> Tensor {
         store::read_one(&self.result(Stage::Denoise, section), "latents").unwrap()
     }
+}
 
-    fn recorded(&self, name: &str) -> BTreeMap<String, Tensor> {
-        let path = fixtures().join(format!("framepack/stages/{name}.safetensors"));
-        Weights::read_all(&path).unwrap().into_iter().collect()
-    }
+fn recorded(name: &str) -> BTreeMap<String, Tensor> {
+    let path = fixtures().join(format!("framepack/stages/{name}.safetensors"));
+    Weights::read_all(&path).unwrap().into_iter().collect()
 }
 
 /// Puts a section's frames where they belong, as whoever receives them does.
@@ -225,7 +225,7 @@ fn join(clip: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &Sections, sectio
 fn sections_are_those_of_the_reference_in_both_orders_and_in_long_clips() {
     for name in ["original", "f1", "long"] {
         let job = Job::new(name);
-        let recorded = job.recorded(name);
+        let recorded = recorded(name);
         let mut clip = Vec::new();
         job.run(Stage::EncodeImage, 0);
         for section in 0..job.sections().count {
@@ -257,7 +257,7 @@ fn assert_is_within_a_level(what: &str, found: &Tensor, expected: &Tensor) {
 fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
     let mut job = Job::new("original");
     job.capture = true;
-    let recorded = job.recorded("original");
+    let recorded = recorded("original");
     job.run(Stage::EncodeImage, 0);
     for section in 0..2 {
         job.run(Stage::Denoise, section);
@@ -330,6 +330,8 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
             Placement {
                 device: Device::Cpu,
                 kind: Kind::Float,
+                resident_bytes: None,
+                keeps: false,
             },
             Earlier::of(&job),
         );
