@@ -11,8 +11,11 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
+use super::player::Player;
+use crate::worker::LeftJob;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
@@ -25,6 +28,8 @@ pub struct WaitingJob {
     pub device: DeviceChoice,
     /// Its folder exists and its file name is free.
     pub has_output: bool,
+    /// The folder of the same job, where an earlier try left it.
+    pub resume: Option<PathBuf>,
 }
 
 /// The job that the worker has.
@@ -48,7 +53,11 @@ pub struct RunningJob {
     previews: Vec<Option<Arc<Picture>>>,
     /// The newest real frame.
     pub frame: Option<Frame>,
+    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<Player>,
     pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
 }
 
 /// A finished job and its thumbnail.
@@ -85,6 +94,8 @@ impl ResultItem {
 pub struct JobQueue {
     pub waiting: VecDeque<WaitingJob>,
     pub running: Option<RunningJob>,
+    /// Jobs that failed, or whose program died, and that can go on.
+    pub left: Vec<LeftJob>,
     /// Oldest first.
     pub results: Vec<ResultItem>,
     /// The graph of the last job, so that it can be read when the job has ended.
@@ -137,7 +148,9 @@ impl RunningJob {
             num_frames_decoded: 0,
             previews: Vec::new(),
             frame: None,
+            growing: None,
             memory: MemoryHistory::default(),
+            plan: None,
         }
     }
 
@@ -146,6 +159,10 @@ impl RunningJob {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(plan.peak_bytes);
+                self.plan = Some(plan);
+            }
             JobUpdate::Stage {
                 stage,
                 section,
@@ -183,10 +200,8 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Section(_)
-            | JobUpdate::Lora(_)
-            | JobUpdate::Warning(_)
-            | JobUpdate::Ended(_) => {}
+            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -247,6 +262,14 @@ impl RunningJob {
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
+    /// How many frames the running decoding gives.
+    pub fn num_frames_of_stage(&self) -> usize {
+        match &self.request.sections {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
     fn is_with_expert(&self) -> bool {
         matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
     }
@@ -254,11 +277,7 @@ impl RunningJob {
     fn stage_progress(&self) -> f32 {
         match (self.stage, self.step) {
             (Some(Stage::Decode), None) => {
-                let num_frames = match &self.request.sections {
-                    Some(sections) => sections.decoded(self.section).num_frames as usize,
-                    None => self.request.num_decoded(),
-                };
-                self.num_frames_decoded as f32 / num_frames.max(1) as f32
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
             }
             (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
             _ => 0.0,

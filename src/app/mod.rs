@@ -14,6 +14,7 @@ pub mod jobs;
 mod logic;
 pub mod memory;
 mod opening;
+pub mod planning;
 pub mod player;
 mod run_command;
 pub mod state;
@@ -35,6 +36,7 @@ use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
 use inputs::Placing;
 use jobs::JobQueue;
+use planning::ReadPlan;
 use state::{Models, Session, Severity, State};
 use wayland_drop::FileDrag;
 pub use window::{WindowError, run};
@@ -51,6 +53,7 @@ pub struct StartupOptions {
     pub models: Option<FoundModels>,
     pub load_models: LoadModels,
     pub check_engine: CheckEngine,
+    pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
@@ -80,6 +83,7 @@ impl StartupOptions {
             models: None,
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
+            read_plan: planning::read_plan(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
@@ -99,6 +103,7 @@ pub struct App {
     background: Background,
     load_models: LoadModels,
     check_engine: CheckEngine,
+    read_plan: ReadPlan,
     hub: Hub,
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
@@ -117,6 +122,7 @@ impl App {
             models,
             load_models,
             check_engine,
+            read_plan,
             hub,
             problems,
             picture,
@@ -141,6 +147,7 @@ impl App {
             background: Background::start(ctx),
             load_models,
             check_engine,
+            read_plan,
             hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
@@ -159,6 +166,7 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
+        app.find_left();
         app
     }
 
@@ -174,6 +182,13 @@ impl App {
             Box::new(self.settings.clone()),
         );
         self.background.run(task);
+    }
+
+    /// Looks for jobs that can go on.
+    fn find_left(&self) {
+        if let Some(paths) = &self.paths {
+            self.background.run(Task::FindLeft(paths.jobs()));
+        }
     }
 
     fn check_engine(&self) {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::fetching::Fetch;
 use super::form::FormState;
 use super::inputs::Inputs;
+use super::planning::Planning;
 use super::player::Player;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -168,6 +169,8 @@ pub struct Session {
     pub are_settings_dirty: bool,
     /// Files are held over the window.
     pub held: Option<Held>,
+    /// What the form's job would need of memory.
+    pub planning: Planning,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use serde_json::{Value, json};
 
+use super::soak::{self, SoakArgs};
 use super::{Surroundings, out};
 use crate::worker::not_started;
 
@@ -34,6 +35,7 @@ enum Family {
     FramePack(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
+    Soak(SoakArgs),
 }
 
 #[derive(Args, Debug)]
@@ -98,6 +100,10 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
         Family::Flux(args) => args.request("flux"),
         Family::FramePack(args) => args.request("framepack"),
         Family::Load(args) => args.request(),
+        Family::Soak(args) => {
+            let soaked = soak::run(args, surroundings);
+            return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
+        }
     };
     match measure(&request, surroundings) {
         Ok(code) => code,

@@ -61,6 +61,23 @@ impl Surroundings {
         }
     }
 
+    /// Where it is kept how far the memory plan was off: beside the worker's times.
+    pub fn corrections_file(&self) -> std::path::PathBuf {
+        self.paths.data.join("memory.json")
+    }
+
+    /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.
+    pub fn runtime_kind(&self) -> &'static str {
+        let exe = std::env::current_exe().ok();
+        let runtime = runtime_folder(
+            self.settings(),
+            std::env::var_os("SAFELIGHT_LIBTORCH"),
+            exe.as_deref().and_then(std::path::Path::parent),
+            &self.paths.cache,
+        );
+        runtime.map_or("cpu", |runtime| runtime.kind())
+    }
+
     /// Starts engines on the runtime that the settings name at that moment.
     pub fn launcher(&self) -> Box<dyn EngineLauncher> {
         Box::new(self.process_launcher())

@@ -99,6 +99,9 @@ pub struct EngineReport {
     /// The device's own name.
     pub device_name: String,
     pub total_bytes: u64,
+    /// What all programs used on the device when the engine had started, its own context included.
+    #[serde(default)]
+    pub used_bytes: u64,
     /// How its memory relates to the host's, where its driver says so.
     #[serde(default)]
     pub class: Option<DeviceClass>,

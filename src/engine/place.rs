@@ -22,6 +22,16 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Where all weights stay while their stage runs, and none behind it.
+    pub fn new(device: Device, kind: Kind) -> Self {
+        Self {
+            device,
+            kind,
+            resident_bytes: None,
+            keeps: false,
+        }
+    }
+
     /// The weights of a component: a folder or a file, which may hold other components too.
     pub fn open(self, place: &Path) -> Result<Weights, EngineError> {
         let weights = Weights::open(place, self.kind, self.device)?;

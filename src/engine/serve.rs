@@ -109,6 +109,7 @@ fn report(runtime: &Runtime) -> EngineReport {
         },
         device_name: runtime.device_name.clone(),
         total_bytes: runtime.total_bytes,
+        used_bytes: runtime::memory_counts(runtime.device).used,
         class: runtime.class,
         line: runtime.line.clone(),
     }
@@ -169,6 +170,7 @@ impl Shared {
         if !matches!(result, Ok(Some(()))) {
             context.reclaim(Boundary::ExceptionCleanup);
         }
+        runtime::trim_host();
         match result {
             Ok(Some(())) => StageEnd::Finished {
                 secs: started.elapsed().as_secs_f64(),

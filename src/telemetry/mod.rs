@@ -5,6 +5,7 @@
 
 pub mod amdgpu;
 pub mod host;
+pub mod machine;
 pub mod nvidia;
 
 use std::path::PathBuf;

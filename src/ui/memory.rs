@@ -6,6 +6,7 @@ use egui::{Color32, RichText, Ui};
 use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, Span};
 use safelight_core::job::MemorySample;
 
+use super::plan::plan_ui;
 use super::widgets::{bytes_text, palette};
 use super::{View, theme};
 use crate::app::memory::MemoryHistory;
@@ -18,7 +19,8 @@ struct Series {
     bytes: fn(&MemorySample) -> u64,
 }
 
-pub(super) fn memory_ui(ui: &mut Ui, view: &View<'_>) {
+pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>) {
+    plan_ui(ui, view);
     let palette = palette(ui);
     let series = [
         Series {
@@ -80,6 +82,11 @@ fn legend_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
             .max()
             .unwrap_or(0);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            if let Some(predicted) = history.predicted_bytes() {
+                let text = format!("Predicted peak {}", bytes_text(predicted));
+                ui.label(RichText::new(text).small().color(palette.weak))
+                    .on_hover_text("What the plan expects of tensors, the dotted line");
+            }
             let text = format!("Peak {}", bytes_text(peak));
             ui.label(RichText::new(text).small().color(palette.weak))
                 .on_hover_text("The most that was used in this job");
@@ -103,6 +110,7 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
         .samples()
         .iter()
         .flat_map(|sample| series.iter().map(move |line| gib((line.bytes)(sample))))
+        .chain(history.predicted_bytes().map(gib))
         .fold(0.0, f64::max);
     // A cap far above everything would press the lines flat: its line stays at the upper edge then.
     let is_cap_near = cap < most * 4.0;
@@ -155,6 +163,13 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
                     .map(|sample| [sample.at_secs, gib((line.bytes)(sample))])
                     .collect();
                 plot.line(Line::new(line.name, points).color(line.colour).width(1.8));
+            }
+            if let Some(bytes) = history.predicted_bytes() {
+                plot.hline(
+                    HLine::new("Predicted peak", gib(bytes).min(top * 0.99))
+                        .color(palette.allocated)
+                        .style(LineStyle::dotted_dense()),
+                );
             }
             if cap > 0.0 {
                 let height = if is_cap_near { cap } else { top * 0.99 };

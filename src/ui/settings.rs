@@ -10,7 +10,8 @@ use egui::{
 use safelight_core::job::{DeviceChoice, DtypeChoice};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::settings::{
-    InterfaceSettings, ModelSettings, OutputSettings, RuntimeSettings, Settings, Theme,
+    InterfaceSettings, MemorySettings, ModelSettings, OutputSettings, RuntimeSettings, Settings,
+    Theme,
 };
 
 use super::widgets::{icon_button, palette};
@@ -42,13 +43,14 @@ pub(super) fn settings_ui(ctx: &Context, view: &mut View<'_>) {
                 output,
                 models,
                 interface,
-                memory: _,
+                memory,
             } = &mut draft;
             Grid::new("settings grid")
                 .num_columns(2)
                 .spacing([14.0, 8.0])
                 .show(ui, |ui| {
                     runtime_ui(ui, runtime, &mut wishes);
+                    memory_ui(ui, memory);
                     output_ui(ui, output, &mut wishes);
                     models_ui(ui, models, &mut wishes);
                     interface_ui(ui, interface);
@@ -230,6 +232,49 @@ fn device_ui(ui: &mut Ui, label: egui::Id, device: &mut DeviceChoice) {
         if let DeviceChoice::Cuda(index) = device {
             ui.add(DragValue::new(index).range(0..=15).prefix("number "))
                 .accessible_name("GPU number");
+        }
+    });
+}
+
+fn memory_ui(ui: &mut Ui, memory: &mut MemorySettings) {
+    let MemorySettings {
+        preserved_gib,
+        cap_gib,
+        keep_loaded,
+    } = memory;
+    let label = name(
+        ui,
+        "Preserved memory",
+        "Memory of the device kept free for what a model makes besides its weights. More is safer and slower",
+    );
+    gib_ui(ui, label, preserved_gib, "Computed for each job");
+    ui.end_row();
+
+    let label = name(
+        ui,
+        "Memory cap",
+        "Memory of the device that is never gone beyond, other programs' use included",
+    );
+    gib_ui(ui, label, cap_gib, "By the kind of the device");
+    ui.end_row();
+
+    name(ui, "Between stages", "");
+    ui.checkbox(keep_loaded, "Keep models loaded where they fit together")
+        .on_hover_text("Otherwise each is unloaded before the next, which always fits more");
+    ui.end_row();
+}
+
+/// A number of GiB, or what stands in its place.
+fn gib_ui(ui: &mut Ui, label: egui::Id, gib: &mut Option<f64>, automatic: &str) {
+    ui.horizontal(|ui| {
+        let mut is_automatic = gib.is_none();
+        if ui.checkbox(&mut is_automatic, automatic).changed() {
+            *gib = (!is_automatic).then_some(8.0);
+        }
+        if let Some(gib) = gib {
+            let drag = DragValue::new(gib).range(0.0..=4096.0).speed(0.1);
+            ui.add(drag.fixed_decimals(1).suffix(" GiB"))
+                .labelled_by(label);
         }
     });
 }

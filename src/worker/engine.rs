@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
+    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, MemorySample,
+    Recipe, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
@@ -22,6 +23,7 @@ use super::WorkerLimits;
 use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
+use super::plan::Planned;
 use super::tiers::{self, Tiers};
 
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
@@ -41,7 +43,11 @@ pub(super) struct StageRun<'a> {
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
+    /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
+    pub(super) planned:
+        &'a dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError>,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -62,6 +68,8 @@ pub(super) struct StageReport {
     pub(super) frames: Vec<Arc<Picture>>,
     pub(super) warnings: Vec<String>,
     pub(super) peak_bytes: u64,
+    /// The most that the allocator counted.
+    pub(super) allocated_bytes: u64,
 }
 
 /// The place for one engine.
@@ -70,6 +78,8 @@ pub(super) struct EngineSlot {
     running: Option<Running>,
     wanted: DeviceChoice,
     last_report: Option<EngineReport>,
+    /// Of the running engine.
+    last_memory: Option<MemorySample>,
     tiers: Tiers,
 }
 
@@ -88,6 +98,7 @@ impl EngineSlot {
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
+            last_memory: None,
         }
     }
 
@@ -136,6 +147,7 @@ impl EngineSlot {
             frames: Vec::new(),
             warnings: Vec::new(),
             peak_bytes: 0,
+            allocated_bytes: 0,
         };
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
@@ -148,12 +160,16 @@ impl EngineSlot {
             return Ok(report);
         }
         let device_name = self.device_name().to_owned();
+        let planned = match &self.last_report {
+            Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
+            None => Planned::default(),
+        };
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
-        let mut run = run;
-        run.memory.convolution = tier.tier;
-        run.memory.attention = run.limits.attention;
+        let mut planned = planned;
+        planned.memory.convolution = tier.tier;
+        planned.memory.attention = run.limits.attention;
         let mut watch = Watch {
             run,
             device_name,
@@ -161,8 +177,11 @@ impl EngineSlot {
             began: Instant::now(),
             first_step: None,
             engine_lives: true,
+            planned,
+            last_memory: self.last_memory,
         };
         let result = watch.follow(&mut running.link);
+        self.last_memory = watch.last_memory;
         if !watch.engine_lives {
             self.running = None;
         }
@@ -170,7 +189,11 @@ impl EngineSlot {
             && !matches!(result, Ok(StageResult::Cancelled))
         {
             let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
-            self.tiers.count(key, tier.tier, has_worked);
+            let lost = match &result {
+                Ok(StageResult::Lost { reason }) => Some(reason.as_str()),
+                _ => None,
+            };
+            self.tiers.count(key, tier.tier, has_worked, lost);
         }
         watch.report.result = result?;
         Ok(watch.report)
@@ -183,6 +206,7 @@ impl EngineSlot {
         report: &mut StageReport,
     ) -> Result<bool, JobError> {
         if self.running.is_none() {
+            self.last_memory = None;
             match self.start(run)? {
                 Some(Started::Ready(running)) => self.running = Some(running),
                 Some(Started::Died(reason)) => report.result = StageResult::Lost { reason },
@@ -308,6 +332,8 @@ struct Watch<'a> {
     first_step: Option<Mark>,
     /// Whether the engine can take another stage.
     engine_lives: bool,
+    planned: Planned,
+    last_memory: Option<MemorySample>,
 }
 
 impl Watch<'_> {
@@ -331,13 +357,18 @@ impl Watch<'_> {
     }
 
     fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        let mut request = self.run.request.clone();
+        if let Some(tile) = self.planned.tile {
+            let asked = request.vae_tile.unwrap_or(tile);
+            request.vae_tile = Some(tile.min(asked));
+        }
         let order = EngineCommand::RunStage(Box::new(StageOrder {
             job: self.run.id,
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
-            request: self.run.request.clone(),
+            request,
             section: self.run.section,
-            memory: self.run.memory,
+            memory: self.planned.memory,
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {
@@ -362,7 +393,11 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs, .. } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, peak_bytes } => {
+                            let allocated = self.report.allocated_bytes.max(peak_bytes);
+                            self.report.allocated_bytes = allocated;
+                            Ok(StageResult::Finished { secs })
+                        }
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -373,6 +408,9 @@ impl Watch<'_> {
                         last_progress = Instant::now();
                     }
                     self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
+                    let allocated = self.report.allocated_bytes.max(memory.allocated_bytes);
+                    self.report.allocated_bytes = allocated;
+                    self.last_memory = Some(memory);
                     self.run.events.lossy(JobUpdate::Memory(memory));
                 }
                 Ok((message, payload)) => {

@@ -10,7 +10,9 @@ mod events;
 mod handle;
 mod inputs;
 mod ladder;
+mod left;
 pub mod link;
+mod plan;
 mod process;
 mod save;
 mod sections;
@@ -30,6 +32,7 @@ use safelight_core::protocol::{EngineMessage, EngineReport};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
@@ -37,6 +40,7 @@ use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
+use plan::JobPlan;
 use tiers::Tiers;
 use walk::Walk;
 
@@ -110,6 +114,7 @@ fn work(
                 engine: &mut engine,
                 estimates: &mut estimates,
                 ladder: Ladder::new(options.counters.clone()),
+                plan: JobPlan::new(&request, options.estimates.as_deref()),
             }
             .run()
         }));

@@ -34,6 +34,8 @@ pub type FindRuntime = Box<dyn FnMut() -> Result<Runtime, RuntimeMissing> + Send
 pub struct ProcessLauncher {
     executable: PathBuf,
     find_runtime: FindRuntime,
+    /// What the engine's environment has beside this process's.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl ProcessLauncher {
@@ -42,7 +44,13 @@ impl ProcessLauncher {
         Self {
             executable: engine_executable(),
             find_runtime,
+            variables: Vec::new(),
         }
+    }
+
+    /// For every engine from here on.
+    pub fn set_variable(&mut self, name: &'static str, value: String) {
+        self.variables.push((name, value));
     }
 
     /// The engine with the library path and the environment that its runtime needs, without any argument.
@@ -67,6 +75,7 @@ impl ProcessLauncher {
                 command.env(name, value);
             }
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 }

@@ -6,12 +6,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
-use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{
+    Clip, GenerateRequest, JobError, JobErrorKind, JobOutput, JobUpdate, Recipe, SectionMade,
+};
 use safelight_core::media::{ClipFormat, Picture};
 
 use super::inputs::Inputs;
-use super::save::{self, Written};
+use super::save::{self, Made, Written};
+use super::walk::{Gathered, Walk};
 
 /// Puts what one section's decoding gave into the clip, or makes it the clip where it is made at once.
 pub(super) fn join(
@@ -40,6 +44,81 @@ pub(super) fn join(
     Ok(())
 }
 
+impl Walk<'_> {
+    /// Shows the clip so far, and has it written, where it grows section by section.
+    pub(super) fn show_section(
+        &mut self,
+        inputs: &Inputs,
+        section: u32,
+        gathered: &mut Gathered,
+        is_measure: bool,
+    ) {
+        let Some(sections) = self.request.sections else {
+            return;
+        };
+        if is_measure {
+            // What one section took is known for the next ones.
+            self.estimates
+                .learn(self.request, self.engine.device_name(), &gathered.times);
+        }
+        self.events.certain(JobUpdate::Section(SectionMade {
+            section,
+            count: sections.count,
+            clip: Arc::new(gathered.clip.clone()),
+            path: self.request.out.clone(),
+        }));
+        if sections.is_last(section) {
+            return;
+        }
+        let (growing, clip) = (&mut gathered.growing, &gathered.clip);
+        let problem = growing.write(self.request, clip, inputs, self.made());
+        if let Some(err) = problem {
+            let text = format!("the clip so far could not be written: {}", err.summary);
+            self.events.certain(JobUpdate::Warning(text.clone()));
+            gathered.warnings.push(text);
+        }
+    }
+
+    /// What a cancelled job leaves: the sections that were made.
+    pub(super) fn keep(
+        &mut self,
+        inputs: &Inputs,
+        mut gathered: Gathered,
+        started: Instant,
+    ) -> Option<JobOutput> {
+        if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
+            return None;
+        }
+        let written = std::mem::take(&mut gathered.growing).into_written();
+        let (paths, clip) = written.or_else(|| {
+            let clip = std::mem::take(&mut gathered.clip);
+            let joined = inputs.join(self.request, clip.clone()).ok()?;
+            let written = save::write(self.request, &joined, inputs, self.made());
+            Some((written.ok()?.paths, clip))
+        })?;
+        Some(self.output(paths, clip, gathered, started))
+    }
+
+    /// A job goes on once; one that is made in sections once in each of them.
+    pub(super) fn may_go_on(
+        &self,
+        recipe: &Recipe,
+        lost_in: Option<usize>,
+        position: usize,
+    ) -> bool {
+        lost_in.is_none_or(|before| {
+            self.request.sections.is_some() && recipe.section(position) > recipe.section(before)
+        })
+    }
+
+    pub(super) fn made(&self) -> Made<'_> {
+        Made {
+            engine: self.engine.report(),
+            rungs: self.ladder.climbs(),
+        }
+    }
+}
+
 /// The file of a clip that grows.
 #[derive(Default)]
 pub(super) struct GrowingFile {
@@ -56,7 +135,7 @@ impl GrowingFile {
         request: &GenerateRequest,
         clip: &Clip,
         inputs: &Inputs,
-        made: save::Made<'_>,
+        made: Made<'_>,
     ) -> Option<JobError> {
         let error = self.settle();
         // Numbered pictures would all get other names each time.
@@ -71,7 +150,7 @@ impl GrowingFile {
             .name("growing-clip".to_owned())
             .spawn(move || {
                 let joined = inputs.join(&request, own)?;
-                let made = save::Made {
+                let made = Made {
                     engine: engine.as_ref(),
                     rungs: &rungs,
                 };

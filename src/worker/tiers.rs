@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::catalog::Family;
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
-use safelight_core::memory::Rung;
 use safelight_core::memory::tiers::{
     ConvolutionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd, TierFile, TierKey, Verdict,
 };
+use safelight_core::memory::{Fault, Rung};
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
@@ -80,12 +80,29 @@ impl Tiers {
         Some(())
     }
 
-    /// A stage ran with a tier that is known for `key`.
-    pub(super) fn count(&mut self, key: &TierKey, tier: ConvolutionTier, has_worked: bool) {
-        if let Some(verdict) = self.known.find(key) {
-            verdict.count(tier, has_worked);
-            self.save();
+    /// A stage ran with a tier that is known for `key`; `lost`: why its engine ended, if it did. A tier that may be the
+    /// reason is not used again.
+    pub(super) fn count(
+        &mut self,
+        key: &TierKey,
+        tier: ConvolutionTier,
+        has_worked: bool,
+        lost: Option<&str>,
+    ) {
+        let Some(verdict) = self.known.find(key) else {
+            return;
+        };
+        verdict.count(tier, has_worked);
+        // Want of memory is the ladder's.
+        let is_memory = |reason| Fault::of_last_words(reason).is_some_and(Fault::is_memory);
+        if let Some(reason) = lost.filter(|reason| !is_memory(reason)) {
+            verdict.give_up(tier, reason.lines().next().unwrap_or_default());
+            tracing::warn!(
+                "convolutions are computed {} from here on",
+                verdict.tier.label()
+            );
         }
+        self.save();
     }
 
     fn save(&self) {
@@ -375,19 +392,24 @@ mod tests {
     fn stages_are_counted_for_the_tier_that_they_ran_with() {
         let mut tiers = Tiers::load(None);
         let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
-        tiers.count(&key(), frames, true);
+        tiers.count(&key(), frames, true, None);
         let right = |secs| TierEnd::Right { secs, error: 0.0 };
         let ends = vec![(direct, right(0.1)), (frames, right(0.2))];
         tiers.known.put(Verdict::of_probe(key(), ends));
         assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
         assert_eq!(tiers.tier(&key(), Family::FramePack), Some(frames));
-        tiers.count(&key(), frames, true);
-        tiers.count(&key(), frames, false);
+        tiers.count(&key(), frames, true, None);
+        tiers.count(&key(), frames, false, None);
         let records = &tiers.known.find(&key()).unwrap().records;
         let counts = records
             .iter()
             .map(|record| (record.attempts, record.successes));
         assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
+        // The ladder deals with want of memory, a hang is the tier's.
+        tiers.count(&key(), direct, false, Some("CUDA out of memory"));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
+        tiers.count(&key(), direct, false, Some("no progress for 600 s"));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(frames));
     }
 
     #[test]

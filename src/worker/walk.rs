@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, SectionMade, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
-use safelight_core::memory::StageMemory;
+use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::protocol::EngineReport;
 
 use super::climbing::Trouble;
 use super::engine::{EngineSlot, StageResult, StageRun};
@@ -20,6 +21,7 @@ use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
 use super::ladder::Ladder;
+use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
@@ -36,13 +38,14 @@ pub(super) struct Walk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) plan: JobPlan,
 }
 
 /// What has come together so far.
 #[derive(Default)]
 pub(super) struct Gathered {
-    clip: Clip,
-    growing: GrowingFile,
+    pub(super) clip: Clip,
+    pub(super) growing: GrowingFile,
     pub(super) times: Vec<StageTime>,
     pub(super) warnings: Vec<String>,
     peak_bytes: u64,
@@ -147,9 +150,7 @@ impl Walk<'_> {
             }
             if stage == Stage::Save {
                 let output = self.save(inputs, gathered, started)?;
-                // The times of a job that was interrupted are nobody's measure.
-                let is_measure = lost_in.is_none() && self.ladder.climbs().is_empty();
-                if is_measure && self.resume.is_none() {
+                if lost_in.is_none() && self.is_measure() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
                 }
@@ -170,7 +171,7 @@ impl Walk<'_> {
                     self.end_stage(time, gathered);
                     done[position] = true;
                     if stage == Stage::Decode {
-                        let is_measure = lost_in.is_none() && self.ladder.climbs().is_empty();
+                        let is_measure = lost_in.is_none() && self.is_measure();
                         self.show_section(inputs, section, gathered, is_measure);
                     }
                     continue;
@@ -205,6 +206,11 @@ impl Walk<'_> {
         ))
     }
 
+    /// The times of a job that was interrupted are nobody's measure.
+    fn is_measure(&self) -> bool {
+        self.resume.is_none() && self.ladder.climbs().is_empty()
+    }
+
     fn run_stage(
         &mut self,
         folder: &JobFolder,
@@ -212,6 +218,21 @@ impl Walk<'_> {
         (stage, section): (Stage, u32),
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
+        let (request, events) = (self.request, self.events);
+        let (plan, ladder) = (&self.plan, &self.ladder);
+        let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
+            if let Some(made) = plan.settle(request, engine, last)? {
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if let Some(text) = plan.warning() {
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
+            let planned = plan.of_stage(stage);
+            Ok(Planned {
+                memory: ladder.memory(stage, planned.memory),
+                ..planned
+            })
+        };
         let run = StageRun {
             id: self.id,
             stage,
@@ -223,10 +244,14 @@ impl Walk<'_> {
             limits: self.limits,
             estimates: self.estimates,
             memory: self.ladder.memory(stage, StageMemory::default()),
+            planned: &planned,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
+        if self.ladder.rung(stage) == Rung::Ground {
+            self.plan.measured(stage, report.allocated_bytes);
+        }
         if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {
             let frames = &mut gathered.clip.frames;
             sections::join(frames, self.request, section, report.frames)?;
@@ -234,66 +259,8 @@ impl Walk<'_> {
         Ok(report.result)
     }
 
-    /// Shows the clip so far, and has it written, where it grows section by section.
-    fn show_section(
+    pub(super) fn output(
         &mut self,
-        inputs: &Inputs,
-        section: u32,
-        gathered: &mut Gathered,
-        is_measure: bool,
-    ) {
-        let Some(sections) = self.request.sections else {
-            return;
-        };
-        if is_measure && self.resume.is_none() {
-            // What one section took is known for the next ones.
-            self.estimates
-                .learn(self.request, self.engine.device_name(), &gathered.times);
-        }
-        self.events.certain(JobUpdate::Section(SectionMade {
-            section,
-            count: sections.count,
-            clip: Arc::new(gathered.clip.clone()),
-            path: self.request.out.clone(),
-        }));
-        if sections.is_last(section) {
-            return;
-        }
-        let made = self.made();
-        let (growing, clip) = (&mut gathered.growing, &gathered.clip);
-        let problem = growing.write(self.request, clip, inputs, made);
-        if let Some(err) = problem {
-            let text = format!("the clip so far could not be written: {}", err.summary);
-            self.events.certain(JobUpdate::Warning(text.clone()));
-            gathered.warnings.push(text);
-        }
-    }
-
-    /// What is written into files beside the request.
-    fn made(&self) -> save::Made<'_> {
-        save::Made {
-            engine: self.engine.report(),
-            rungs: self.ladder.climbs(),
-        }
-    }
-
-    /// What a cancelled job leaves: the sections that were made.
-    fn keep(&self, inputs: &Inputs, mut gathered: Gathered, started: Instant) -> Option<JobOutput> {
-        if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
-            return None;
-        }
-        let written = std::mem::take(&mut gathered.growing).into_written();
-        let (paths, clip) = written.or_else(|| {
-            let clip = std::mem::take(&mut gathered.clip);
-            let joined = inputs.join(self.request, clip.clone()).ok()?;
-            let written = save::write(self.request, &joined, inputs, self.made());
-            Some((written.ok()?.paths, clip))
-        })?;
-        Some(self.output(paths, clip, gathered, started))
-    }
-
-    fn output(
-        &self,
         paths: Vec<PathBuf>,
         clip: Clip,
         gathered: Gathered,
@@ -307,6 +274,7 @@ impl Walk<'_> {
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
             warnings: gathered.warnings,
+            plan: self.plan.finish(self.request),
             rungs: self.ladder.climbs().to_vec(),
         }
     }
@@ -324,13 +292,6 @@ impl Walk<'_> {
         }
     }
 
-    /// A job goes on once; one that is made in sections once in each of them.
-    fn may_go_on(&self, recipe: &Recipe, lost_in: Option<usize>, position: usize) -> bool {
-        lost_in.is_none_or(|before| {
-            self.request.sections.is_some() && recipe.section(position) > recipe.section(before)
-        })
-    }
-
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
         let first_line = reason.lines().next().unwrap_or_default();
         let text = format!(
@@ -343,7 +304,7 @@ impl Walk<'_> {
     }
 
     fn save(
-        &self,
+        &mut self,
         inputs: &Inputs,
         gathered: &mut Gathered,
         started: Instant,
@@ -377,6 +338,7 @@ impl Walk<'_> {
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
+        gathered.warnings.extend(self.plan.warning());
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
 }

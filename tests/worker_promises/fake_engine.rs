@@ -45,7 +45,7 @@ pub struct FakeLauncher {
     pub launches: Arc<AtomicU32>,
     pub stages: Arc<Mutex<Vec<Stage>>>,
     /// The same with the section of each.
-    pub orders: Arc<Mutex<Vec<(Stage, u32)>>>,
+    pub sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     pub worked: Arc<AtomicU32>,
     /// What each stage was told about memory.
     pub told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
@@ -98,7 +98,7 @@ impl EngineLauncher for FakeLauncher {
             launch,
             script: Arc::clone(&self.script),
             stages: Arc::clone(&self.stages),
-            orders: Arc::clone(&self.orders),
+            sections: Arc::clone(&self.sections),
             worked: Arc::clone(&self.worked),
             told: Arc::clone(&self.told),
             device: match device {
@@ -128,7 +128,7 @@ struct FakeEngine {
     launch: u32,
     script: Script,
     stages: Arc<Mutex<Vec<Stage>>>,
-    orders: Arc<Mutex<Vec<(Stage, u32)>>>,
+    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     /// How many stages did their work to the end.
     worked: Arc<AtomicU32>,
     told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
@@ -141,11 +141,13 @@ struct FakeEngine {
 impl FakeEngine {
     fn run(self) {
         let report = EngineReport {
+            class: None,
             protocol: PROTOCOL_VERSION,
             libtorch: "2.11.0".to_owned(),
             device: self.device,
             device_name: "fake".to_owned(),
             total_bytes: 1,
+            used_bytes: 0,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));
@@ -157,7 +159,7 @@ impl FakeEngine {
             let told = (order.stage, order.memory);
             self.told.lock().unwrap().push(told);
             let section = (order.stage, order.section);
-            self.orders.lock().unwrap().push(section);
+            self.sections.lock().unwrap().push(section);
             let end = match (self.script)(self.launch, order.stage) {
                 Act::Die => return,
                 Act::Hang => {
@@ -189,7 +191,10 @@ impl FakeEngine {
                     let num_frames = if act == Act::LoseFrames { 3 } else { all };
                     self.work(&order, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished { secs: 0.0 }
+                    StageEnd::Finished {
+                        secs: 0.0,
+                        peak_bytes: 0,
+                    }
                 }
             };
             self.send(EngineMessage::StageEnded(end));

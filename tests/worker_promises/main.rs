@@ -31,7 +31,7 @@ struct Rig {
     folder: tempfile::TempDir,
     launches: Arc<AtomicU32>,
     stages: Arc<Mutex<Vec<Stage>>>,
-    orders: Arc<Mutex<Vec<(Stage, u32)>>>,
+    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     worked: Arc<AtomicU32>,
     told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Rig {
     ) -> Self {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
-        let orders = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
+        let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
         let worked = Arc::<AtomicU32>::default();
         let told = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
@@ -58,7 +58,7 @@ impl Rig {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
             stages: Arc::clone(&stages),
-            orders: Arc::clone(&orders),
+            sections: Arc::clone(&sections),
             worked: Arc::clone(&worked),
             told: Arc::clone(&told),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
@@ -83,7 +83,7 @@ impl Rig {
             folder,
             launches,
             stages,
-            orders,
+            sections,
             worked,
             told,
             is_out_of_memory,

@@ -153,7 +153,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
         };
         let third = [range(2, 0..17), range(1, 5..13)].concat();
         assert_eq!(greys(&output.clip), third, "{dying:?}");
-        let orders = rig.orders.lock().unwrap();
+        let orders = rig.sections.lock().unwrap();
         for order in orders.iter() {
             let times = orders.iter().filter(|other| *other == order).count();
             assert_eq!(times, 1 + usize::from(again.contains(order)), "{order:?}");
@@ -208,7 +208,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
         (unload, 3),
         (decode, 3),
     ];
-    assert_eq!(*next.orders.lock().unwrap(), expected);
+    assert_eq!(*next.sections.lock().unwrap(), expected);
     assert_eq!(sections_of(&updates).len(), 4);
     assert_eq!(output.clip.frames.len(), 33);
     assert!(!folder.exists());

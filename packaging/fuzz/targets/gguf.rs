@@ -1,6 +1,6 @@
 //! Hostile GGUF files: the header with its lists, and the identity card of the whole.
 //!
-//! The first two bytes of an input say how many KiB of zeros stand behind the rest, which is a file.
+//! The first two bytes of an input say how many times 16 zeros stand behind the rest, which is a file.
 #![no_main]
 
 mod harness;
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((zeros, rest)) = input.split_first_chunk::<2>() else {
         return;
     };
-    let file_bytes = rest.len() as u64 + (u64::from(u16::from_le_bytes(*zeros)) << 10);
+    let file_bytes = rest.len() as u64 + (u64::from(u16::from_le_bytes(*zeros)) << 4);
     harness::scratch("x.gguf", |scratch| {
         scratch.write(rest, file_bytes);
         let allowed = file_bytes as usize;

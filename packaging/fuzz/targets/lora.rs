@@ -38,8 +38,13 @@ fn parse(half: &str) -> (Shapes, Vec<(&str, &str)>) {
         }
         let sizes = value.split(',').filter_map(|size| size.parse().ok());
         let sizes: Vec<u64> = sizes.take(6).collect();
-        let bytes = sizes.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
-        if bytes.is_some_and(|bytes| bytes <= MAX_BYTES) {
+        // As headers have it: the sizes can be multiplied in any order, whether or not one is 0.
+        let product = |least| {
+            let sizes = sizes.iter().map(|&size: &u64| size.max(least));
+            sizes.fold(Some(8), |all, size| u64::checked_mul(all?, size))
+        };
+        let is_small = product(0).is_some_and(|bits| bits / 8 <= MAX_BYTES);
+        if is_small && product(1).is_some() {
             shapes.insert(key.to_owned(), sizes);
         }
     }

@@ -62,6 +62,8 @@ impl Case {
                 device: DeviceChoice::Cpu,
                 device_name: "CPU".to_owned(),
                 total_bytes: 1,
+                used_bytes: 0,
+                class: None,
                 line: "computes on the CPU".to_owned(),
             })
         })

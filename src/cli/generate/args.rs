@@ -9,11 +9,13 @@ use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
-    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture,
+    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
 use serde::Deserialize;
+
+use super::memory::MemoryArgs;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
@@ -23,7 +25,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
-    #[arg(long, value_name = "TEXT", required_unless_present_any = ["from", "prompts_file"])]
+    #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
@@ -79,6 +81,9 @@ pub struct GenerateArgs {
     /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
     #[arg(long, value_name = "ORDER")]
     pub sampling: Option<SectionOrder>,
+    /// Skip steps that would change little (FramePack): teacache, magcache or first_block, perhaps with a threshold such as teacache:0.15; twice as fast, with a loss [default: every step is computed]
+    #[arg(long, value_name = "CACHE[:X]")]
+    pub step_cache: Option<StepCache>,
     /// Frames a second of the written clip [default: the model's own, or the extended clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
@@ -127,6 +132,8 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
     #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
@@ -219,6 +226,7 @@ impl GenerateArgs {
             self.window = self.window.or(Some(sections.window));
             self.sampling = self.sampling.or(Some(sections.order));
         }
+        self.step_cache = self.step_cache.or(request.step_cache);
         self.fps = self.fps.or(Some(request.fps));
         // A preset stands for all of these.
         if self.preset.is_none() {
@@ -401,6 +409,11 @@ impl GenerateArgs {
         }
     }
 
+    /// Whether nothing says what to make.
+    pub fn lacks_prompt(&self) -> bool {
+        self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
+    }
+
     /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
     /// pictures and clips from their files.
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
@@ -421,6 +434,7 @@ impl GenerateArgs {
             num_sections: self.num_sections,
             window: self.window,
             section_order: self.sampling,
+            step_cache: self.step_cache,
             fps: self.fps,
             batch_size: self.batch,
             num_steps: self.steps,
@@ -430,7 +444,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
-            memory: settings.memory.choice(),
+            memory: self.memory.choice(&settings.memory),
             loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,

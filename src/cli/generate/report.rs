@@ -125,6 +125,7 @@ impl Report for JsonReport {
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
             }),
+            JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
             JobUpdate::Started(_)
@@ -148,6 +149,7 @@ impl Report for JsonReport {
                 "stages": output.stages,
                 "peak_bytes": output.peak_bytes,
                 "warnings": output.warnings,
+                "plan": output.plan,
                 "rungs": output.rungs,
                 "device": self.device,
             }),
@@ -245,6 +247,9 @@ impl Report for HumanReport {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
+            // Where it changes something, a warning says the same.
+            JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
+            JobUpdate::Plan(_) => {}
             JobUpdate::Stage {
                 stage,
                 section,
@@ -339,8 +344,10 @@ fn summary(output: &JobOutput) -> String {
         .iter()
         .map(|(stage, secs)| format!("{} {secs:.1} s", stage.name()))
         .collect();
+    let plan = output.plan.as_ref();
+    let plan = plan.map_or_else(String::new, |plan| format!("; plan: {}", plan.line()));
     format!(
-        "Finished in {} (seed {}, peak memory {}): {}",
+        "Finished in {} (seed {}, peak memory {}): {}{plan}",
         duration(output.secs),
         output.seed,
         gib(output.peak_bytes),

@@ -221,8 +221,9 @@ impl<'de> Deserialize<'de> for Notes {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Notes, A::Error> {
                 let (mut notes, mut bytes) = (BTreeMap::new(), 0);
                 while let Some((name, text)) = map.next_entry::<String, String>()? {
-                    bytes += name.len() + text.len();
-                    if bytes <= MAX_NOTE_BYTES && notes.len() < MAX_NOTES {
+                    let more = name.len() + text.len();
+                    if bytes + more <= MAX_NOTE_BYTES && notes.len() < MAX_NOTES {
+                        bytes += more;
                         notes.insert(name, text);
                     }
                 }
@@ -396,7 +397,7 @@ mod tests {
         let note = "x".repeat(MAX_NOTE_BYTES / 2);
         let noted = format!(r#"{{"__metadata__":{{"a":"{note}","b":"{note}","c":"d"}}}}"#);
         let header = read(&file(&noted, 0)).unwrap();
-        assert_eq!(header.notes().keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(header.notes().keys().collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(longest_text(br#"{"a\"b": "cd", "e"#), 5);
     }
 

@@ -200,6 +200,11 @@ impl WeightSet {
         }
     }
 
+    /// Whether a key belongs to how the weights beside it are stored, and is no weight itself.
+    pub fn is_aside(key: &str) -> bool {
+        storage::is_aside(key)
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.tensors.contains_key(key)
     }

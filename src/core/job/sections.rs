@@ -197,9 +197,9 @@ impl Sections {
 
     /// The seconds of the clip that the section makes, from its start to its end.
     pub fn span(&self, section: u32, fps: f64) -> (f64, f64) {
-        let secs = f64::from(self.frames_a_section()) / fps;
-        let position = f64::from(self.position(section));
-        (position * secs, (position + 1.0) * secs)
+        let secs = |sections: u32| f64::from(sections * self.frames_a_section()) / fps;
+        let position = self.position(section);
+        (secs(position), secs(position + 1))
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, Recipe, Stage};
 use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
-use crate::memory::Rung;
+use crate::memory::{Plan, PlanOutcome, Rung};
 
 /// A job's number: unique, and later jobs have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -93,18 +93,6 @@ pub struct StageTime {
     pub secs: f64,
 }
 
-/// A rung of the memory's ladder that a stage had to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Climb {
-    pub stage: Stage,
-    /// Which time this was that the recipe has the stage, counted from 0.
-    #[serde(default)]
-    pub section: u32,
-    pub rung: Rung,
-    /// The stage ended well on it; else it went on to the next one.
-    pub helped: bool,
-}
-
 /// A section that has joined the clip.
 #[derive(Clone, Debug)]
 pub struct SectionMade {
@@ -116,6 +104,18 @@ pub struct SectionMade {
     pub clip: Arc<Clip>,
     /// Where it is written while the next section is made.
     pub path: PathBuf,
+}
+
+/// A rung of the memory's ladder that a stage had to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Climb {
+    pub stage: Stage,
+    /// Which time this was that the recipe has the stage, counted from 0.
+    #[serde(default)]
+    pub section: u32,
+    pub rung: Rung,
+    /// The stage ended well on it; else it went on to the next one.
+    pub helped: bool,
 }
 
 /// What a finished job leaves.
@@ -132,6 +132,8 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// What was done differently than asked, one sentence each.
     pub warnings: Vec<String>,
+    /// What was predicted of its memory, and what was measured.
+    pub plan: Option<PlanOutcome>,
     /// What was tried where memory ran out, in that order.
     pub rungs: Vec<Climb>,
 }
@@ -155,13 +157,15 @@ pub enum JobOutcome {
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
+/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
 /// for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),
+    /// What the job will need of it.
+    Plan(Box<Plan>),
     /// A stage begins; `resumed` when an earlier engine died in it.
     Stage {
         stage: Stage,

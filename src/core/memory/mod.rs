@@ -3,15 +3,32 @@
 //!
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
+mod activations;
+mod corrections;
 pub mod counters;
+mod device;
 mod fault;
+mod network;
+mod outcome;
+mod parts;
+mod plan;
 mod report;
+mod suggest;
 pub mod tiers;
-
-pub use fault::Fault;
-pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
+mod verdict;
 
 use serde::{Deserialize, Serialize};
+
+pub use corrections::{Corrections, Measured};
+pub use device::{Budget, CONTEXT_BYTES, DeviceFacts};
+pub use fault::Fault;
+pub use network::{ModelWeights, Network, Tally};
+pub use outcome::{PlanOutcome, StageOutcome};
+pub use parts::PartName;
+pub use plan::{Plan, Planner, StagePlan};
+pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
+pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
+pub use verdict::{Verdict, gib};
 
 use tiers::{AttentionChoice, ConvolutionTier};
 

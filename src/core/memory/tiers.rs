@@ -204,24 +204,39 @@ pub struct Verdict {
 impl Verdict {
     /// The fastest tier that is right, of what a probe found.
     pub fn of_probe(key: TierKey, ends: Vec<(ConvolutionTier, TierEnd)>) -> Self {
-        let fastest = ends
-            .iter()
-            .filter_map(|(tier, end)| match end {
-                TierEnd::Right { secs, .. } => Some((*tier, *secs)),
-                _ => None,
-            })
-            .min_by(|a, b| a.1.total_cmp(&b.1));
         let records = ends.into_iter().map(|(tier, probe)| TierRecord {
             tier,
             attempts: 1,
             successes: u64::from(matches!(probe, TierEnd::Right { .. })),
             probe,
         });
-        Self {
+        let mut verdict = Self {
             key,
-            tier: fastest.map_or(ConvolutionTier::Cpu, |(tier, _)| tier),
+            tier: ConvolutionTier::Cpu,
             records: records.collect(),
+        };
+        verdict.choose();
+        verdict
+    }
+
+    fn choose(&mut self) {
+        let right = self.records.iter().filter_map(|record| match record.probe {
+            TierEnd::Right { secs, .. } => Some((record.tier, secs)),
+            _ => None,
+        });
+        let fastest = right.min_by(|a, b| a.1.total_cmp(&b.1));
+        self.tier = fastest.map_or(ConvolutionTier::Cpu, |(tier, _)| tier);
+    }
+
+    /// A stage hung or crashed with a tier that its probe found right: the next best from here on.
+    pub fn give_up(&mut self, tier: ConvolutionTier, reason: &str) {
+        let mut records = self.records.iter_mut();
+        if let Some(record) = records.find(|record| record.tier == tier) {
+            record.probe = TierEnd::Failed {
+                reason: reason.to_owned(),
+            };
         }
+        self.choose();
     }
 
     /// Whether a probe found the tier right.
@@ -341,6 +356,25 @@ mod tests {
         assert!(again.find(&newer).is_none());
         let record = &again.find(&key(ShapeClass::Small)).unwrap().records[0];
         assert_eq!((record.attempts, record.successes), (3, 2));
+    }
+
+    #[test]
+    fn a_tier_that_a_stage_was_lost_with_gives_way_to_the_next_best() {
+        let [direct, no_miopen, frames] = ConvolutionTier::ON_DEVICE;
+        let ends = vec![
+            (direct, right(0.1)),
+            (no_miopen, right(0.3)),
+            (frames, right(0.2)),
+        ];
+        let mut verdict = Verdict::of_probe(key(ShapeClass::Large), ends);
+        let order = [direct, frames, no_miopen].map(|tier| {
+            assert!(verdict.is_right(tier));
+            let chosen = verdict.tier;
+            verdict.give_up(tier, "no progress for 600 s");
+            (chosen, tier)
+        });
+        assert!(order.iter().all(|(chosen, tier)| chosen == tier));
+        assert_eq!(verdict.tier, ConvolutionTier::Cpu);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 use tch::{Device, Kind};
 
-pub use arguments::BenchArguments;
+pub use arguments::{BenchArguments, Sizes};
 pub use cases::{Case, FAMILIES, Family};
 pub use measure::Measured;
 
@@ -71,6 +71,8 @@ struct Line<'a> {
     dtype: &'a str,
     libtorch: &'a str,
     small: bool,
+    #[serde(flatten)]
+    sizes: Sizes,
 }
 
 /// Measures what `arguments` ask for. `false` when a case failed; its line says why.
@@ -107,6 +109,7 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
             },
             libtorch: LIBTORCH_VERSION,
             small: arguments.small,
+            sizes: arguments.sizes,
         };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         out.write_all(b"\n")?;

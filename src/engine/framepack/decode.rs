@@ -10,6 +10,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
+use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
 use crate::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
@@ -48,8 +49,8 @@ pub fn decode(
         Ok(decoder)
     })?;
     let job = Job {
-        config: &config,
-        decoder: &decoder,
+        config,
+        decoder,
         sections,
         start: latents.start,
         tiling: request
@@ -133,8 +134,8 @@ fn check(
 
 /// The decoder, and what it needs of every section.
 struct Job<'a> {
-    config: &'a HunyuanVaeConfig,
-    decoder: &'a HunyuanVaeDecoder,
+    config: HunyuanVaeConfig,
+    decoder: Lent<HunyuanVaeDecoder>,
     sections: Sections,
     start: &'a Tensor,
     tiling: Option<Tiling>,

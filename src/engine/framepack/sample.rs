@@ -56,12 +56,7 @@ pub fn sample(
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
         let calls = solver.all_calls();
-        let place = Placement {
-            device: transformer.device(),
-            kind: transformer.kind(),
-            resident_bytes: None,
-            keeps: false,
-        };
+        let place = Placement::new(transformer.device(), transformer.kind());
         let past = state.history.iter();
         let past = past.map(|past| past.to_device(place.device)).collect();
         if !solver.restore(state.step, past) {

@@ -108,8 +108,8 @@ fn read_llama(
     let class = files.tokenizer_class.as_deref();
     let tokenizer = TextTokenizer::open(&files.tokenizer, class, HunyuanTemplate::LENGTH)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let home = &files.text_encoder;
     let num_layers = HunyuanTemplate::num_layers(&config);
+    let home = &files.text_encoder;
     let encoder = place.network("text encoder", home, &[], || {
         let weights = place.open(home)?;
         let encoder = LlamaEncoder::new(&config, num_layers, &weights)?;

@@ -13,7 +13,7 @@ pub(crate) use device::{device_class, folder_of_loaded, is_rocm, libtorch_folder
 pub(crate) use memory::meminfo_bytes;
 pub use memory::{
     MemoryCounts, MemoryPeaks, allowance, count_cpu_tensors, empty_cache, free_bytes, limit,
-    memory_counts, memory_peaks, reset_peaks, synchronize,
+    memory_counts, memory_peaks, reset_peaks, synchronize, trim_host,
 };
 pub(crate) use team::for_each_range;
 pub use ways::{Entered, enter as enter_ways};

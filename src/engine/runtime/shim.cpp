@@ -14,6 +14,9 @@
 #include <cstring>
 #include <new>
 #include <typeinfo>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace {
 
@@ -176,6 +179,13 @@ bool safelight_synchronize(int8_t index) noexcept {
   } catch (...) {
     return false;
   }
+}
+
+// Gives what the C library keeps of freed memory back to the system: it keeps up to a heap for every thread.
+void safelight_trim_host() noexcept {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 // Gives memory that is cached and not in use back to the driver.

@@ -8,6 +8,7 @@ use tch::Tensor;
 use super::{StageContext, pictures};
 use crate::error::EngineError;
 use crate::framepack::{self, Given, GivenImages, Latents, PromptEmbeds};
+use crate::memory::Boundary;
 use crate::store;
 
 pub(super) fn run(context: &StageContext<'_>, stage: Stage) -> Result<Option<()>, EngineError> {
@@ -27,6 +28,7 @@ fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let (request, place) = (context.request(), context.placement());
     let embeds =
         context.part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
+    context.reclaim(Boundary::PostUnloadTextEncoder);
     embeds
         .map(|embeds| embeds.save(&context.own_result()))
         .transpose()

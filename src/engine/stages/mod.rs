@@ -271,12 +271,7 @@ fn on_cpu(stage: Stage, kind: Kind) -> Placement {
         (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
         _ => Kind::Float,
     };
-    Placement {
-        device: Device::Cpu,
-        kind,
-        resident_bytes: None,
-        keeps: false,
-    }
+    Placement::new(Device::Cpu, kind)
 }
 
 /// A capture that cannot be written costs itself, not the clip.

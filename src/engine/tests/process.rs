@@ -14,6 +14,7 @@ use std::time::Duration;
 use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{JobErrorKind, JobId, Stage};
 use safelight_core::memory::StageMemory;
+use safelight_core::memory::tiers::{ConvolutionTier, ProbeLine, ShapeClass, TierEnd};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, StageEnd, StageOrder, read_frame, write_frame,
 };
@@ -108,6 +109,20 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
     });
     let signal = status.and_then(|status| status.signal());
     assert_eq!(signal, Some(SIGABRT), "{status:?}");
+}
+
+#[test]
+fn a_probe_answers_one_line_for_a_tier_and_ends() {
+    let arguments = "probe --json --device cpu --tier frames --shape large --dtype f32";
+    let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
+        .args(arguments.split(' '))
+        .output()
+        .unwrap();
+    assert!(probe.status.success(), "{probe:?}");
+    let line: ProbeLine = serde_json::from_slice(&probe.stdout).unwrap();
+    assert_eq!(line.tier, ConvolutionTier::Frames);
+    assert_eq!(line.shape, ShapeClass::Large);
+    assert!(matches!(line.end, TierEnd::Right { .. }), "{line:?}");
 }
 
 #[test]

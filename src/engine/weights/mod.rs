@@ -413,6 +413,15 @@ impl Weights {
         Mapping::live_bytes()
     }
 
+    /// The most of them since [`reset_mapped_peak`](Self::reset_mapped_peak).
+    pub fn mapped_bytes_peak() -> u64 {
+        Mapping::peak_bytes()
+    }
+
+    pub fn reset_mapped_peak() {
+        Mapping::reset_peak();
+    }
+
     fn full_name(&self, name: &impl Display) -> String {
         if self.prefix.is_empty() {
             name.to_string()

@@ -70,11 +70,11 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
         });
         (from_json(small)?, SMALL_SIZE)
     } else {
-        (TransformerConfig::published(), SIZE)
+        (TransformerConfig::published(), size_of(bench))
     };
     let config: TransformerConfig = config;
     let kind = bench.weights.kind();
-    let transformer = FramePackTransformer::new(&config, &bench.weights)?;
+    let transformer = bench.built(FramePackTransformer::new(&config, &bench.weights))?;
     let text = bench.random(&[1, TEXT_LENGTH, config.text_embed_dim], kind);
     let pooled = bench.random(&[1, config.pooled_projection_dim], kind);
     let image = bench.random(&[1, IMAGE_LENGTH, config.image_proj_dim], kind);
@@ -95,11 +95,19 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     let rope = transformer.rope(&context, &section);
     let latents = frames(&layout.latents);
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
-    bench.timed(&mut || {
+    bench.timed_answer(&mut || {
         let told = &modulations[0];
-        let velocity = transformer.forward(&latents, told, &context, &section, &rope, &NoHooks);
-        velocity.map(drop)
+        transformer.forward(&latents, told, &context, &section, &rope, &NoHooks)
     })
+}
+
+/// Rows and columns of latents: what was asked for, else the published size.
+fn size_of(bench: &Bench) -> [i64; 2] {
+    let edge = |asked: Option<i64>, own: i64| asked.map_or(own, |edge| edge / 16 * 2);
+    [
+        edge(bench.sizes.height, SIZE[0]),
+        edge(bench.sizes.width, SIZE[1]),
+    ]
 }
 
 /// As the first FramePack has it, with a gap of one section.
@@ -124,13 +132,18 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     let ([height, width], tile) = if bench.small {
         (SMALL_SIZE, Tiling::of_size(SMALL_TILE))
     } else {
-        (SIZE, Tiling::default())
+        let tile = bench.sizes.tile;
+        (
+            size_of(bench),
+            tile.map_or_else(Tiling::default, Tiling::of_size),
+        )
     };
     let kind = match (bench.weights.kind(), bench.weights.device()) {
         (Kind::BFloat16, device) if device != Device::Cpu => Kind::Half,
         (kind, _) => kind,
     };
-    let decoder = HunyuanVaeDecoder::new(&config, &bench.weights.with_kind(kind))?;
+    let decoder = HunyuanVaeDecoder::new(&config, &bench.weights.with_kind(kind));
+    let decoder = bench.built(decoder)?;
     let latents = bench.random(&[1, config.latent_channels, frames, height, width], kind);
     let tiling = is_tiled.then_some(tile);
     bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut drop))
@@ -146,9 +159,9 @@ fn llama(bench: &Bench) -> Result<Measured, EngineError> {
             "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0})
     })?;
     let num_layers = HunyuanTemplate::num_layers(&config);
-    let encoder = LlamaEncoder::new(&config, num_layers, &bench.weights)?;
+    let encoder = bench.built(LlamaEncoder::new(&config, num_layers, &bench.weights))?;
     let length = HunyuanTemplate::LENGTH as i64;
     let ids = bench.random_ids(config.vocab_size.min(128_000), length);
     let mask = Tensor::ones([1, length], (Kind::Int64, Device::Cpu));
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::measure::timed;
-use super::{BenchArguments, Measured};
+use super::{BenchArguments, Measured, Sizes};
 use crate::error::EngineError;
 use crate::weights::Weights;
 
@@ -84,6 +84,7 @@ impl Case {
             warm_ups: self.warm_ups,
             runs: arguments.runs.unwrap_or(self.runs),
             small: arguments.small,
+            sizes: arguments.sizes,
             answer: RefCell::default(),
         }
     }
@@ -95,6 +96,8 @@ struct Bench {
     warm_ups: usize,
     runs: usize,
     small: bool,
+    /// What was asked for in place of a case's own.
+    sizes: Sizes,
     /// What the last run gave.
     answer: RefCell<Option<Tensor>>,
 }

@@ -6,6 +6,7 @@ mod dialects;
 mod lora;
 mod network;
 mod sampler;
+mod streaming;
 mod texts;
 
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 mod boundaries;
 mod flux;
 mod framepack;
+mod ways;
 
 use std::os::unix::fs::symlink;
 

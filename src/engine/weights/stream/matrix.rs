@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -350,7 +351,12 @@ impl StreamedMatrix {
     pub(super) fn failed(&self, err: StagingError) -> WeightsError {
         match err {
             StagingError::Io(source) => WeightsError::Io {
-                source,
+                source: match source.kind() {
+                    ErrorKind::UnexpectedEof => {
+                        io::Error::new(ErrorKind::UnexpectedEof, "the file is shorter than it was")
+                    }
+                    _ => source,
+                },
                 path: self.parts[0].source.path.clone(),
             },
             StagingError::Tensor(source) => self.torch(source),
