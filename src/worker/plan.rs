@@ -42,6 +42,7 @@ pub(super) struct JobPlan {
 struct Settled {
     plan: Plan,
     device: String,
+    facts: DeviceFacts,
 }
 
 impl JobPlan {
@@ -92,6 +93,7 @@ impl JobPlan {
         let settled = self.settled.get_or_init(|| Settled {
             plan,
             device: report.device_name.clone(),
+            facts: planner.facts,
         });
         Ok(Some(&settled.plan))
     }
@@ -117,6 +119,21 @@ impl JobPlan {
         has_tiles.then(|| plan.verdict.text.clone())
     }
 
+    /// What would make the job fit, one phrase each; nothing where the plan believed that it does.
+    pub(super) fn suggestions(&self, request: &GenerateRequest) -> Vec<String> {
+        let (Some(weights), Some(settled)) = (&self.weights, self.settled.get()) else {
+            return Vec::new();
+        };
+        let planner = Planner {
+            weights,
+            facts: settled.facts,
+            device: &settled.device,
+            corrections: &self.corrections,
+        };
+        let found = suggestions(&planner, request, &settled.plan, &[]);
+        found.into_iter().map(|it| it.text).collect()
+    }
+
     /// The most that the allocator counted in a stage that ran as planned.
     pub(super) fn measured(&mut self, stage: Stage, peak_bytes: u64) {
         match self.measured.iter_mut().find(|(other, _)| *other == stage) {
@@ -127,7 +144,7 @@ impl JobPlan {
 
     /// Compares, learns for the next plan, and says how far off this one was.
     pub(super) fn finish(&mut self, request: &GenerateRequest) -> Option<PlanOutcome> {
-        let Settled { plan, device } = self.settled.get()?;
+        let Settled { plan, device, .. } = self.settled.get()?;
         let mut stages = Vec::new();
         for &(stage, measured_bytes) in &self.measured {
             let Some(planned) = plan.of_stage(stage).filter(|it| it.part.is_some()) else {

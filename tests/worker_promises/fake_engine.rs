@@ -148,7 +148,6 @@ impl FakeEngine {
             device_name: "fake".to_owned(),
             total_bytes: 1,
             used_bytes: 0,
-            class: None,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));

@@ -8,7 +8,7 @@ use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
-    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture,
+    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
@@ -79,6 +79,9 @@ pub struct GenerateArgs {
     /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
     #[arg(long, value_name = "ORDER")]
     pub sampling: Option<SectionOrder>,
+    /// Skip steps that would change little (FramePack): teacache, magcache or first_block, perhaps with a threshold such as teacache:0.15; twice as fast, with a loss [default: every step is computed]
+    #[arg(long, value_name = "CACHE[:X]")]
+    pub step_cache: Option<StepCache>,
     /// Frames a second of the written clip [default: the model's own, or the extended clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
@@ -218,6 +221,7 @@ impl GenerateArgs {
             num_sections: self.num_sections,
             window: self.window,
             section_order: self.sampling,
+            step_cache: self.step_cache,
             fps: self.fps,
             batch_size: self.batch,
             num_steps: self.steps,

@@ -65,6 +65,7 @@ impl GenerateArgs {
             self.window = self.window.or(Some(sections.window));
             self.sampling = self.sampling.or(Some(sections.order));
         }
+        self.step_cache = self.step_cache.or(request.step_cache);
         self.fps = self.fps.or(Some(request.fps));
         // A preset stands for all of these.
         if self.preset.is_none() {

@@ -5,6 +5,7 @@
 mod dialects;
 mod network;
 mod sampler;
+mod streaming;
 mod texts;
 
 use std::collections::BTreeMap;
