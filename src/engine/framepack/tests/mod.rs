@@ -6,6 +6,7 @@ mod dialects;
 mod lora;
 mod network;
 mod sampler;
+mod step_cache;
 mod streaming;
 mod texts;
 
@@ -20,6 +21,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::hooks::NoHooks;
+use crate::step_cache::StepCache;
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
@@ -92,6 +94,16 @@ fn answer(name: &str) -> Tensor {
 impl Case {
     /// The network's answer to the inputs of `name`.
     fn ask(&self, name: &str, transformer: &FramePackTransformer) -> Tensor {
+        self.ask_cached(name, transformer, None)
+    }
+
+    /// The same as one call of a walk with a step cache.
+    fn ask_cached(
+        &self,
+        name: &str,
+        transformer: &FramePackTransformer,
+        cache: Option<(&StepCache, usize)>,
+    ) -> Tensor {
         let given = |part: &str, shape: &[i64]| made_up(&format!("{name}.{part}"), shape);
         let [height, width] = self.size;
         let config = transformer.config();
@@ -123,7 +135,7 @@ impl Case {
         let told = &transformer.modulations(&timesteps, &context)[1];
         let latents = frames("latents", &layout.latents);
         transformer
-            .forward(&latents, told, &context, &section, &rope, &NoHooks)
+            .forward_cached(&latents, told, &context, &section, &rope, cache, &NoHooks)
             .unwrap()
     }
 }
