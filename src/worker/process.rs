@@ -305,7 +305,7 @@ pub(super) fn end_process(mut child: Child) {
     // Fails only when the process is gone already, which is what is wanted.
     child.kill().ok();
     let deadline = Instant::now() + EXIT_GRACE;
-    while let Ok(None) = child.try_wait() {
+    while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= deadline {
             // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
             let reaper = thread::Builder::new().name("engine-reaper".to_owned());
