@@ -5,7 +5,9 @@
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobUpdate, Stage, StageTime};
 use safelight_core::memory::{Fault, Rung};
 
+use super::engine::EngineSlot;
 use super::ladder::{self, Place};
+use super::plan::JobPlan;
 use super::walk::{Gathered, Walk};
 
 /// What the CPU is called where times are kept.
@@ -32,9 +34,9 @@ impl Walk<'_> {
     pub(super) fn end_stage(&mut self, time: StageTime, gathered: &mut Gathered) {
         gathered.times.push(time);
         let rung = self.ladder.rung(time.stage);
-        let (name, is_cpu) = (self.engine.device_name(), self.engine.is_on_cpu());
         let at = (time.stage, time.section);
-        self.ladder.finished(place(self.request, at, name, is_cpu));
+        let place = place(self.request, at, &self.plan, self.engine);
+        self.ladder.finished(place);
         if rung == Rung::OnCpu {
             // For the estimate that the next one is announced with.
             self.estimates.learn(self.request, CPU, &[time]);
@@ -67,8 +69,7 @@ impl Walk<'_> {
         let Some(fault) = trouble.fault() else {
             return false;
         };
-        let (name, is_cpu) = (self.engine.device_name(), self.engine.is_on_cpu());
-        let place = place(self.request, (stage, section), name, is_cpu);
+        let place = place(self.request, (stage, section), &self.plan, self.engine);
         let Some(rung) = self.ladder.climb(place, fault, !has_engine) else {
             return false;
         };
@@ -104,14 +105,9 @@ impl Walk<'_> {
                         .with_fault(fault)
                 }
             };
-            let name = self.engine.device_name();
-            let place = place(
-                self.request,
-                (stage, section),
-                name,
-                self.engine.is_on_cpu(),
-            );
-            return Err(ladder::exhausted(place, why, self.ladder.climbs()));
+            let place = place(self.request, (stage, section), &self.plan, self.engine);
+            let planned = self.plan.suggestions(self.request);
+            return Err(ladder::exhausted(place, why, self.ladder.climbs(), planned));
         }
         let reason = match trouble {
             Trouble::Lost { reason } => reason,
@@ -130,15 +126,16 @@ impl Walk<'_> {
 fn place<'a>(
     request: &'a GenerateRequest,
     (stage, section): (Stage, u32),
-    device_name: &'a str,
-    is_cpu: bool,
+    plan: &JobPlan,
+    engine: &'a EngineSlot,
 ) -> Place<'a> {
     Place {
         stage,
         section,
         request,
-        device_name,
-        is_cpu,
+        planned_tile: plan.of_stage(stage).tile,
+        device_name: engine.device_name(),
+        is_cpu: engine.is_on_cpu(),
     }
 }
 

@@ -11,8 +11,8 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
 };
 use safelight_core::memory::{
-    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, Measured, ModelWeights, Plan,
-    PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
+    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, Measured,
+    ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
 };
 use safelight_core::protocol::EngineReport;
 
@@ -42,6 +42,7 @@ pub(super) struct JobPlan {
 struct Settled {
     plan: Plan,
     device: String,
+    facts: DeviceFacts,
 }
 
 impl JobPlan {
@@ -92,6 +93,7 @@ impl JobPlan {
         let settled = self.settled.get_or_init(|| Settled {
             plan,
             device: report.device_name.clone(),
+            facts: planner.facts,
         });
         Ok(Some(&settled.plan))
     }
@@ -117,6 +119,21 @@ impl JobPlan {
         has_tiles.then(|| plan.verdict.text.clone())
     }
 
+    /// What would make the job fit, one phrase each; nothing where the plan believed that it does.
+    pub(super) fn suggestions(&self, request: &GenerateRequest) -> Vec<String> {
+        let (Some(weights), Some(settled)) = (&self.weights, self.settled.get()) else {
+            return Vec::new();
+        };
+        let planner = Planner {
+            weights,
+            facts: settled.facts,
+            device: &settled.device,
+            corrections: &self.corrections,
+        };
+        let found = suggestions(&planner, request, &settled.plan, &[]);
+        found.into_iter().map(|it| it.text).collect()
+    }
+
     /// The most that the allocator counted in a stage that ran as planned.
     pub(super) fn measured(&mut self, stage: Stage, peak_bytes: u64) {
         match self.measured.iter_mut().find(|(other, _)| *other == stage) {
@@ -127,7 +144,7 @@ impl JobPlan {
 
     /// Compares, learns for the next plan, and says how far off this one was.
     pub(super) fn finish(&mut self, request: &GenerateRequest) -> Option<PlanOutcome> {
-        let Settled { plan, device } = self.settled.get()?;
+        let Settled { plan, device, .. } = self.settled.get()?;
         let mut stages = Vec::new();
         for &(stage, measured_bytes) in &self.measured {
             let Some(planned) = plan.of_stage(stage).filter(|it| it.part.is_some()) else {
@@ -141,11 +158,18 @@ impl JobPlan {
                 stage,
             };
             let made = measured_bytes as f64 - beside as f64;
-            self.corrections
-                .learn(&of, planned.formula_bytes as f64, made);
+            // Beside networks that stay, what a stage made cannot be told.
+            if !plan.keeps_loaded {
+                self.corrections
+                    .learn(&of, planned.formula_bytes as f64, made);
+            }
             stages.push(StageOutcome {
                 stage,
-                predicted_bytes: planned.peak_bytes,
+                predicted_bytes: if plan.keeps_loaded {
+                    plan.peak_bytes
+                } else {
+                    planned.peak_bytes
+                },
                 measured_bytes,
             });
         }
@@ -172,13 +196,15 @@ fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
             host_available_bytes,
         };
     }
-    let used = last.map_or(report.used_bytes, |sample| {
-        sample.used_bytes.saturating_sub(sample.reserved_bytes)
+    let first = || report.used_bytes.saturating_sub(FIRST_CONTEXT_BYTES);
+    let used = last.map_or_else(first, |sample| {
+        let beside = sample.used_bytes.saturating_sub(sample.reserved_bytes);
+        beside.saturating_sub(CONTEXT_BYTES)
     });
     DeviceFacts {
         class: report.class.unwrap_or(DeviceClass::Discrete),
         total_bytes: report.total_bytes,
-        used_bytes: used.saturating_sub(CONTEXT_BYTES),
+        used_bytes: used,
         host_available_bytes,
     }
 }
@@ -195,7 +221,7 @@ mod tests {
             device: DeviceChoice::Cuda(0),
             device_name: "a card".to_owned(),
             total_bytes: 24 << 30,
-            used_bytes: CONTEXT_BYTES + (1 << 30),
+            used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
             class: None,
             line: String::new(),
         };

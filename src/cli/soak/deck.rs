@@ -17,6 +17,8 @@ const MODES: [Mode; 3] = [Mode::Picture, Mode::Clip, Mode::FromPicture];
 /// Multiples of what every model of the architecture wants.
 const SIZES: [(u32, u32); 5] = [(64, 64), (128, 64), (96, 160), (192, 128), (256, 256)];
 const FRAMES: [u32; 3] = [5, 9, 17];
+/// How many of them are small, from the front.
+const NUM_SMALL: [usize; 2] = [2, 1];
 const CLIPS: [&str; 4] = ["mp4", "webm", "gif", "webp"];
 
 /// Faults that another try mends, and then ones that end the job.
@@ -70,19 +72,30 @@ impl Card {
 /// Gives the cards one by one.
 pub(super) struct Deck {
     state: u64,
+    sizes: &'static [(u32, u32)],
+    frames: &'static [u32],
     drawn: u32,
     count: u32,
     warm_up: u32,
 }
 
 impl Deck {
-    pub(super) fn new(seed: u64, count: u32) -> Self {
+    /// `is_small`: of small sizes alone.
+    pub(super) fn new(seed: u64, count: u32, is_small: bool) -> Self {
+        let [num_sizes, num_frames] = if is_small {
+            NUM_SMALL
+        } else {
+            [SIZES.len(), FRAMES.len()]
+        };
+        let sizes = &SIZES[..num_sizes];
         Self {
             state: seed,
+            sizes,
+            frames: &FRAMES[..num_frames],
             drawn: 0,
             count,
-            // Each mode in its largest size, and a first fault and cancel.
-            warm_up: (count / 4).clamp(3, 12),
+            // Every mode in every size: what libraries prepare for a shape and keep is there then.
+            warm_up: (count / 4).clamp(3, (MODES.len() * sizes.len()) as u32),
         }
     }
 
@@ -93,12 +106,15 @@ impl Deck {
         self.drawn += 1;
         let is_warm_up = self.drawn <= self.warm_up;
         let mut mode = self.one_of(&MODES);
-        let (mut width, mut height) = self.one_of(&SIZES);
-        let mut num_frames = self.one_of(&FRAMES);
+        let (mut width, mut height) = self.one_of(self.sizes);
+        let mut num_frames = self.one_of(self.frames);
         if is_warm_up {
-            mode = MODES[self.drawn as usize % MODES.len()];
-            (width, height) = SIZES[SIZES.len() - 1];
-            num_frames = FRAMES[FRAMES.len() - 1];
+            // The largest first, so that they are met in a short run too.
+            let index = self.drawn as usize - 1;
+            mode = MODES[index % MODES.len()];
+            let size = self.sizes.len() - 1 - index / MODES.len() % self.sizes.len();
+            (width, height) = self.sizes[size];
+            num_frames = self.frames[self.frames.len() - 1];
         }
         let fault = match self.below(6) {
             0 | 1 => Some(self.one_of(&MENDED)),
@@ -147,7 +163,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_jobs_and_two_hundred_of_them_meet_everything() {
         let cards = |seed| {
-            let mut deck = Deck::new(seed, 200);
+            let mut deck = Deck::new(seed, 200, false);
             std::iter::from_fn(move || deck.draw()).collect::<Vec<_>>()
         };
         let all = cards(1);

@@ -39,6 +39,9 @@ pub struct SoakArgs {
     /// A model of Wan's architecture; the one that ships with Safelight by default
     #[arg(long, value_name = "ID|PATH")]
     model: Option<String>,
+    /// Small sizes alone, for machines without a GPU
+    #[arg(long)]
+    small: bool,
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -62,7 +65,7 @@ pub(super) fn run(args: &SoakArgs, surroundings: &Surroundings) -> Result<ExitCo
         .map_err(|err| JobError::from(&err))?;
     let folder = Folder::make(&surroundings.paths.cache)?;
     let mut soak = Soak::begin(args, surroundings, &spec, &folder.0)?;
-    let mut deck = Deck::new(args.seed, args.jobs);
+    let mut deck = Deck::new(args.seed, args.jobs, args.small);
     while let Some(card) = deck.draw() {
         soak.play(&card)?;
         if !args.json {

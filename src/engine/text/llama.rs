@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::llama_config::LlamaConfig;
 use crate::encoder_home;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, lowest, silu};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
@@ -109,6 +110,7 @@ impl LlamaEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             xs = layer.forward(&xs, &hidden, &turns);
         }
         Some(xs)
