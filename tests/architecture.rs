@@ -328,7 +328,10 @@ fn rust_files(folder: &str) -> Vec<String> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                waiting.push(path);
+                // What a build wrote there is nobody's source.
+                if path.file_name().is_some_and(|name| name != "target") {
+                    waiting.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(from_root(&path));
             }
