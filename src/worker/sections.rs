@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use safelight_core::job::{
-    Clip, GenerateRequest, JobError, JobErrorKind, JobOutput, JobUpdate, Recipe, SectionMade,
+    Clip, GenerateRequest, JobError, JobErrorKind, JobOutput, JobUpdate, Recipe, SectionMade, Stage,
 };
 use safelight_core::media::{ClipFormat, Picture};
 
@@ -42,6 +42,20 @@ pub(super) fn join(
     }
     clip.splice(place, frames);
     Ok(())
+}
+
+/// Which stages need not be run again by another engine: those whose results are `on_disk`, and the decoding of frames
+/// that are here, with the unloading before it.
+pub(super) fn still_done(recipe: &Recipe, done: &[bool], on_disk: &[bool]) -> Vec<bool> {
+    let is_decoded =
+        |position: usize| recipe.stages.get(position) == Some(&Stage::Decode) && done[position];
+    let stages = recipe.stages.iter().enumerate();
+    stages
+        .map(|(position, stage)| {
+            let is_behind = *stage == Stage::Unload && is_decoded(position + 1);
+            on_disk[position] || is_decoded(position) || is_behind
+        })
+        .collect()
 }
 
 impl Walk<'_> {

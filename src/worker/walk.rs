@@ -190,12 +190,7 @@ impl Walk<'_> {
                 Ok(reason) => {
                     lost_in = Some(position);
                     self.warn_of_resume(stage, &reason, gathered);
-                    let on_disk = folder.finished(&recipe);
-                    for (position, is_done) in done.iter_mut().enumerate() {
-                        // Frames that came are here, whatever became of the engine.
-                        *is_done = on_disk[position]
-                            || (*is_done && recipe.stages[position] == Stage::Decode);
-                    }
+                    done = sections::still_done(&recipe, &done, &folder.finished(&recipe));
                 }
                 Err(err) => return Err(err),
             }

@@ -55,8 +55,12 @@ pub struct FakeLauncher {
 }
 
 /// A frame that says which of which section it is.
-fn pixels(section: u32, index: u32) -> Vec<u8> {
-    vec![(section * 90 + index) as u8; 32 * 32 * 3]
+fn pixels(order: &StageOrder, index: u32) -> Vec<u8> {
+    let grey = match order.request.sections {
+        Some(_) => order.section * 90 + index,
+        None => index * 40,
+    };
+    vec![grey as u8; 32 * 32 * 3]
 }
 
 struct FakeControl {
@@ -231,7 +235,7 @@ impl FakeEngine {
                     height: 32,
                 };
                 self.messages
-                    .send((EngineMessage::Frame(header), pixels(order.section, index)))
+                    .send((EngineMessage::Frame(header), pixels(order, index)))
                     .ok();
             }
         }
