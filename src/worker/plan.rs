@@ -158,11 +158,18 @@ impl JobPlan {
                 stage,
             };
             let made = measured_bytes as f64 - beside as f64;
-            self.corrections
-                .learn(&of, planned.formula_bytes as f64, made);
+            // Beside networks that stay, what a stage made cannot be told.
+            if !plan.keeps_loaded {
+                self.corrections
+                    .learn(&of, planned.formula_bytes as f64, made);
+            }
             stages.push(StageOutcome {
                 stage,
-                predicted_bytes: planned.peak_bytes,
+                predicted_bytes: if plan.keeps_loaded {
+                    plan.peak_bytes
+                } else {
+                    planned.peak_bytes
+                },
                 measured_bytes,
             });
         }
