@@ -70,10 +70,10 @@ impl BenchArguments {
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
                 "--width" => parsed.sizes.width = Some(refused(size(argument.as_str(), value()))?),
                 "--height" => {
-                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?)
+                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?);
                 }
                 "--frames" => {
-                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?)
+                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?);
                 }
                 "--batch" => parsed.sizes.batch = Some(refused(size(argument.as_str(), value()))?),
                 "--tile" => parsed.sizes.tile = Some(refused(size(argument.as_str(), value()))?),
