@@ -31,6 +31,10 @@ const WATCH: Duration = Duration::from_millis(25);
 /// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
 pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 
+/// What a stage is told by what its engine said of itself, and of its memory when it was last heard.
+pub(super) type PlanStage<'a> =
+    dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError> + 'a;
+
 /// One stage to run.
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
@@ -46,8 +50,7 @@ pub(super) struct StageRun<'a> {
     /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
-    pub(super) planned:
-        &'a dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError>,
+    pub(super) planned: &'a PlanStage<'a>,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].

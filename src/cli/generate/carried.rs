@@ -58,7 +58,8 @@ impl GenerateArgs {
             None => {
                 // Seconds say it again for a model that counts in sections.
                 let is_open = self.seconds.is_none();
-                self.frames = self.frames.or(is_open.then_some(request.num_frames));
+                let carried = is_open.then_some(request.num_frames);
+                self.frames = self.frames.or(carried);
             }
         }
         if let Some(sections) = &request.sections {

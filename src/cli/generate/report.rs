@@ -249,7 +249,6 @@ impl Report for HumanReport {
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
             // Where it changes something, a warning says the same.
             JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
-            JobUpdate::Plan(_) => {}
             JobUpdate::Stage {
                 stage,
                 section,
@@ -288,7 +287,8 @@ impl Report for HumanReport {
                 self.bar.suspend(|| say(&checked.line()));
             }
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
-            JobUpdate::Lora(_)
+            JobUpdate::Plan(_)
+            | JobUpdate::Lora(_)
             | JobUpdate::StageEnded(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
