@@ -28,7 +28,7 @@ use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
 };
 use super::planning::{PlanBasis, PlanWish, ReadPlan};
-use crate::worker::engine_executable;
+use crate::worker::{LeftJob, engine_executable};
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
@@ -129,6 +129,8 @@ pub enum Task {
     /// Go on from a finished result.
     Continue(Continued),
     SaveSettings(Box<Settings>, PathBuf),
+    /// Look for jobs that another program left in this folder of jobs.
+    FindLeft(PathBuf),
     FindOutput(OutputWish),
     /// Read what plans are made from.
     ReadPlan(ReadPlan, Box<Settings>, Box<PlanWish>),
@@ -162,6 +164,8 @@ pub enum Answer {
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
     Inputs(OpenedInputs),
+    /// Jobs that can go on.
+    Left(Vec<LeftJob>),
     Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
@@ -417,6 +421,7 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
         Task::SaveSettings(settings, path) => {
             save_settings(&settings, &path).err().map(Answer::Problem)
         }
+        Task::FindLeft(jobs) => Some(Answer::Left(LeftJob::all(&jobs))),
         Task::FindOutput(wish) => {
             let id = wish.id;
             Some(Answer::Output(id, find_output(wish, taken)))

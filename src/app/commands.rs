@@ -26,6 +26,10 @@ pub enum AppCommand {
     /// Stop the running job.
     Cancel,
     RemoveWaiting(JobId),
+    /// Let a job go on that was left behind.
+    Resume(JobId),
+    /// Do not show a job any more that could go on.
+    ForgetLeft(JobId),
     ChooseModel(String),
     /// The model's own values for everything but the prompt.
     ResetForm,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use safelight_core::catalog::{Guidance, InputUse, ModelSpec, Preset};
 use safelight_core::job::{
     FieldError, Fit, GenerateForm, GenerateRequest, Sampler, SectionOrder, SigmaSchedule,
-    Validated, random_seed,
+    StepCache, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,8 @@ pub struct FormState {
     pub secs: f64,
     /// The model's own when absent.
     pub section_order: Option<SectionOrder>,
+    /// `None`: every step is computed.
+    pub step_cache: Option<StepCache>,
     pub fps: f64,
     /// How many to make.
     pub batch_size: u32,
@@ -154,6 +156,7 @@ impl Default for FormState {
             num_frames: 1,
             secs: DEFAULT_SECS,
             section_order: None,
+            step_cache: None,
             fps: 8.0,
             batch_size: 1,
             strength: 1.0,
@@ -214,6 +217,7 @@ impl FormState {
                 f64::from(sections.count * sections.frames_a_section()) / 30.0
             }),
             section_order: request.sections.map(|sections| sections.order),
+            step_cache: request.step_cache,
             fps: request.fps,
             batch_size: request.batch_size,
             strength: request.strength.unwrap_or(1.0),
@@ -358,6 +362,7 @@ impl FormState {
             num_frames: (!makes_pictures && !has_sections).then_some(self.num_frames),
             secs: has_sections.then_some(self.secs),
             section_order: self.section_order.filter(|_| has_sections),
+            step_cache: self.step_cache.filter(|_| has_sections),
             fps: (!makes_pictures && sources.extend.is_none()).then_some(self.fps),
             batch_size: takes_batches(spec).then_some(self.batch_size),
             num_steps: Some(self.num_steps),
@@ -414,7 +419,8 @@ impl FormState {
 
     /// The kind of file: a picture for a single frame, else what the settings say.
     pub fn extension(&self, spec: &ModelSpec, settings: &Settings) -> String {
-        if self.num_frames == 1 || spec.family.makes_pictures() {
+        let is_picture = self.num_frames == 1 && spec.section_order.is_none();
+        if is_picture || spec.family.makes_pictures() {
             "png".to_owned()
         } else {
             settings.output.format.clone()

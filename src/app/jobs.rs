@@ -15,6 +15,7 @@ use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
 use super::player::Player;
+use crate::worker::LeftJob;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
@@ -27,6 +28,8 @@ pub struct WaitingJob {
     pub device: DeviceChoice,
     /// Its folder exists and its file name is free.
     pub has_output: bool,
+    /// The folder of the same job, where an earlier try left it.
+    pub resume: Option<PathBuf>,
 }
 
 /// The job that the worker has.
@@ -91,6 +94,8 @@ impl ResultItem {
 pub struct JobQueue {
     pub waiting: VecDeque<WaitingJob>,
     pub running: Option<RunningJob>,
+    /// Jobs that failed, or whose program died, and that can go on.
+    pub left: Vec<LeftJob>,
     /// Oldest first.
     pub results: Vec<ResultItem>,
     /// The graph of the last job, so that it can be read when the job has ended.

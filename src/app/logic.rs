@@ -102,6 +102,7 @@ impl App {
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
                 self.session.notify(Severity::Error, err);
+                self.find_left();
             }
         }
         self.session.planning.forget();
@@ -153,6 +154,7 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
+            Answer::Left(left) => self.queue.left = left,
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
@@ -243,7 +245,7 @@ impl App {
             request: Box::new(job.request.clone()),
             device: job.device,
             cancel: cancel.clone(),
-            resume: None,
+            resume: job.resume.clone(),
         };
         if self.worker.try_send(command).is_err() {
             self.queue.waiting.clear();

@@ -166,6 +166,7 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
+        app.find_left();
         app
     }
 
@@ -181,6 +182,13 @@ impl App {
             Box::new(self.settings.clone()),
         );
         self.background.run(task);
+    }
+
+    /// Looks for jobs that can go on.
+    fn find_left(&self) {
+        if let Some(paths) = &self.paths {
+            self.background.run(Task::FindLeft(paths.jobs()));
+        }
     }
 
     fn check_engine(&self) {

@@ -43,6 +43,7 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Generate(Box<GenerateArgs>),
+    Resume(generate::resume::ResumeArgs),
     Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
     let surroundings = Surroundings::of_this_user();
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
+        Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
         Some(Command::Plan(args)) => plan::run(*args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),

@@ -256,12 +256,7 @@ mod tests {
         is_hopeless: bool,
         attention: AttentionChoice,
     ) -> (Result<Tensor, EngineError>, usize, Vec<String>) {
-        let place = Placement {
-            device: Device::Cpu,
-            kind: Kind::Float,
-            resident_bytes: None,
-            keeps: false,
-        };
+        let place = Placement::new(Device::Cpu, Kind::Float);
         let _ways = enter_ways(place.device, ConvolutionTier::Direct, attention);
         let model = Broken {
             is_hopeless,

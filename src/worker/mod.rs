@@ -10,6 +10,7 @@ mod events;
 mod handle;
 mod inputs;
 mod ladder;
+mod left;
 pub mod link;
 mod plan;
 mod process;
@@ -31,6 +32,7 @@ use safelight_core::protocol::{EngineMessage, EngineReport};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;

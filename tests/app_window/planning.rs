@@ -79,7 +79,7 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     bench.settle();
     let slider = bench
         .harness
-        .get_by_role_and_label(Role::Slider, "Preserved memory");
+        .get_by_role_and_label(Role::SpinButton, "Preserved memory");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
     let sent = bench.start_job();
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));

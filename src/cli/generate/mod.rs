@@ -1,15 +1,19 @@
 //! `safelight generate`: jobs from the command line, on the same path as the window's.
 
 mod args;
+mod carried;
 mod jobs;
 mod memory;
 mod report;
+pub mod resume;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use safelight_core::job::{
-    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate, Validated,
+    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
+    JobUpdate, Notice, Validated,
 };
 
 pub use args::GenerateArgs;
@@ -59,7 +63,36 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let jobs = jobs::of(&args, surroundings)?;
+    let orders = jobs::of(&args, surroundings)?
+        .into_iter()
+        .map(|job| Order {
+            id: JobId::next(),
+            request: job.request,
+            notices: job.notices,
+            resume: None,
+        })
+        .collect();
+    work(orders, device, args.json, warnings, surroundings)
+}
+
+/// A job to run.
+struct Order {
+    id: JobId,
+    request: GenerateRequest,
+    /// What is done differently than the arguments say.
+    notices: Vec<Notice>,
+    /// The folder in which an earlier program left it.
+    resume: Option<PathBuf>,
+}
+
+/// Runs jobs one after the other; the exit code as [`generate`] has it.
+fn work(
+    orders: Vec<Order>,
+    device: DeviceChoice,
+    is_json: bool,
+    warnings: Vec<String>,
+    surroundings: &Surroundings,
+) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
 
@@ -69,16 +102,16 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let num_jobs = jobs.len();
+    let num_jobs = orders.len();
     let mut codes = Vec::new();
     let mut said = surroundings.oddities();
     said.extend(warnings);
-    let mut report: Box<dyn Report> = if args.json {
+    let mut report: Box<dyn Report> = if is_json {
         Box::<JsonReport>::default()
     } else {
         Box::new(HumanReport::new())
     };
-    for (index, job) in jobs.into_iter().enumerate() {
+    for (index, job) in orders.into_iter().enumerate() {
         if num_jobs > 1 {
             report.job(index + 1, num_jobs, &job.request);
         }
@@ -89,11 +122,11 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             report.update(&JobUpdate::Warning(text));
         }
         let command = WorkerCommand::Generate {
-            id: JobId::next(),
+            id: job.id,
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
-            resume: None,
+            resume: job.resume,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         report.end(&outcome);

@@ -79,6 +79,8 @@ const T5_MARKS: &[&str] = &[
 ];
 const CLIP_MARKS: &[&str] = &["text_model.embeddings.token_embedding.weight"];
 const LLAMA_MARKS: &[&str] = &["layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"];
+/// Behind those whose hidden states are read.
+const LLAMA_LAYERS_SKIPPED: u64 = 2;
 const VISION_MARKS: &[&str] = &[
     "vision_model.embeddings.patch_embedding.weight",
     "embeddings.patch_embedding.weight",
@@ -157,7 +159,9 @@ pub(super) fn is_read(
         PartName::TextEncoder | PartName::TextEncoder2 => match text_marks(family, part) {
             CLIP_MARKS => starts(&["text_model."]),
             // The last norm and the head are not read.
-            LLAMA_MARKS => starts(&["layers.", "embed_tokens.", "blk.", "token_embd."]),
+            LLAMA_MARKS => {
+                starts(&["embed_tokens.", "token_embd."]) || is_in_read_layer(own, weights, prefix)
+            }
             _ => {
                 let is_twin = own == "encoder.embed_tokens.weight"
                     && weights.has(&format!("{prefix}shared.weight"));
@@ -183,6 +187,24 @@ pub(super) fn is_read(
                 ])
         }
     }
+}
+
+/// Whether a Llama's tensor is in a layer that is read: the last ones' hidden states are not.
+fn is_in_read_layer(own: &str, weights: &WeightSet, prefix: &str) -> bool {
+    let lists = [
+        ("layers.", "input_layernorm.weight"),
+        ("blk.", "attn_norm.weight"),
+    ];
+    lists.iter().any(|(list, norm)| {
+        let number = own
+            .strip_prefix(list)
+            .and_then(|rest| rest.split('.').next());
+        let number = number.and_then(|number| number.parse::<u64>().ok());
+        number.is_some_and(|number| {
+            let later = number.saturating_add(LLAMA_LAYERS_SKIPPED);
+            weights.has(&format!("{prefix}{list}{later}.{norm}"))
+        })
+    })
 }
 
 /// Whether a tensor is the matrix of a product, which keeps its storage and can stream, a table, or what stays as it is.
@@ -227,7 +249,7 @@ pub(super) fn is_exact(family: Family, part: PartName, own: &str) -> bool {
     let has = |names: &[&str]| names.iter().any(|name| own.contains(name));
     match (family, part) {
         // Computed in f32 as a whole, see the stage.
-        (Family::Wan, PartName::ImageEncoder) => true,
+        (_, PartName::ImageEncoder) => true,
         (Family::Wan, PartName::Transformer | PartName::Transformer2) => {
             own.ends_with(".modulation")
                 || own.ends_with("scale_shift_table")

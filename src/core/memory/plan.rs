@@ -154,11 +154,14 @@ impl Planner<'_> {
         let stages: Vec<StagePlan> = stages_of(request)
             .map(|stage| self.stage(request, &budget, stage))
             .collect();
-        let keeps_loaded = request.memory.keep_loaded && self.fit_together(&stages, &budget);
+        let keeps_loaded = request.memory.keep_loaded && fit_together(&stages, &budget);
         let kept = if keeps_loaded { kept_bytes(&stages) } else { 0 };
-        let peak = stages.iter().map(|stage| match keeps_loaded {
-            true => kept.saturating_add(stage.peak_bytes.saturating_sub(stage.weights_bytes)),
-            false => stage.peak_bytes,
+        let peak = stages.iter().map(|stage| {
+            if keeps_loaded {
+                kept.saturating_add(stage.peak_bytes.saturating_sub(stage.weights_bytes))
+            } else {
+                stage.peak_bytes
+            }
         });
         let peak_bytes = peak.max().unwrap_or(0);
         let verdict = verdict::of(&self.facts, &budget, &stages, peak_bytes);
@@ -171,17 +174,6 @@ impl Planner<'_> {
             stages,
             verdict,
         }
-    }
-
-    /// Whether all networks and the worst stage's activations have room beside each other.
-    fn fit_together(&self, stages: &[StagePlan], budget: &Budget) -> bool {
-        let beside = stages
-            .iter()
-            .map(|stage| stage.required_bytes().saturating_sub(stage.weights_bytes));
-        let beside = beside.max().unwrap_or(0);
-        let is_whole = |stage: &StagePlan| stage.fits && !stage.is_streamed();
-        stages.iter().all(is_whole)
-            && kept_bytes(stages).saturating_add(beside) <= budget.available_bytes
     }
 
     /// What the largest transformer stage makes, with room for blocks that stream and a margin.
@@ -269,7 +261,7 @@ impl Planner<'_> {
             ))
         });
         let worst = planned.max_by_key(|(plan, _)| plan.peak_bytes);
-        worst.unwrap_or((StagePlan::empty(stage), false))
+        worst.unwrap_or_else(|| (StagePlan::empty(stage), false))
     }
 
     fn network(
@@ -305,7 +297,7 @@ impl Planner<'_> {
             .request
             .memory
             .preserved_bytes
-            .filter(|_| is_transformer);
+            .filter(|_| is_transformer && need.streams);
         let resident = match preserved {
             Some(preserved) if preserved >= available.saturating_sub(weights) => {
                 available.saturating_sub(preserved).clamp(least, most)
@@ -348,6 +340,17 @@ fn stages_of(request: &GenerateRequest) -> impl Iterator<Item = Stage> {
     Stage::ALL
         .into_iter()
         .filter(move |stage| *stage != Stage::Save && recipe.contains(stage))
+}
+
+/// Whether all networks and the worst stage's activations have room beside each other.
+fn fit_together(stages: &[StagePlan], budget: &Budget) -> bool {
+    let beside = stages
+        .iter()
+        .map(|stage| stage.required_bytes().saturating_sub(stage.weights_bytes));
+    let beside = beside.max().unwrap_or(0);
+    let is_whole = |stage: &StagePlan| stage.fits && !stage.is_streamed();
+    stages.iter().all(is_whole)
+        && kept_bytes(stages).saturating_add(beside) <= budget.available_bytes
 }
 
 /// All networks of a job beside each other, each once.

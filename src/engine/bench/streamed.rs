@@ -75,11 +75,9 @@ pub(super) fn run(
     for preserved in std::iter::once(None).chain(preserved) {
         let cap = preserved.and(arguments.cap);
         runtime::empty_cache(device);
-        let resident = preserved.map(|preserved| {
-            let allowance = runtime::allowance(device, cap);
-            allowance.saturating_sub(preserved)
-        });
-        runtime::limit(device, cap);
+        let allowance = runtime::allowance(device, cap);
+        let resident = preserved.map(|preserved| allowance.saturating_sub(preserved));
+        runtime::limit(device, cap.map(|_| allowance));
         let watch = Watch::start(device);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let weights = Weights::open(file.path(), kind, device)?.with_residency(resident);

@@ -134,13 +134,13 @@ pub fn empty_cache(device: Device) {
     }
 }
 
-/// Lets tensors take only so much that the device is not used beyond `cap` bytes, whoever uses the rest of it; `None`
-/// for all that there is. An allocation beyond it is out of memory. `false` where nothing can hold them to it.
+/// Lets libtorch's allocator hold no more than `bytes` of a device; `None` for all that there is. An allocation beyond it
+/// is out of memory. `false` where nothing can hold it to that.
 ///
-/// On the CPU the cap is of this process's tensors alone; mapped weights, which the system may drop, are not counted.
-pub fn limit(device: Device, cap: Option<u64>) -> bool {
+/// On the CPU it is what this process's tensors may take; mapped weights, which the system may drop, are not counted.
+pub fn limit(device: Device, bytes: Option<u64>) -> bool {
     let Device::Cuda(index) = device else {
-        let limit = cap.map_or(-1, |cap| i64::try_from(cap).unwrap_or(i64::MAX));
+        let limit = bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
         #[expect(unsafe_code, reason = "writes one atomic number")]
         // SAFETY: no requirements.
         unsafe {
@@ -148,13 +148,9 @@ pub fn limit(device: Device, cap: Option<u64>) -> bool {
         }
         return true;
     };
-    let counts = accelerator_counts(index);
-    let allowed = match cap {
-        Some(cap) if cap < counts.total => allowed_bytes(cap, &counts),
-        _ => u64::MAX,
-    };
-    LIMIT.store(allowed, Ordering::Relaxed);
-    let fraction = (allowed as f64 / counts.total.max(1) as f64).min(1.0);
+    let total = accelerator_counts(index).total.max(1);
+    LIMIT.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    let fraction = bytes.map_or(1.0, |bytes| (bytes as f64 / total as f64).min(1.0));
     #[expect(unsafe_code, reason = "a C function with two numbers")]
     // SAFETY: catches everything inside.
     let is_set = unsafe { safelight_limit_device(small(index), fraction) };
@@ -182,7 +178,7 @@ fn allowed_bytes(cap: u64, counts: &MemoryCounts) -> u64 {
     cap.saturating_sub(others).saturating_sub(LATE_CODE_BYTES)
 }
 
-/// What tensors may take of a device at most, where a [`limit`] of `cap` holds.
+/// The [`limit`] with which a device is not used beyond `cap` bytes, whoever uses the rest of it.
 pub fn allowance(device: Device, cap: Option<u64>) -> u64 {
     let counts = memory_counts(device);
     let cap = cap.unwrap_or(counts.total).min(counts.total);

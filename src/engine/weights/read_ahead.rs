@@ -88,12 +88,7 @@ mod tests {
     #[test]
     fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Placement {
-            device: Device::Cpu,
-            kind: Kind::Float,
-            resident_bytes: None,
-            keeps: false,
-        };
+        let place = Placement::new(Device::Cpu, Kind::Float);
         drop(ReadAhead::start(folder.path(), place));
         drop(ReadAhead::start(&folder.path().join("gone"), place));
     }

@@ -15,7 +15,9 @@ mod snap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
-use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule};
+use super::{
+    DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule, StepCache,
+};
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
@@ -55,6 +57,8 @@ pub struct GenerateForm {
     /// Latent frames of a section.
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
+    /// Every step is computed when absent.
+    pub step_cache: Option<StepCache>,
     pub fps: Option<f64>,
     pub batch_size: Option<u32>,
     pub num_steps: Option<u32>,
@@ -201,7 +205,7 @@ impl GenerateForm {
             seed: self.seed,
             max_sequence_length: self.sequence_length(spec, &mut found),
             loras: self.loras.clone(),
-            step_cache: None,
+            step_cache: sections::step_cache(self, spec, &mut found),
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),

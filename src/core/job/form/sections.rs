@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use super::{Findings, GenerateForm};
 use crate::catalog::ModelSpec;
 use crate::job::prompt::Timeline;
-use crate::job::{SectionOrder, Sections, WINDOW};
+use crate::job::{SectionOrder, Sections, StepCache, WINDOW};
 
 /// Shortest and longest clip, in seconds.
 const SECS: (f64, f64) = (1.0, 120.0);
@@ -26,6 +26,33 @@ pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, 
         }
         _ => Cow::Borrowed(spec),
     }
+}
+
+/// What skips steps, for models that can.
+pub(super) fn step_cache(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    found: &mut Findings,
+) -> Option<StepCache> {
+    let wanted = form.step_cache?;
+    if spec.section_order.is_none() {
+        let message = format!(
+            "{} computes every step: step caches are for FramePack",
+            spec.name
+        );
+        found.note("step-cache", message);
+        return None;
+    }
+    if !StepCache::THRESHOLDS.contains(&wanted.threshold) {
+        let message = format!(
+            "expected a threshold of {} to {}, found {}",
+            StepCache::THRESHOLDS.start(),
+            StepCache::THRESHOLDS.end(),
+            wanted.threshold
+        );
+        found.fail("step-cache", message);
+    }
+    Some(wanted)
 }
 
 /// The sections of the clip; `None` for models that make it at once.

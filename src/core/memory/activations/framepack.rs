@@ -17,6 +17,8 @@ const TEMPLATE_LENGTH: f64 = 95.0;
 const PICTURE_LENGTH: f64 = 729.0;
 /// Tokens of a latent frame's size that the history is packed into: two frames as they are, two packed by 8 and 16 by 64.
 const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
+/// Bytes of a number in f32, in which the picture is looked at.
+const EXACT_BYTES: u64 = 4;
 /// Latent frames of a section where the request does not say.
 const WINDOW: f64 = 9.0;
 
@@ -39,9 +41,13 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         }
         Stage::EncodeVision => {
             let network = job.network(PartName::ImageEncoder);
-            let bytes = network.map(|it| siglip(it, size));
+            let bytes = network.map(|it| siglip(it, EXACT_BYTES));
             let need = bytes.and_then(|bytes| of(PartName::ImageEncoder, bytes));
-            need.into_iter().collect()
+            let exact = need.map(|need| Need {
+                number_bytes: EXACT_BYTES,
+                ..need
+            });
+            exact.into_iter().collect()
         }
         Stage::Denoise => transformer(job).into_iter().collect(),
         Stage::Decode => {

@@ -70,7 +70,7 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
         });
         (from_json(small)?, SMALL_SIZE)
     } else {
-        (TransformerConfig::published(), SIZE)
+        (TransformerConfig::published(), size_of(bench))
     };
     let config: TransformerConfig = config;
     let kind = bench.weights.kind();
@@ -101,6 +101,15 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     })
 }
 
+/// Rows and columns of latents: what was asked for, else the published size.
+fn size_of(bench: &Bench) -> [i64; 2] {
+    let edge = |asked: Option<i64>, own: i64| asked.map_or(own, |edge| edge / 16 * 2);
+    [
+        edge(bench.sizes.height, SIZE[0]),
+        edge(bench.sizes.width, SIZE[1]),
+    ]
+}
+
 /// As the first FramePack has it, with a gap of one section.
 fn layout() -> Layout {
     let first = 1 + WINDOW;
@@ -123,7 +132,11 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     let ([height, width], tile) = if bench.small {
         (SMALL_SIZE, Tiling::of_size(SMALL_TILE))
     } else {
-        (SIZE, Tiling::default())
+        let tile = bench.sizes.tile;
+        (
+            size_of(bench),
+            tile.map_or_else(Tiling::default, Tiling::of_size),
+        )
     };
     let kind = match (bench.weights.kind(), bench.weights.device()) {
         (Kind::BFloat16, device) if device != Device::Cpu => Kind::Half,

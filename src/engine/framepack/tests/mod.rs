@@ -3,8 +3,10 @@
 //! Weights and inputs are a formula of their names, see `generate.py` there. Limits are relative L2 distances.
 
 mod dialects;
+mod lora;
 mod network;
 mod sampler;
+mod streaming;
 mod texts;
 
 use std::collections::BTreeMap;

@@ -326,15 +326,7 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
         job.run(Stage::Denoise, 0);
         let whole = job.latents(0);
         fs::remove_file(job.result(Stage::Denoise, 0)).unwrap();
-        let (placement, given) = (
-            Placement {
-                device: Device::Cpu,
-                kind: Kind::Float,
-                resident_bytes: None,
-                keeps: false,
-            },
-            Earlier::of(&job),
-        );
+        let (placement, given) = (Placement::new(Device::Cpu, Kind::Float), Earlier::of(&job));
         let stopped = given.stopped_at_a_checkpoint(&job, placement);
         assert!(stopped.step >= 4);
         stopped.save(&job.folder().section_checkpoint(0)).unwrap();
