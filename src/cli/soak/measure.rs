@@ -3,6 +3,7 @@
 //! Reads `/proc`; knows no jobs.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 
 use safelight_core::job::MemorySample;
@@ -122,14 +123,12 @@ fn least(levels: &[Level]) -> Level {
 /// Both ends, for people.
 pub(super) fn table(before: &Level, after: &Level) -> String {
     let rows = before.fields().into_iter().zip(after.fields());
-    rows.map(|((name, before), (_, after))| {
-        format!(
-            "{name:18} {:>10.1} MiB -> {:>10.1} MiB\n",
-            mib(before),
-            mib(after)
-        )
+    rows.fold(String::new(), |mut text, ((name, before), (_, after))| {
+        let [before, after] = [before, after].map(mib);
+        // Writing to a string cannot fail.
+        writeln!(text, "{name:18} {before:>10.1} MiB -> {after:>10.1} MiB").ok();
+        text
     })
-    .collect()
 }
 
 fn mib(bytes: u64) -> f64 {
