@@ -101,6 +101,7 @@ impl App {
             }
         }
         self.queue.last_memory = job.memory;
+        self.queue.last_job = Some(job.id);
         self.queue.last_memory.end();
         if self.session.viewing == Viewing::Live {
             self.session.screen.clear();
@@ -167,6 +168,12 @@ impl App {
                         FolderSetting::Models => draft.models.folders.push(path),
                     }
                 }
+            }
+            Answer::Checked(number, check) => self.take_check(number, *check),
+            Answer::Examined(number) => self.end_examination(number),
+            Answer::MiopenCleared(cleared) => self.take_cleared(cleared),
+            Answer::Exported(path) => {
+                self.session.last_word = format!("Telemetry written: {}", path.display());
             }
             Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),

@@ -6,7 +6,9 @@
 
 pub mod background;
 pub mod commands;
+pub mod doctor;
 mod drops;
+mod exporting;
 pub mod fetching;
 pub mod form;
 pub mod inputs;
@@ -33,6 +35,7 @@ use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
+use doctor::Examine;
 use inputs::Placing;
 use jobs::JobQueue;
 use state::{Models, Session, Severity, State};
@@ -51,6 +54,8 @@ pub struct StartupOptions {
     pub models: Option<FoundModels>,
     pub load_models: LoadModels,
     pub check_engine: CheckEngine,
+    /// What the doctor's page does.
+    pub examine: Examine,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
@@ -80,6 +85,7 @@ impl StartupOptions {
             models: None,
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
+            examine: doctor::examine(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
@@ -99,6 +105,7 @@ pub struct App {
     background: Background,
     load_models: LoadModels,
     check_engine: CheckEngine,
+    examine: Examine,
     hub: Hub,
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
@@ -117,6 +124,7 @@ impl App {
             models,
             load_models,
             check_engine,
+            examine,
             hub,
             problems,
             picture,
@@ -141,6 +149,7 @@ impl App {
             background: Background::start(ctx),
             load_models,
             check_engine,
+            examine,
             hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),

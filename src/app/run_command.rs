@@ -73,6 +73,9 @@ impl App {
             AppCommand::ShowSettings(is_open) => {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());
             }
+            AppCommand::ShowDoctor(is_open) => self.show_doctor(is_open),
+            AppCommand::Examine => self.examine(),
+            AppCommand::ClearMiopen => self.clear_miopen(),
             AppCommand::ReloadModels => self.load_models(),
             AppCommand::ShowMissing(id) => self.show_missing(id.as_deref()),
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
@@ -91,6 +94,11 @@ impl App {
             AppCommand::ShowLive => self.session.viewing = Viewing::Live,
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
             AppCommand::ContinueFrom(id) => self.continue_from(id),
+            AppCommand::ExportTelemetry(id) => {
+                if let Some(paths) = &self.paths {
+                    self.background.export_telemetry(paths.telemetry(), id);
+                }
+            }
             AppCommand::OpenFolderOf(id) => {
                 let folder = self
                     .queue

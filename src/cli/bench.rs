@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use serde_json::{Value, json};
 
+use super::watching::{self, TelemetryArgs};
 use super::{Surroundings, out};
 use crate::worker::not_started;
 
@@ -31,6 +32,8 @@ enum Family {
     Flux(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
+    /// What watching memory, temperature and power beside a job costs
+    Telemetry(TelemetryArgs),
 }
 
 #[derive(Args, Debug)]
@@ -88,6 +91,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
         Family::Wan(args) => args.request("wan"),
         Family::Flux(args) => args.request("flux"),
         Family::Load(args) => args.request(),
+        Family::Telemetry(args) => return watching::run(args, surroundings),
     };
     match measure(&request, surroundings) {
         Ok(code) => code,
@@ -139,7 +143,7 @@ fn measure(request: &Request<'_>, surroundings: &Surroundings) -> Result<ExitCod
     let device = request
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let mut command = surroundings.process_launcher().command()?;
+    let mut command = surroundings.process_launcher().command(device)?;
     command
         .args(["bench", request.family, "--device", &device.to_string()])
         .args(&request.options);

@@ -9,6 +9,7 @@ mod log;
 mod models;
 mod out;
 mod surroundings;
+mod watching;
 mod window;
 
 use std::path::PathBuf;

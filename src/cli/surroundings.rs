@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use safelight_core::settings::{LoadedSettings, Paths, Settings, runtime_folder};
+use safelight_core::settings::{LoadedSettings, Paths, Settings};
 
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
@@ -47,6 +47,7 @@ impl Surroundings {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
+            telemetry: Some(self.paths.telemetry()),
             limits: Box::new(move || {
                 let runtime = Settings::load(&file).settings.runtime;
                 WorkerLimits {
@@ -64,17 +65,6 @@ impl Surroundings {
 
     /// The same, for what is not a job.
     pub fn process_launcher(&self) -> ProcessLauncher {
-        let file = self.paths.settings_file();
-        let cache = self.paths.cache.clone();
-        ProcessLauncher::new(Box::new(move || {
-            let settings = Settings::load(&file).settings;
-            let exe = std::env::current_exe().ok();
-            runtime_folder(
-                &settings,
-                std::env::var_os("SAFELIGHT_LIBTORCH"),
-                exe.as_deref().and_then(std::path::Path::parent),
-                &cache,
-            )
-        }))
+        ProcessLauncher::of_user(&self.paths)
     }
 }

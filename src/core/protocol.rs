@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Stage};
+use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Reclaim, Stage};
 use crate::memory::StageMemory;
 
 /// Counted up when the messages change; both ends must agree.
@@ -69,6 +69,8 @@ pub enum EngineMessage {
         ticks: u64,
         memory: MemorySample,
     },
+    /// Memory was given back between two parts of the work.
+    Reclaimed(Reclaim),
     Warning {
         text: String,
     },
@@ -84,6 +86,9 @@ pub struct EngineReport {
     pub device: DeviceChoice,
     /// The device's own name.
     pub device_name: String,
+    /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
+    #[serde(default)]
+    pub pci: String,
     pub total_bytes: u64,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,

@@ -19,6 +19,7 @@ pub mod preview;
 pub mod runtime;
 pub mod sampling;
 pub mod serve;
+pub mod speed;
 pub mod stages;
 pub mod store;
 pub mod text;

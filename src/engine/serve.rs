@@ -102,6 +102,7 @@ fn report(runtime: &Runtime) -> EngineReport {
             _ => DeviceChoice::Cpu,
         },
         device_name: runtime.device_name.clone(),
+        pci: runtime.pci.clone(),
         total_bytes: runtime.total_bytes,
         line: runtime.line.clone(),
     }
@@ -182,6 +183,7 @@ impl Shared {
                 allocated_bytes: counts.allocated,
                 reserved_bytes: counts.reserved,
                 total_bytes: counts.total,
+                ..MemorySample::default()
             },
         };
         !matches!(

@@ -16,11 +16,13 @@ use safelight_core::memory::StageMemory;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
+use safelight_core::settings::kind_of;
 
 use super::WorkerLimits;
 use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
+use crate::telemetry::DeviceQuery;
 
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
 const WATCH: Duration = Duration::from_millis(25);
@@ -72,6 +74,8 @@ struct Running {
     device: DeviceChoice,
     /// The libtorch it was started on.
     runtime: Option<PathBuf>,
+    /// What the settings said of its environment.
+    environment: String,
 }
 
 impl EngineSlot {
@@ -100,7 +104,9 @@ impl EngineSlot {
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
         if let Some(running) = &self.running
-            && (running.device != device || running.runtime != self.launcher.runtime())
+            && (running.device != device
+                || running.runtime != self.launcher.runtime()
+                || running.environment != self.launcher.environment())
         {
             self.running = None;
         }
@@ -130,6 +136,7 @@ impl EngineSlot {
             }
         }
         let device_name = self.device_name().to_owned();
+        self.watch_device(run.events);
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
@@ -149,6 +156,20 @@ impl EngineSlot {
         Ok(watch.report)
     }
 
+    /// Tells the monitor which device the engine has.
+    fn watch_device(&self, events: &JobEvents<'_>) {
+        let (Some(report), Some(running)) = (&self.last_report, &self.running) else {
+            return;
+        };
+        let query = DeviceQuery {
+            kind: running.runtime.as_deref().map_or("cpu", kind_of),
+            device: report.device,
+            pci: report.pci.clone(),
+            driver_total_bytes: report.total_bytes,
+        };
+        events.watch(query, &report.line);
+    }
+
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
     fn start(&mut self, run: &StageRun<'_>) -> Result<Option<Started>, JobError> {
         let mut link = self.launcher.launch(self.wanted)?;
@@ -165,6 +186,7 @@ impl EngineSlot {
                         link,
                         device: self.wanted,
                         runtime: self.launcher.runtime(),
+                        environment: self.launcher.environment(),
                     })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
@@ -294,6 +316,9 @@ impl Watch<'_> {
                     self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
                     self.run.events.lossy(JobUpdate::Memory(memory));
                 }
+                Ok((EngineMessage::Reclaimed(reclaim), _)) => {
+                    self.run.events.lossy(JobUpdate::Reclaimed(reclaim));
+                }
                 Ok((message, payload)) => {
                     last_progress = Instant::now();
                     self.take(message, payload);
@@ -356,6 +381,7 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
+            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

@@ -123,6 +123,7 @@ impl FakeEngine {
             libtorch: "2.11.0".to_owned(),
             device: DeviceChoice::Cpu,
             device_name: "fake".to_owned(),
+            pci: String::new(),
             total_bytes: 1,
             line: "a fake device".to_owned(),
         };

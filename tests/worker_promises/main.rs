@@ -58,6 +58,7 @@ impl Rig {
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            telemetry: Some(folder.path().join("telemetry")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),

@@ -3,6 +3,7 @@
 mod args;
 mod jobs;
 mod report;
+mod telemetry;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobOutcome
 pub use args::GenerateArgs;
 use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{duration, explain, print_event, say};
+use telemetry::Telemetry;
 
 use super::Surroundings;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
@@ -48,6 +50,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
     let jobs = jobs::of(&args, surroundings)?;
+    let mut telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
 
@@ -76,13 +79,17 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
+        let id = JobId::next();
         let command = WorkerCommand::Generate {
-            id: JobId::next(),
+            id,
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
+        if let Err(text) = telemetry.add(id) {
+            report.update(&JobUpdate::Warning(text));
+        }
         report.end(&outcome);
         codes.push(exit_code(&outcome));
         if cancel.is_cancelled() {

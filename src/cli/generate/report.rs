@@ -115,6 +115,13 @@ impl Report for JsonReport {
                 "allocated_bytes": memory.allocated_bytes,
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
+                "machine": memory.machine,
+            }),
+            JobUpdate::Reclaimed(reclaim) => json!({
+                "event": "reclaimed",
+                "boundary": reclaim.boundary,
+                "before_bytes": reclaim.before_bytes,
+                "after_bytes": reclaim.after_bytes,
             }),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
@@ -254,6 +261,7 @@ impl Report for HumanReport {
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
             JobUpdate::Lora(_)
             | JobUpdate::StageEnded(_)
+            | JobUpdate::Reclaimed(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => {}

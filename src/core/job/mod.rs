@@ -23,4 +23,7 @@ pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
 };
-pub use update::{Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, StageTime};
+pub use update::{
+    Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample, Reclaim,
+    StageTime,
+};

@@ -3,6 +3,10 @@
 //!
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
+mod device;
+
+pub use device::DeviceFacts;
+
 use serde::{Deserialize, Serialize};
 
 /// How a device's memory relates to the host's.

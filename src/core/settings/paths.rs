@@ -102,6 +102,11 @@ impl Paths {
         self.data.join("jobs")
     }
 
+    /// What was measured during the last jobs.
+    pub fn telemetry(&self) -> PathBuf {
+        self.data.join("telemetry")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.data.join("safelight.log")
     }

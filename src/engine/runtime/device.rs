@@ -24,6 +24,7 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: Some(c"cuInit"),
         device_get: c"cuDeviceGet",
         device_name: c"cuDeviceGetName",
+        device_place: c"cuDeviceGetPCIBusId",
     },
     GpuHalf {
         library: "libtorch_hip.so",
@@ -31,6 +32,7 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: None,
         device_get: c"hipDeviceGet",
         device_name: c"hipDeviceGetName",
+        device_place: c"hipDeviceGetPCIBusId",
     },
 ];
 
@@ -40,6 +42,7 @@ struct GpuHalf {
     init: Option<&'static CStr>,
     device_get: &'static CStr,
     device_name: &'static CStr,
+    device_place: &'static CStr,
 }
 
 /// The device in use.
@@ -47,6 +50,8 @@ struct GpuHalf {
 pub struct Runtime {
     pub device: Device,
     pub device_name: String,
+    /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
+    pub pci: String,
     pub total_bytes: u64,
     /// Which device it is, and why not a GPU where it is none.
     pub line: String,
@@ -103,6 +108,7 @@ impl Runtime {
         Self {
             device: Device::Cpu,
             device_name: "CPU".to_owned(),
+            pci: String::new(),
             total_bytes: memory_counts(Device::Cpu).total,
             line: format!(
                 "CPU, {threads} thread{}, libtorch {LIBTORCH_VERSION}, {why}",
@@ -124,7 +130,7 @@ impl Runtime {
             let line = text.lines().next().unwrap_or_default();
             format!("cuda:{index} could not be used: {line}")
         })?);
-        let name = device_name(half, index).unwrap_or_else(|| "GPU".to_owned());
+        let name = device_text(half, index, half.device_name).unwrap_or_else(|| "GPU".to_owned());
         let total_bytes = memory_counts(device).total;
         Ok(Self {
             device,
@@ -133,6 +139,7 @@ impl Runtime {
                 total_bytes as f64 / (1_u64 << 30) as f64
             ),
             device_name: name,
+            pci: device_text(half, index, half.device_place).unwrap_or_default(),
             total_bytes,
         })
     }
@@ -204,10 +211,10 @@ fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
 
 type Init = unsafe extern "C" fn(c_int) -> c_int;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type DeviceName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 
-/// What the driver calls a device: `cuDeviceGetName` and `hipDeviceGetName` have one signature.
-fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
+/// What the driver says of a device: its name or its place, by functions that have one signature on both makes.
+fn device_text(half: &GpuHalf, index: usize, function: &CStr) -> Option<String> {
     let index = c_int::try_from(index).ok()?;
     let mut buffer = [0_u8; 256];
     #[expect(
@@ -227,18 +234,18 @@ fn device_name(half: &GpuHalf, index: usize) -> Option<String> {
         let get = driver
             .get::<DeviceGet>(half.device_get.to_bytes_with_nul())
             .ok()?;
-        let name = driver
-            .get::<DeviceName>(half.device_name.to_bytes_with_nul())
+        let tell = driver
+            .get::<DeviceText>(function.to_bytes_with_nul())
             .ok()?;
-        if get(&raw mut device, index) != 0 || name(buffer.as_mut_ptr().cast(), 256, device) != 0 {
+        if get(&raw mut device, index) != 0 || tell(buffer.as_mut_ptr().cast(), 256, device) != 0 {
             return None;
         }
     }
-    let name = CStr::from_bytes_until_nul(&buffer)
+    let text = CStr::from_bytes_until_nul(&buffer)
         .ok()?
         .to_string_lossy()
         .into_owned();
-    (!name.is_empty()).then_some(name)
+    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
