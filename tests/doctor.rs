@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+#[expect(dead_code, reason = "other tests use all of it")]
 mod common;
 
 use std::fs;

@@ -183,6 +183,7 @@ impl Session {
             summary,
             advice,
             details,
+            fault: _,
         } = err;
         // The same thing twice is one card.
         self.notices.retain(|notice| notice.summary != summary);

@@ -48,6 +48,7 @@ impl Surroundings {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
             telemetry: Some(self.paths.telemetry()),
+            counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
                 let runtime = Settings::load(&file).settings.runtime;
                 WorkerLimits {

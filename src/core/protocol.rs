@@ -38,6 +38,18 @@ pub struct StageOrder {
     pub folder: PathBuf,
     pub request: GenerateRequest,
     /// Which time this is that the recipe has this stage, counted from 0.
+    ///
+    /// Of a request with [`Sections`](crate::job::Sections) this is the section, in the order in which they are made.
+    /// `Denoise` leaves its latents in
+    /// [`JobFolder::section_result`](crate::job::JobFolder::section_result) and nowhere else, so that every section
+    /// can be decoded, and the next one denoised, by an engine that has made none of those before: what it needs of
+    /// them it reads there.
+    ///
+    /// `Decode` decodes the last latents that there are after this section as
+    /// [`Sections::decoded`](crate::job::Sections::decoded) says, blends the frames that it shares with the section
+    /// before (those are that section's own, whatever was blended there since), and sends all of them,
+    /// `num_frames` with indices from 0 and that number as their count. Whoever receives them puts them into the clip
+    /// at `at`, in the place of `replaces` frames. A `Decode` may be asked for again, in any order.
     #[serde(default)]
     pub section: u32,
     /// What the stage may do with memory.
@@ -61,7 +73,7 @@ pub enum EngineMessage {
     },
     /// Pixels follow as raw RGB bytes.
     Preview(PixelHeader),
-    /// Pixels follow as raw RGB bytes.
+    /// Pixels follow as raw RGB bytes. With sections the frames of one: see [`StageOrder::section`].
     Frame(PixelHeader),
     /// Sent several times a second while a stage runs. `ticks` counts the places where the stage
     /// looked at its cancel flag: when it stands still, the stage hangs.

@@ -14,7 +14,7 @@ use super::Check;
 const NAME: &str = "memory tiers";
 
 pub(super) fn all(paths: &Paths) -> Vec<Check> {
-    let mut checks = ladder(&paths.data.join("ladder.json"));
+    let mut checks = ladder(&paths.memory_counters());
     checks.extend(tiers(&paths.cache.join("tiers.json")));
     checks
 }
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(all(&paths), []);
         fs::create_dir_all(&paths.data).unwrap();
         fs::create_dir_all(&paths.cache).unwrap();
-        let ladder = paths.data.join("ladder.json");
+        let ladder = paths.memory_counters();
         fs::write(&ladder, "[1, {\"").unwrap();
         assert_eq!(all(&paths), []);
         fs::write(&ladder, r#"{"a GPU": {"rungs": {"free_and_retry": {"attempts": 3, "successes": 2}}, "engine_restarts": 1, "given_up": 1}, "other": {}}"#).unwrap();

@@ -8,6 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
@@ -143,6 +144,7 @@ pub fn walk(
         let Some(velocity) = model.velocity(&latents, &call, capture) else {
             return Ok(None);
         };
+        fault::at(Site::Sampler);
         let next = solver.step(index, &velocity, &latents);
         latents = next.latents;
         capture.put(call.name("noise_pred"), &velocity);

@@ -1,6 +1,6 @@
-//! What can go wrong in a stage, and the one place that recognises "out of memory".
+//! What can go wrong in a stage.
 //!
-//! Gives no advice: the worker turns these into sentences for people.
+//! Which words mean that memory ran out, and whose, is `core`'s to know: [`Fault`].
 
 use std::any::Any;
 use std::io;
@@ -8,8 +8,10 @@ use std::path::PathBuf;
 
 use safelight_core::catalog::CatalogError;
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::memory::{Fault, HostMemory, explain_shortage};
 use thiserror::Error;
 
+use crate::runtime::meminfo_bytes;
 use crate::vae::VaeError;
 use crate::weights::WeightsError;
 
@@ -17,7 +19,14 @@ use crate::weights::WeightsError;
 pub enum EngineError {
     /// The message is libtorch's own: it says how much was asked for.
     #[error("out of memory: {message}")]
-    OutOfMemory { message: String },
+    OutOfMemory {
+        message: String,
+        /// Whose memory it was.
+        fault: Fault,
+    },
+    /// The device can not be used any more by this process. The message is libtorch's own.
+    #[error("the device failed: {message}")]
+    DeviceFailed { message: String },
     #[error(transparent)]
     Weights(WeightsError),
     /// A model's configuration or tokenizer: unreadable, unsound, or of a model that is not supported.
@@ -42,6 +51,23 @@ impl EngineError {
         matches!(self, Self::OutOfMemory { .. })
     }
 
+    /// What another try may mend, if any.
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::OutOfMemory { fault, .. } => Some(*fault),
+            Self::DeviceFailed { .. } => Some(Fault::Device),
+            _ => None,
+        }
+    }
+
+    /// The same failure, of a device that was found to do nothing any more.
+    #[must_use]
+    pub fn of_dead_device(self) -> Self {
+        Self::DeviceFailed {
+            message: self.to_string(),
+        }
+    }
+
     /// What a caught panic means: tch's infix operators report errors by panicking.
     pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
         let message = payload
@@ -64,6 +90,10 @@ impl EngineError {
                 "Fetch the named file again, or check the folder with `safelight inspect`",
             ),
             Self::Request { .. } => (JobErrorKind::InvalidRequest, ""),
+            Self::DeviceFailed { .. } => (
+                JobErrorKind::EngineLost,
+                "See `safelight doctor`; a smaller size may help",
+            ),
             Self::Device { .. } => (JobErrorKind::Device, "See `safelight doctor`"),
             Self::Io { .. } => (
                 JobErrorKind::Disk,
@@ -71,7 +101,20 @@ impl EngineError {
             ),
             Self::Internal { .. } => (JobErrorKind::Internal, "Please report it with the details"),
         };
-        JobError::from_error(kind, self).advise(advice)
+        let mut error = JobError::from_error(kind, self)
+            .advise(advice)
+            .with_fault(self.fault());
+        match self {
+            Self::OutOfMemory { message, fault } => {
+                error.summary = explain_shortage(*fault, message, host_memory());
+            }
+            Self::DeviceFailed { message } => {
+                let first_line = message.lines().next().unwrap_or_default();
+                error.summary = format!("the device failed: {first_line}");
+            }
+            _ => {}
+        }
+        error
     }
 
     fn from_message(message: &str) -> Self {
@@ -82,29 +125,23 @@ impl EngineError {
             .unwrap_or(message)
             .trim_end()
             .to_owned();
-        if says_out_of_memory(message) {
-            Self::OutOfMemory { message: short }
-        } else {
-            Self::Internal { reason: short }
+        match Fault::of(message) {
+            Some(Fault::Device) => Self::DeviceFailed { message: short },
+            Some(fault) => Self::OutOfMemory {
+                message: short,
+                fault,
+            },
+            None => Self::Internal { reason: short },
         }
     }
 }
 
-/// Each allocator and library has its own words for it.
-fn says_out_of_memory(message: &str) -> bool {
-    const SIGNS: [&str; 9] = [
-        "out of memory",
-        "can't allocate memory",
-        "not enough memory",
-        "cannot allocate memory",
-        "bad_alloc",
-        "outofmemory",
-        "_alloc_failed",
-        "blockallocator::alloc failed",
-        "failed to allocate",
-    ];
-    let message = message.to_lowercase();
-    SIGNS.iter().any(|sign| message.contains(sign))
+/// The machine's own memory, which decides about the device's where they are one.
+fn host_memory() -> HostMemory {
+    HostMemory {
+        available: meminfo_bytes("MemAvailable"),
+        page_cache: meminfo_bytes("Cached"),
+    }
 }
 
 impl From<tch::TchError> for EngineError {
@@ -116,8 +153,13 @@ impl From<tch::TchError> for EngineError {
 impl From<WeightsError> for EngineError {
     fn from(err: WeightsError) -> Self {
         match &err {
-            WeightsError::Tensor { source, .. } if says_out_of_memory(&source.to_string()) => {
-                Self::from_message(&source.to_string())
+            WeightsError::Tensor { source, .. } => {
+                let message = source.to_string();
+                if Fault::of(&message).is_some() {
+                    Self::from_message(&message)
+                } else {
+                    Self::Weights(err)
+                }
             }
             _ => Self::Weights(err),
         }
@@ -149,18 +191,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_memory_is_recognised_in_the_words_of_every_allocator() {
-        for message in [
-            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...",
-            "HIP out of memory. Tried to allocate 20.00 MiB",
-            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
-            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            "hipErrorOutOfMemory",
-            "std::bad_alloc",
-        ] {
-            let err = EngineError::from_panic(&message.to_owned());
-            assert!(err.is_out_of_memory(), "{message}");
-        }
+    fn a_panic_of_an_allocator_or_a_device_says_whose_it_is_and_what_the_user_can_do() {
+        let text = "HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which \
+            10.00 MiB is free.\nException raised from malloc at x.cpp:1\nframe #0: ...";
+        let err = EngineError::from_panic(&text.to_owned());
+        assert_eq!(err.fault(), Some(Fault::DeviceMemory));
+        let error = err.to_job_error();
+        assert_eq!(
+            (error.kind, error.fault),
+            (JobErrorKind::OutOfMemory, Some(Fault::DeviceMemory))
+        );
+        assert_eq!(
+            error.summary,
+            "the device's memory ran out when 20 MiB more were wanted and 10 MiB of 24.0 GiB were free"
+        );
+        assert!(error.details.contains("HIP out of memory") && !error.details.contains("frame"));
+
+        let text = "HIP error: an illegal memory access was encountered\nCompile with more";
+        let err = EngineError::from_panic(&text.to_owned());
+        assert!(!err.is_out_of_memory());
+        let error = err.to_job_error();
+        assert_eq!(
+            (error.kind, error.fault),
+            (JobErrorKind::EngineLost, Some(Fault::Device))
+        );
+        assert!(!error.summary.contains('\n'), "{error}");
     }
 
     #[test]
@@ -177,6 +232,6 @@ mod tests {
     fn an_allocation_beyond_any_machine_is_out_of_memory() {
         let huge = tch::Tensor::f_zeros([1 << 50], (tch::Kind::Float, tch::Device::Cpu));
         let err = EngineError::from(huge.unwrap_err());
-        assert!(err.is_out_of_memory(), "{err}");
+        assert_eq!(err.fault(), Some(Fault::HostMemory), "{err}");
     }
 }

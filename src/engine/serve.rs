@@ -17,6 +17,7 @@ use safelight_core::protocol::{
 use tch::Device;
 
 use crate::error::EngineError;
+use crate::fault;
 use crate::runtime::{self, Runtime};
 use crate::stages::{self, StageContext};
 
@@ -25,6 +26,9 @@ pub type Outgoing = (EngineMessage, Vec<u8>);
 
 /// How often the memory is measured while a stage runs.
 const PULSE: Duration = Duration::from_millis(150);
+
+/// How many late reports of a device may come before it counts as dead.
+const DRAINS: usize = 3;
 
 /// Serves commands until their channel closes. `false` when the device was refused.
 pub fn serve(
@@ -99,6 +103,7 @@ fn report(runtime: &Runtime) -> EngineReport {
         libtorch: runtime::LIBTORCH_VERSION.to_owned(),
         device: match runtime.device {
             Device::Cuda(index) => DeviceChoice::Cuda(index),
+            _ if fault::claims_gpu() => DeviceChoice::Cuda(0),
             _ => DeviceChoice::Cpu,
         },
         device_name: runtime.device_name.clone(),
@@ -122,6 +127,7 @@ struct Shared {
 impl Shared {
     fn work(&self, orders: &Receiver<(StageOrder, CancelToken)>) {
         for (order, cancel) in orders {
+            let order = stages::on_its_rung(order);
             self.is_busy.store(true, Ordering::Relaxed);
             let end = self.run(&order, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
@@ -149,6 +155,7 @@ impl Shared {
         };
         let result = catch_unwind(AssertUnwindSafe(|| stages::run(&context)))
             .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+        let result = result.map_err(|err| self.with_drained_device(err));
         runtime::empty_cache(self.device);
         match result {
             Ok(Some(())) => StageEnd::Finished {
@@ -161,6 +168,13 @@ impl Shared {
                 StageEnd::Failed { error }
             }
         }
+    }
+
+    /// A device reports what failed at some later call: those reports are taken now, so that the next try does not find
+    /// them. A device that goes on failing has to be given up, whatever failed first.
+    fn with_drained_device(&self, err: EngineError) -> EngineError {
+        let is_well = (0..DRAINS).any(|_| runtime::synchronize(self.device));
+        if is_well { err } else { err.of_dead_device() }
     }
 
     fn beat(&self) {

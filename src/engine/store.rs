@@ -11,6 +11,7 @@ use safelight_core::files::{finish_partial, partial_path};
 use tch::{Device, Tensor};
 
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::weights::Weights;
 
 pub fn write<'a, S, T>(
@@ -21,6 +22,7 @@ where
     S: AsRef<str> + 'a,
     T: Borrow<Tensor> + 'a,
 {
+    fault::at(Site::Saving);
     let tensors: Vec<(String, Tensor)> = tensors
         .into_iter()
         .map(|(name, tensor)| {

@@ -12,7 +12,7 @@ use safelight_core::job::{
     DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::StageMemory;
+use safelight_core::memory::{Fault, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
@@ -39,6 +39,7 @@ pub(super) struct StageRun<'a> {
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    pub(super) memory: StageMemory,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -97,6 +98,17 @@ impl EngineSlot {
         self.last_report
             .as_ref()
             .map_or("unknown", |report| &report.device_name)
+    }
+
+    /// Whether the device in use is the CPU, or none is known yet.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        let device = self.last_report.as_ref().map(|report| report.device);
+        device.is_none_or(|device| device == DeviceChoice::Cpu)
+    }
+
+    /// Whether an engine is there that can take a stage.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     /// The device for the stages to come. An engine on another one, or on a libtorch that is not
@@ -266,7 +278,8 @@ impl Watch<'_> {
                 "the machine's memory did not suffice, so the system ended the engine",
             )
             .advise("Try a smaller size or fewer frames, or close other programs")
-            .detail(words.text));
+            .detail(words.text)
+            .with_fault(Some(Fault::HostMemory)));
         }
         Ok(StageResult::Lost { reason: words.text })
     }
@@ -278,7 +291,7 @@ impl Watch<'_> {
             folder: self.run.folder.to_owned(),
             request: self.run.request.clone(),
             section: 0,
-            memory: StageMemory::default(),
+            memory: self.run.memory,
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {

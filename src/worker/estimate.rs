@@ -48,6 +48,19 @@ impl Estimates {
         }
     }
 
+    /// Seconds that a stage of such a job took on a device, as far as that is known.
+    pub(super) fn secs_of(
+        &self,
+        request: &GenerateRequest,
+        device: &str,
+        stage: Stage,
+    ) -> Option<f64> {
+        let exact = self.known.get(&kind_of_job(request, device));
+        let exact = exact.and_then(|known| known.get(stage.name()).copied());
+        let pace = self.known.get(&pace_of_job(request, device));
+        exact.or_else(|| Some(pace?.get(stage.name())? * work(request, stage)))
+    }
+
     /// Seconds until the job's end, seen from a step of `stage`.
     pub(super) fn secs_left(
         &self,
@@ -57,13 +70,7 @@ impl Estimates {
         stage: Stage,
         progress: Progress,
     ) -> f64 {
-        let known = self.known.get(&kind_of_job(request, device));
-        let pace = self.known.get(&pace_of_job(request, device));
-        let seen = |stage: Stage| {
-            let exact = known.and_then(|known| known.get(stage.name()).copied());
-            let scaled = || Some(pace?.get(stage.name())? * work(request, stage));
-            exact.or_else(scaled)
-        };
+        let seen = |stage: Stage| self.secs_of(request, device, stage);
         let learned = || seen(stage).map(|secs| (secs - progress.now.secs).max(0.0));
         // The learned time knows more than a single step, which had the reading of weights before it.
         let (of_stage, counts_steps) = match (progress.by_steps(), learned()) {

@@ -9,6 +9,7 @@ mod estimate;
 mod events;
 mod handle;
 mod inputs;
+mod ladder;
 pub mod link;
 mod process;
 mod save;
@@ -32,6 +33,7 @@ pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 use engine::EngineSlot;
 use estimate::Estimates;
 use events::Events;
+use ladder::Ladder;
 use link::EngineLauncher;
 use walk::Walk;
 
@@ -46,6 +48,8 @@ pub struct WorkerOptions {
     pub estimates: Option<PathBuf>,
     /// Where the telemetry of the last jobs is kept, if anywhere.
     pub telemetry: Option<PathBuf>,
+    /// Where it is counted how often memory ran out and what helped, if anywhere.
+    pub counters: Option<PathBuf>,
     /// Asked before each job, so that a changed setting counts for the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
@@ -108,6 +112,7 @@ fn work(
                 limits: &limits,
                 engine: &mut engine,
                 estimates: &mut estimates,
+                ladder: Ladder::new(options.counters.clone()),
             }
             .run()
         }));

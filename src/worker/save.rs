@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::write_atomically;
-use safelight_core::job::{Clip, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::protocol::EngineReport;
 use serde_json::{Value, json};
@@ -67,6 +67,13 @@ fn is_ours(path: &Path) -> bool {
     json.is_some_and(|json| json["app"] == APP)
 }
 
+/// What made the clip.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'a> {
+    pub(super) engine: Option<&'a EngineReport>,
+    pub(super) rungs: &'a [Climb],
+}
+
 /// What was written, and what of the settings beside it could not be, one sentence each.
 pub(super) struct Written {
     pub paths: Vec<PathBuf>,
@@ -79,7 +86,7 @@ pub(super) fn write(
     request: &GenerateRequest,
     clip: &Clip,
     inputs: &Inputs,
-    engine: Option<&EngineReport>,
+    made: Made<'_>,
 ) -> Result<Written, JobError> {
     let mut written = Written {
         paths: Vec::new(),
@@ -93,7 +100,7 @@ pub(super) fn write(
             ..request.of_one(index)
         };
         let frames = clip.frames.iter().skip(index * num_frames).take(num_frames);
-        let settings = settings_of(&one, inputs, engine);
+        let settings = settings_of(&one, inputs, made);
         let paths = write_frames(&one.out, clip.fps, frames, &settings)?;
         if one.sidecar
             && let Some(first) = paths.first()
@@ -139,7 +146,8 @@ fn write_sidecar(out: &Path, result: &Path, settings: &Value) -> Result<(), Stri
 }
 
 /// What is needed to make the same clip again, and what made it.
-fn settings_of(request: &GenerateRequest, inputs: &Inputs, engine: Option<&EngineReport>) -> Value {
+fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Value {
+    let engine = made.engine;
     let mut request = json!(request);
     if let Some(fields) = request.as_object_mut() {
         // Where this machine keeps things repeats nothing. What the user named does, and stays.
@@ -154,14 +162,23 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, engine: Option<&Engin
             fields.remove(local);
         }
     }
-    json!({
+    let mut settings = json!({
         "app": APP,
         "version": env!("CARGO_PKG_VERSION"),
         "libtorch": engine.map(|engine| engine.libtorch.as_str()),
         "device": engine.map(|engine| engine.device_name.as_str()),
         "inputs": inputs.fingerprints,
         "request": request,
-    })
+    });
+    let changed: Vec<&Climb> = made
+        .rungs
+        .iter()
+        .filter(|climb| climb.helped && climb.rung.changes_result())
+        .collect();
+    if !changed.is_empty() {
+        settings["memory_rungs"] = json!(changed);
+    }
+    settings
 }
 
 /// A failed write: the disk's fault, or the request's when its path cannot work.

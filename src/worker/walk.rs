@@ -11,13 +11,18 @@ use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     JobUpdate, Recipe, Stage, StageTime,
 };
+use safelight_core::memory::{Fault, Rung, StageMemory};
 
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
+use super::ladder::{self, Ladder, Place};
 use super::save;
 use super::{WorkerLimits, WorkerOptions};
+
+/// What the CPU is called where times are kept.
+const CPU: &str = "CPU";
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
@@ -28,6 +33,7 @@ pub(super) struct Walk<'a> {
     pub(super) limits: &'a WorkerLimits,
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
+    pub(super) ladder: Ladder,
 }
 
 /// What has come together so far.
@@ -37,6 +43,23 @@ struct Gathered {
     times: Vec<StageTime>,
     warnings: Vec<String>,
     peak_bytes: u64,
+}
+
+/// A stage that did not end well.
+enum Trouble {
+    /// Its engine is gone.
+    Lost { reason: String },
+    /// The engine said so.
+    Failed(JobError),
+}
+
+impl Trouble {
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Lost { reason } => Fault::of_last_words(reason),
+            Self::Failed(err) => err.fault,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -107,14 +130,15 @@ impl Walk<'_> {
         };
         self.tell_of_loras(inputs, &mut gathered);
         let mut position = 0;
-        let mut lost_in = None;
+        // Stages whose engine was lost: for good, which may be once, and for want of memory.
+        let (mut lost_in, mut again_in) = (None, None);
         while let Some(&stage) = recipe.stages.get(position) {
             if self.events.is_cancelled() {
                 return Ok(None);
             }
             if stage == Stage::Save {
                 let output = self.save(inputs, &mut gathered, started)?;
-                if lost_in.is_none() {
+                if lost_in.is_none() && self.ladder.climbs().is_empty() {
                     // The times of a job that was interrupted are nobody's measure.
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
@@ -123,26 +147,33 @@ impl Walk<'_> {
             }
             self.events.certain(JobUpdate::Stage {
                 stage,
-                resumed: lost_in == Some(stage),
+                resumed: lost_in == Some(stage) || again_in == Some(stage),
             });
             if stage == Stage::Decode {
                 gathered.clip.frames.clear();
             }
-            match self.run_stage(folder, &recipe, stage, &mut gathered)? {
-                StageResult::Finished { secs } => {
-                    let time = StageTime { stage, secs };
-                    gathered.times.push(time);
-                    self.events.certain(JobUpdate::StageEnded(time));
+            let trouble = match self.run_stage(folder, &recipe, stage, &mut gathered) {
+                Ok(StageResult::Finished { secs }) => {
+                    self.end_stage(StageTime { stage, secs }, &mut gathered);
                     position += 1;
+                    continue;
                 }
-                StageResult::Cancelled => return Ok(None),
-                // A job goes on once.
-                StageResult::Lost { reason } if lost_in.is_none() => {
+                Ok(StageResult::Cancelled) => return Ok(None),
+                Ok(StageResult::Lost { reason }) => Trouble::Lost { reason },
+                Err(err) => Trouble::Failed(err),
+            };
+            let had_engine = self.count_lost_engine(&trouble);
+            if self.climb(stage, &trouble, had_engine, &mut gathered) {
+                again_in = Some(stage).filter(|_| !had_engine);
+                continue;
+            }
+            match self.give_up(stage, trouble, lost_in.is_some()) {
+                Ok(reason) => {
                     lost_in = Some(stage);
                     self.warn_of_resume(stage, &reason, &mut gathered);
                     position = folder.num_finished(&recipe);
                 }
-                StageResult::Lost { reason } => return Err(lost_twice(stage, &reason)),
+                Err(err) => return Err(err),
             }
         }
         Err(JobError::new(
@@ -167,12 +198,111 @@ impl Walk<'_> {
             events: self.events,
             limits: self.limits,
             estimates: self.estimates,
+            memory: self.ladder.memory(stage, StageMemory::default()),
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
         gathered.clip.frames.extend(report.frames);
         Ok(report.result)
+    }
+
+    fn end_stage(&mut self, time: StageTime, gathered: &mut Gathered) {
+        gathered.times.push(time);
+        let rung = self.ladder.rung(time.stage);
+        self.ladder.finished(place(
+            self.request,
+            time.stage,
+            self.engine.device_name(),
+            self.engine.is_on_cpu(),
+        ));
+        if rung == Rung::OnCpu {
+            // For the estimate that the next one is announced with.
+            self.estimates.learn(self.request, CPU, &[time]);
+        }
+        self.events.certain(JobUpdate::StageEnded(time));
+    }
+
+    /// Gives an engine up that is of no use any more, and counts it; whether the next try has one that runs.
+    fn count_lost_engine(&mut self, trouble: &Trouble) -> bool {
+        let fault = trouble.fault();
+        if fault.is_some_and(Fault::ends_engine) {
+            self.engine.drop_engine();
+        }
+        let runs = self.engine.is_running();
+        // An engine that never ran is not one that was lost.
+        if !runs && (fault.is_some() || matches!(trouble, Trouble::Lost { .. })) {
+            self.ladder.count_restart(self.engine.device_name());
+        }
+        runs
+    }
+
+    /// Whether there is a next rung for a stage whose memory ran out, or whose device failed; it is told.
+    fn climb(
+        &mut self,
+        stage: Stage,
+        trouble: &Trouble,
+        has_engine: bool,
+        gathered: &mut Gathered,
+    ) -> bool {
+        let Some(fault) = trouble.fault() else {
+            return false;
+        };
+        let place = place(
+            self.request,
+            stage,
+            self.engine.device_name(),
+            self.engine.is_on_cpu(),
+        );
+        let Some(rung) = self.ladder.climb(place, fault, !has_engine) else {
+            return false;
+        };
+        let cpu_secs = self.estimates.secs_of(self.request, CPU, stage);
+        let cpu_secs = cpu_secs.unwrap_or_else(|| ladder::guess_cpu_secs(place));
+        let text = ladder::announce(place, fault, rung, cpu_secs);
+        let why = match trouble {
+            Trouble::Lost { reason } => reason,
+            Trouble::Failed(err) => &err.details,
+        };
+        tracing::warn!("{text}\n{why}");
+        self.events.certain(JobUpdate::Warning(text.clone()));
+        gathered.warnings.push(text);
+        true
+    }
+
+    /// What is left where no rung is: the reason why an engine was lost that a new one goes on from, which happens once,
+    /// or the job's error.
+    fn give_up(
+        &self,
+        stage: Stage,
+        trouble: Trouble,
+        has_been_lost: bool,
+    ) -> Result<String, JobError> {
+        let fault = trouble.fault();
+        if fault.is_some_and(Fault::is_memory) {
+            let why = match trouble {
+                Trouble::Failed(err) => err,
+                Trouble::Lost { reason } => {
+                    let first_line = "the engine ran out of memory and ended";
+                    JobError::new(JobErrorKind::OutOfMemory, first_line)
+                        .detail(reason)
+                        .with_fault(fault)
+                }
+            };
+            let name = self.engine.device_name();
+            let place = place(self.request, stage, name, self.engine.is_on_cpu());
+            return Err(ladder::exhausted(place, why, self.ladder.climbs()));
+        }
+        let reason = match trouble {
+            Trouble::Lost { reason } => reason,
+            Trouble::Failed(err) if fault == Some(Fault::Device) => err.details,
+            Trouble::Failed(err) => return Err(err),
+        };
+        if has_been_lost {
+            Err(lost_twice(stage, &reason))
+        } else {
+            Ok(reason)
+        }
     }
 
     /// How much of each LoRA is applied; a warning where that is little.
@@ -218,7 +348,11 @@ impl Walk<'_> {
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let written = save::write(self.request, &clip, inputs, self.engine.report())?;
+        let made = save::Made {
+            engine: self.engine.report(),
+            rungs: self.ladder.climbs(),
+        };
+        let written = save::write(self.request, &clip, inputs, made)?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
             self.events.certain(JobUpdate::Warning(text.clone()));
@@ -238,7 +372,24 @@ impl Walk<'_> {
             stages: std::mem::take(&mut gathered.times),
             peak_bytes: gathered.peak_bytes,
             warnings: std::mem::take(&mut gathered.warnings),
+            rungs: self.ladder.climbs().to_vec(),
         })
+    }
+}
+
+/// Where a stage stands.
+fn place<'a>(
+    request: &'a GenerateRequest,
+    stage: Stage,
+    device_name: &'a str,
+    is_cpu: bool,
+) -> Place<'a> {
+    Place {
+        stage,
+        section: 0,
+        request,
+        device_name,
+        is_cpu,
     }
 }
 

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 /// A model that makes 256×256 clips of 17 frames, and 64-multiples when asked.
 pub fn spec() -> ModelSpec {
     ModelSpec {
+        section_order: None,
         id: "little-world".into(),
         name: "Little World".into(),
         description: "A model for tests".into(),
@@ -374,6 +375,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         }],
         peak_bytes: 1 << 30,
         warnings: Vec::new(),
+        rungs: Vec::new(),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, MemorySample, Stage};
+use safelight_core::memory::{Fault, Rung, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
 };
@@ -24,7 +25,10 @@ pub enum Act {
     UntilCancelled,
     /// Says nothing and hears nothing.
     Hang,
-    OutOfMemory,
+    /// For a reason that no second try mends.
+    Fail,
+    /// Ends in a failure of this kind on every rung below.
+    FailBelow(Fault, Rung),
     /// Ends decoding well, with frames missing.
     LoseFrames,
     /// Works as the low-noise expert does: its count goes on from the other's steps, at a slow pace.
@@ -41,6 +45,8 @@ pub struct FakeLauncher {
     pub launches: Arc<AtomicU32>,
     pub stages: Arc<Mutex<Vec<Stage>>>,
     pub worked: Arc<AtomicU32>,
+    /// What each stage was told about memory.
+    pub orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     /// Whether an engine that dies was ended for memory.
     pub is_out_of_memory: Arc<AtomicBool>,
     pub runtime: Arc<Mutex<PathBuf>>,
@@ -86,6 +92,11 @@ impl EngineLauncher for FakeLauncher {
             script: Arc::clone(&self.script),
             stages: Arc::clone(&self.stages),
             worked: Arc::clone(&self.worked),
+            orders: Arc::clone(&self.orders),
+            device: match device {
+                DeviceChoice::Auto => DeviceChoice::Cpu,
+                device => device,
+            },
             commands: command_receiver,
             messages: message_sender,
             killed: Arc::clone(&killed),
@@ -111,6 +122,8 @@ struct FakeEngine {
     stages: Arc<Mutex<Vec<Stage>>>,
     /// How many stages did their work to the end.
     worked: Arc<AtomicU32>,
+    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    device: DeviceChoice,
     commands: Receiver<EngineCommand>,
     messages: Sender<Incoming>,
     killed: Arc<AtomicBool>,
@@ -121,7 +134,7 @@ impl FakeEngine {
         let report = EngineReport {
             protocol: PROTOCOL_VERSION,
             libtorch: "2.11.0".to_owned(),
-            device: DeviceChoice::Cpu,
+            device: self.device,
             device_name: "fake".to_owned(),
             pci: String::new(),
             total_bytes: 1,
@@ -133,6 +146,8 @@ impl FakeEngine {
                 continue;
             };
             self.stages.lock().unwrap().push(order.stage);
+            let told = (order.stage, order.memory);
+            self.orders.lock().unwrap().push(told);
             let end = match (self.script)(self.launch, order.stage) {
                 Act::Die => return,
                 Act::Hang => {
@@ -145,11 +160,12 @@ impl FakeEngine {
                     while self.commands.recv() != Ok(EngineCommand::Cancel) {}
                     StageEnd::Cancelled
                 }
-                Act::OutOfMemory => StageEnd::Failed {
-                    error: JobError::new(
-                        JobErrorKind::OutOfMemory,
-                        "the device's memory did not suffice",
-                    ),
+                Act::Fail => StageEnd::Failed {
+                    error: JobError::new(JobErrorKind::BadModel, "a file is not what it should be"),
+                },
+                Act::FailBelow(fault, rung) if order.memory.rung < rung => StageEnd::Failed {
+                    error: JobError::new(JobErrorKind::OutOfMemory, "the device's memory ran out")
+                        .with_fault(Some(fault)),
                 },
                 act => {
                     if act == Act::GoOn {

@@ -5,6 +5,7 @@
 
 mod fake_engine;
 mod inputs;
+mod ladder;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,7 +20,7 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, Sampler, SigmaSchedule, Stage,
 };
-use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::{MemoryChoice, StageMemory};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -29,6 +30,7 @@ struct Rig {
     launches: Arc<AtomicU32>,
     stages: Arc<Mutex<Vec<Stage>>>,
     worked: Arc<AtomicU32>,
+    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
 }
@@ -45,6 +47,7 @@ impl Rig {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
         let worked = Arc::<AtomicU32>::default();
+        let orders = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let launcher = FakeLauncher {
@@ -52,6 +55,7 @@ impl Rig {
             launches: Arc::clone(&launches),
             stages: Arc::clone(&stages),
             worked: Arc::clone(&worked),
+            orders: Arc::clone(&orders),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
         };
@@ -59,6 +63,7 @@ impl Rig {
             jobs: folder.path().join("jobs"),
             estimates: None,
             telemetry: Some(folder.path().join("telemetry")),
+            counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
@@ -72,6 +77,7 @@ impl Rig {
             launches,
             stages,
             worked,
+            orders,
             is_out_of_memory,
             runtime,
         }
@@ -106,6 +112,8 @@ impl Rig {
             fit: Fit::Stretch,
             width: 32,
             height: 32,
+            sections: None,
+            step_cache: None,
             num_frames: 5,
             fps: 8.0,
             batch_size: 1,
@@ -344,7 +352,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
     let rig = Rig::new(|_, stage| {
         if stage == Stage::Denoise {
-            Act::OutOfMemory
+            Act::Fail
         } else {
             Act::Work
         }
@@ -352,7 +360,7 @@ fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
     let JobOutcome::Failed(err) = rig.run().1 else {
         panic!("expected a failure")
     };
-    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
+    assert_eq!(err.kind, JobErrorKind::BadModel);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
 
@@ -412,28 +420,6 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
         drop(rig.handle);
         rig.thread.join().unwrap();
     }
-}
-
-#[test]
-fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_without_a_second_try() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Decode {
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
-    rig.is_out_of_memory.store(true, Ordering::Relaxed);
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
-    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
-    assert!(
-        err.advice.contains("is kept for a week in"),
-        "{}",
-        err.advice
-    );
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
 
 #[test]

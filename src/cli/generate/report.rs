@@ -146,6 +146,7 @@ impl Report for JsonReport {
                 "stages": output.stages,
                 "peak_bytes": output.peak_bytes,
                 "warnings": output.warnings,
+                "rungs": output.rungs,
                 "device": self.device,
             }),
             JobOutcome::Cancelled => json!({"event": "cancelled"}),

@@ -77,6 +77,7 @@ pub(super) fn build(
         mask: facts.mask,
         end_image: facts.end_image,
         guidance: facts.guidance,
+        section_order: facts.section_order,
         presets: details.presets.unwrap_or_default(),
         defaults: details
             .defaults

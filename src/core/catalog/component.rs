@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::configs::read_json;
 use super::weights::{WeightSet, is_weight_file_of};
-use super::{CatalogError, Family, flux, wan};
+use super::{CatalogError, Family, flux, framepack, wan};
 
 /// What a place is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,7 +46,19 @@ impl Component {
             (Family::Wan, Self::TextEncoder) => is_model("umt5"),
             (Family::Flux, Self::Transformer) => class == Some("FluxTransformer2DModel"),
             (Family::Flux, Self::Vae) => class == Some("AutoencoderKL"),
-            (Family::Flux, Self::TextEncoder) | (_, Self::ImageEncoder) => is_model("clip"),
+            (Family::FramePack, Self::Transformer) => matches!(
+                class,
+                Some(
+                    "HunyuanVideoFramepackTransformer3DModel"
+                        | "HunyuanVideoTransformer3DModelPacked"
+                )
+            ),
+            (Family::FramePack, Self::Vae) => class == Some("AutoencoderKLHunyuanVideo"),
+            (Family::FramePack, Self::TextEncoder) => is_model("llama") || is_model("llava"),
+            (Family::FramePack, Self::ImageEncoder) => is_model("siglip"),
+            (Family::Flux, Self::TextEncoder)
+            | (Family::FramePack, Self::TextEncoder2)
+            | (_, Self::ImageEncoder) => is_model("clip"),
             (_, Self::TextEncoder2) => is_model("t5"),
         }
     }
@@ -81,6 +93,7 @@ pub fn component_config(
     let config = match family {
         Family::Wan => wan::config_of_header(component, &weights, num_heads),
         Family::Flux => flux::config_of_header(component, &weights),
+        Family::FramePack => framepack::config_of_header(component, &weights),
     };
     config.map_err(|reason| CatalogError::Config {
         reason,

@@ -322,6 +322,7 @@ pub struct SchedulerConfig {
     pub flow_shift: Option<f64>,
     /// Flow-match Euler's.
     pub shift: Option<f64>,
+    pub use_dynamic_shifting: bool,
 }
 
 impl SchedulerConfig {

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::{Family, Guidance, ImageRole, InputUse, Limits};
-use crate::job::Sampler;
+use crate::job::{Sampler, SectionOrder};
 
 /// What is known of a whole model once it has been checked.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub mask: InputUse,
     pub end_image: InputUse,
     pub guidance: Guidance,
+    /// The order in which it makes the sections of a clip, if it does.
+    pub section_order: Option<SectionOrder>,
     /// Channels of the latents.
     pub latent_channels: u64,
     pub limits: Limits,

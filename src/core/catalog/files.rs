@@ -18,9 +18,9 @@ pub struct ModelFiles {
     /// The expert for low noise.
     pub transformer_2: Option<PathBuf>,
     pub vae: PathBuf,
-    /// UMT5 in Wan, CLIP-L in Flux.
+    /// UMT5 in Wan, CLIP-L in Flux, Llama in FramePack.
     pub text_encoder: PathBuf,
-    /// T5 in Flux.
+    /// T5 in Flux, CLIP-L in FramePack.
     pub text_encoder_2: Option<PathBuf>,
     /// A folder with `tokenizer.json`, `spiece.model` or `vocab.json` and `merges.txt`, or a weight file that
     /// carries a tokenizer.

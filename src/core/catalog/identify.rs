@@ -11,7 +11,7 @@ use super::configs::{ModelIndex, read_json, sorted_entries};
 use super::facts::Facts;
 use super::library::{Library, place_of};
 use super::weights::{WeightSet, is_pickle, pickle};
-use super::{CatalogError, Family, ModelFiles, flux, kind, wan};
+use super::{CatalogError, Family, ModelFiles, flux, framepack, kind, wan};
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ pub(super) fn family_of_pipeline(class: &str) -> Option<Family> {
         Some(Family::Wan)
     } else if class.starts_with("Flux") && !class.starts_with("Flux2") {
         Some(Family::Flux)
+    } else if class == framepack::PIPELINE {
+        Some(Family::FramePack)
     } else {
         None
     }
@@ -102,6 +104,7 @@ pub(super) fn check_folder(
     match family_of_pipeline(&index.class) {
         Some(Family::Wan) => wan::check_folder(folder, &index, companions, library),
         Some(Family::Flux) => flux::check_folder(folder, &index, companions, library),
+        Some(Family::FramePack) => framepack::check_folder(folder, &index, companions, library),
         None => Err(CatalogError::Unsupported {
             what: pipeline_name(&index.class),
             path: folder.to_owned(),
@@ -168,7 +171,6 @@ pub(super) fn pipeline_name(class: &str) -> String {
     let families = [
         ("Flux2", "a Flux 2 model"),
         ("Flux", "a Flux model"),
-        ("HunyuanVideoFramepack", "a FramePack model"),
         ("HunyuanVideo", "a HunyuanVideo model"),
         ("Hunyuan", "a Hunyuan model"),
         ("LTX", "an LTX model"),
@@ -197,9 +199,6 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
     let config: BTreeMap<String, Value> =
         read_json(&folder.join("config.json")).unwrap_or_default();
     match config.get("_class_name").and_then(Value::as_str) {
-        Some("HunyuanVideoTransformer3DModelPacked") => {
-            return unsupported("the transformer of a FramePack model".to_owned());
-        }
         Some("WanModel") => {
             if let Err(err) = WeightSet::open(folder) {
                 return err;

@@ -33,11 +33,15 @@ pub(super) enum Role {
     WanVae,
     /// Of pictures: that of Flux, and those of other families.
     KlVae,
+    /// Of HunyuanVideo and FramePack.
+    VideoVae,
     Umt5,
     T5,
     /// The text half.
     Clip,
     ClipVision,
+    Siglip,
+    Llama,
     /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
@@ -56,6 +60,8 @@ pub(super) struct Library {
     pub known: Vec<Item>,
     /// Tokenizers of UMT5 that lie in those places.
     pub tokenizers: Vec<PathBuf>,
+    /// The same of Llama 3.
+    pub llama_tokenizers: Vec<PathBuf>,
     /// The folder of those that ship with the app.
     pub shipped_tokenizers: Option<PathBuf>,
     folders: RefCell<HashMap<PathBuf, Rc<Vec<Item>>>>,
@@ -208,7 +214,13 @@ fn role_of_names(text: &str) -> Option<Role> {
             return Some(Role::Transformer(Family::Wan));
         }
         if has("embeddings.patch_embedding.weight\"") {
-            return Some(Role::ClipVision);
+            // CLIP's has a class token in the place of a bias.
+            let is_siglip = has("embeddings.patch_embedding.bias\"") && !has("class_embedding\"");
+            return Some(if is_siglip {
+                Role::Siglip
+            } else {
+                Role::ClipVision
+            });
         }
     }
     if let Some(role) = transformer_like_flux(text) {
@@ -238,6 +250,17 @@ fn role_of_names(text: &str) -> Option<Role> {
     ]) {
         return Some(Role::WanVae);
     }
+    if has_any(&[
+        "decoder.conv_in.conv.weight\"",
+        "encoder.conv_in.conv.weight\"",
+    ]) {
+        return Some(Role::VideoVae);
+    }
+    if has("layers.0.input_layernorm.weight\"") && has("embed_tokens.weight\"")
+        || has("blk.0.attn_norm.weight\"") && has("token_embd.weight\"")
+    {
+        return Some(Role::Llama);
+    }
     has_any(&[
         "decoder.mid.block_1.conv1.weight\"",
         "decoder.mid_block.resnets.0.conv1.weight\"",
@@ -248,6 +271,9 @@ fn role_of_names(text: &str) -> Option<Role> {
 /// Flux, and families that were built after it.
 fn transformer_like_flux(text: &str) -> Option<Role> {
     let has = |name: &str| text.contains(name);
+    if has("clean_x_embedder.proj.weight\"") {
+        return Some(Role::Transformer(Family::FramePack));
+    }
     let is_original = has("double_blocks.0.img_attn.qkv.weight\"");
     let is_diffusers = has("single_transformer_blocks.0.attn.to_q.weight\"");
     if has("individual_token_refiner.") || has("token_refiner.refiner_blocks.") {

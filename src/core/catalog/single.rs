@@ -8,7 +8,9 @@ use super::companions::Companions;
 use super::facts::Facts;
 use super::library::{Library, Role, place_of};
 use super::weights::WeightSet;
-use super::{CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, kind, wan};
+use super::{
+    CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, framepack, kind, wan,
+};
 
 /// A model put together from single files.
 pub(super) struct Assembled {
@@ -27,6 +29,10 @@ pub(super) fn assemble(
 ) -> Result<Assembled, CatalogError> {
     let weights = WeightSet::at(place)?;
     let kind_of = kind::of_tensors(&weights);
+    if framepack::is_in(&weights) || (kind_of.family, kind_of.role) == ("framepack", "transformer")
+    {
+        return framepack::assemble(place, &weights, companions, library);
+    }
     let is_flux = (kind_of.family, kind_of.role) == ("flux", "transformer");
     if is_flux || FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
         flux::assemble(place, &weights, companions, library)
@@ -38,7 +44,9 @@ pub(super) fn assemble(
 /// The variant of the transformer at a place as far as its header alone says it, whatever lies around it.
 pub(super) fn variant_at(place: &Path) -> Option<String> {
     let weights = WeightSet::at(place).ok()?;
-    let name = if FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
+    let name = if framepack::is_in(&weights) {
+        framepack::variant_at(place)?
+    } else if FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
         flux::variant_at(place)?
     } else {
         wan::variant_at(place)?

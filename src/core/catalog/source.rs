@@ -15,7 +15,7 @@ use super::library::{Item, Role};
 use super::names::{possible_side, side_beside};
 use super::single::file_stem;
 use super::weights::WeightSet;
-use super::{Component, Family, flux, storage, tokenizer, wan};
+use super::{Component, Family, flux, framepack, storage, tokenizer, wan};
 
 /// What a file to fetch may end in: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
@@ -244,6 +244,7 @@ impl<'a> Present<'a> {
             let is_part = match family {
                 Family::Wan => wan::is_published_part(component, latent_channels, place),
                 Family::Flux => flux::is_published_part(component, place),
+                Family::FramePack => framepack::is_published_part(component, place),
             };
             is_part && (!needs_tokenizer || tokenizer::is_place(place))
         };
@@ -299,10 +300,10 @@ impl<'a> Present<'a> {
 fn is_role_of(role: Role, component: Component) -> bool {
     match component {
         Component::Transformer => matches!(role, Role::Transformer(_)),
-        Component::Vae => matches!(role, Role::WanVae | Role::KlVae),
-        Component::TextEncoder => matches!(role, Role::Umt5 | Role::Clip),
-        Component::TextEncoder2 => role == Role::T5,
-        Component::ImageEncoder => role == Role::ClipVision,
+        Component::Vae => matches!(role, Role::WanVae | Role::KlVae | Role::VideoVae),
+        Component::TextEncoder => matches!(role, Role::Umt5 | Role::Clip | Role::Llama),
+        Component::TextEncoder2 => matches!(role, Role::T5 | Role::Clip),
+        Component::ImageEncoder => matches!(role, Role::ClipVision | Role::Siglip),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::ModelFiles;
-use crate::job::Sampler;
 use crate::job::form::nearest_multiple;
+use crate::job::{Sampler, SectionOrder};
 
 /// A family of models that share an implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,6 +14,7 @@ use crate::job::form::nearest_multiple;
 pub enum Family {
     Wan,
     Flux,
+    FramePack,
 }
 
 impl Family {
@@ -21,13 +22,14 @@ impl Family {
         match self {
             Self::Wan => "Wan",
             Self::Flux => "Flux",
+            Self::FramePack => "FramePack",
         }
     }
 
     /// Whether its models make pictures only, of one frame.
     pub fn makes_pictures(self) -> bool {
         match self {
-            Self::Wan => false,
+            Self::Wan | Self::FramePack => false,
             Self::Flux => true,
         }
     }
@@ -61,6 +63,9 @@ pub struct ModelSpec {
     /// What the model's `guidance_scale` is.
     #[serde(default)]
     pub guidance: Guidance,
+    /// The order in which the model was made to make a clip's sections; absent for those that make it at once.
+    #[serde(default)]
+    pub section_order: Option<SectionOrder>,
     pub defaults: Defaults,
     /// Named sets of values that go together.
     pub presets: Vec<Preset>,
@@ -242,6 +247,7 @@ pub(crate) fn test_spec() -> ModelSpec {
         mask: InputUse::No,
         end_image: InputUse::No,
         guidance: Guidance::Cfg,
+        section_order: None,
         presets: Vec::new(),
         defaults: Defaults {
             width: 256,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Fault;
+
 /// What kind of failure it was; decides the exit code and the colour, never the wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,6 +49,9 @@ pub struct JobError {
     pub advice: String,
     /// The chain of causes, for the log and for "Copy details".
     pub details: String,
+    /// Whether another try with less memory may help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
 }
 
 impl JobError {
@@ -56,6 +61,7 @@ impl JobError {
             summary: summary.into(),
             advice: String::new(),
             details: String::new(),
+            fault: None,
         }
     }
 
@@ -68,6 +74,12 @@ impl JobError {
     #[must_use]
     pub fn detail(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();
+        self
+    }
+
+    #[must_use]
+    pub fn with_fault(mut self, fault: Option<Fault>) -> Self {
+        self.fault = fault;
         self
     }
 

@@ -68,30 +68,53 @@ impl JobFolder {
         Ok(lock)
     }
 
-    /// Where a stage leaves its result.
+    /// Where a stage leaves its result; the first time where it is run several times.
     pub fn result(&self, stage: Stage) -> Option<PathBuf> {
-        stage.result_file().map(|name| self.0.join(name))
+        self.section_result(stage, 0)
+    }
+
+    /// Where a stage leaves its result the time that is counted from 0: `latents.safetensors`, then
+    /// `latents.001.safetensors`.
+    pub fn section_result(&self, stage: Stage, section: u32) -> Option<PathBuf> {
+        let name = stage.result_file()?;
+        Some(self.0.join(of_section(name, section)))
     }
 
     /// The sampler's state in the middle of denoising.
     pub fn denoise_checkpoint(&self) -> PathBuf {
-        self.0.join("denoise.partial.safetensors")
+        self.section_checkpoint(0)
+    }
+
+    /// The sampler's state in the middle of denoising a section, counted from 0.
+    pub fn section_checkpoint(&self, section: u32) -> PathBuf {
+        self.0
+            .join(of_section("denoise.partial.safetensors", section))
     }
 
     /// How many stages of the recipe need not be run again.
     ///
     /// A stage counts when its result is there; one that leaves none counts when a later one does.
     pub fn num_finished(&self, recipe: &Recipe) -> usize {
-        recipe
-            .stages
-            .iter()
-            .rposition(|&stage| self.result(stage).is_some_and(|path| path.exists()))
+        let is_there = |position: usize| {
+            let result = self.section_result(recipe.stages[position], recipe.section(position));
+            result.is_some_and(|path| path.exists())
+        };
+        (0..recipe.stages.len())
+            .rfind(|&position| is_there(position))
             .map_or(0, |last| last + 1)
     }
 
     /// Removes the folder with all that is in it.
     pub fn remove(&self) -> io::Result<()> {
         fs::remove_dir_all(&self.0)
+    }
+}
+
+/// The name of a file that each section has one of.
+fn of_section(name: &str, section: u32) -> String {
+    match name.rsplit_once('.') {
+        Some((stem, ending)) if section > 0 => format!("{stem}.{section:03}.{ending}"),
+        _ => name.to_owned(),
     }
 }
 
@@ -120,5 +143,35 @@ mod tests {
             None,
             "frames go to the app, not to the folder"
         );
+    }
+
+    #[test]
+    fn the_last_finished_section_is_the_one_whose_latents_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        let section = [Stage::Denoise, Stage::Unload, Stage::Decode];
+        let stages = [
+            &[Stage::EncodeText],
+            &section[..],
+            &section,
+            &section,
+            &[Stage::Save],
+        ]
+        .concat();
+        let recipe = Recipe { stages };
+        for (number, name, finished) in [
+            (0, "latents.safetensors", 2),
+            (1, "latents.001.safetensors", 5),
+            (2, "latents.002.safetensors", 8),
+        ] {
+            let path = job.section_result(Stage::Denoise, number).unwrap();
+            assert_eq!(path.file_name().unwrap(), name);
+            fs::write(path, b"").unwrap();
+            assert_eq!(job.num_finished(&recipe), finished);
+            let position = recipe.position(Stage::Denoise, number).unwrap();
+            assert_eq!((position + 1, recipe.section(position)), (finished, number));
+        }
+        assert_eq!(recipe.position(Stage::Denoise, 3), None);
+        assert_eq!(recipe.num_sections(), 3);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod form;
 pub mod prompt;
 mod recipe;
 mod request;
+mod sections;
 mod update;
 
 pub use cancel::CancelToken;
@@ -21,9 +22,11 @@ pub use form::{
 };
 pub use recipe::{Recipe, Stage};
 pub use request::{
-    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
+    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, StepCache,
+    StepCacheKind, first_step,
 };
+pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
 pub use update::{
-    Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample, Reclaim,
-    StageTime,
+    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,
+    Reclaim, StageTime,
 };

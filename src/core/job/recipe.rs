@@ -75,7 +75,8 @@ impl Stage {
         }
     }
 
-    /// The file in the job's folder that proves the stage finished and holds its result.
+    /// The file in the job's folder that proves the stage finished and holds its result; that of its first time
+    /// where a recipe has it several times.
     ///
     /// `None` for stages that leave nothing: they are run again when a job resumes.
     pub fn result_file(self) -> Option<&'static str> {
@@ -90,7 +91,7 @@ impl Stage {
     }
 }
 
-/// The stages of one job, in order.
+/// The stages of one job, in order. One that makes its clip in sections has some of them once a section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     pub stages: Vec<Stage>,
@@ -124,6 +125,35 @@ impl Recipe {
                 stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
                 Self { stages }
             }
+            Family::FramePack => {
+                let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
+                let num_sections = request.sections.map_or(1, |sections| sections.count);
+                for _ in 0..num_sections {
+                    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode]);
+                }
+                stages.push(Stage::Save);
+                Self { stages }
+            }
         }
+    }
+
+    /// Which time it is that the recipe has the stage at a position, counted from 0.
+    pub fn section(&self, position: usize) -> u32 {
+        let before = self.stages.iter().take(position);
+        let stage = self.stages.get(position);
+        before.filter(|earlier| Some(*earlier) == stage).count() as u32
+    }
+
+    /// Where the recipe has a stage for this time; `None` where it has it less often.
+    pub fn position(&self, stage: Stage, section: u32) -> Option<usize> {
+        let all = self.stages.iter().enumerate();
+        let mut same = all.filter(|(_, other)| **other == stage);
+        same.nth(section as usize).map(|(position, _)| position)
+    }
+
+    /// In how many sections the clip is made; 1 for those that are made at once.
+    pub fn num_sections(&self) -> u32 {
+        let decoded = self.stages.iter().filter(|stage| **stage == Stage::Decode);
+        (decoded.count() as u32).max(1)
     }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Sections;
+use super::prompt::SectionPrompts;
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 use crate::memory::MemoryChoice;
 
@@ -291,6 +293,26 @@ impl FromStr for Fit {
     }
 }
 
+/// How a step may take over what an earlier one computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepCacheKind {
+    /// By how far the modulated input of the first block moved (TeaCache).
+    TeaCache,
+    /// By how much the residual of the whole stack is known to grow from step to step (MagCache).
+    MagCache,
+    /// By how far the residual of the first block moved.
+    FirstBlock,
+}
+
+/// Skips steps that would change little. The first and the last step are always computed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepCache {
+    pub kind: StepCacheKind,
+    /// The relative change, summed over skipped steps, from which a step is computed.
+    pub threshold: f64,
+}
+
 fn one() -> u32 {
     1
 }
@@ -345,8 +367,11 @@ pub struct GenerateRequest {
     pub width: u32,
     /// Pixels.
     pub height: u32,
-    /// 4n + 1; 1 is a picture.
+    /// 4n + 1; 1 is a picture. With sections those of all of them, see [`Sections::num_frames`].
     pub num_frames: u32,
+    /// How the clip is made section by section; absent for families that make it at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sections: Option<Sections>,
     /// Frames a second of the written clip.
     pub fps: f64,
     /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
@@ -354,7 +379,7 @@ pub struct GenerateRequest {
     pub batch_size: u32,
     pub num_steps: u32,
     /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
-    /// a distilled model is told in Flux.
+    /// a distilled model is told in Flux and FramePack.
     pub guidance_scale: f64,
     /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -368,7 +393,8 @@ pub struct GenerateRequest {
     /// The step before which the schedule is left; what noise is left then stays. The end when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_step: Option<u32>,
-    /// The schedule's shift; the model's own when absent.
+    /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
+    /// that (Flux dev, FramePack).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
     pub sampler: Sampler,
@@ -380,6 +406,9 @@ pub struct GenerateRequest {
     pub max_sequence_length: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<Lora>,
+    /// Every step is computed when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_cache: Option<StepCache>,
     #[serde(default)]
     pub dtype: DtypeChoice,
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
@@ -415,7 +444,9 @@ impl GenerateRequest {
                 let has_low = self.files.transformer_2.is_some();
                 self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
             }
-            Family::Flux => self.true_cfg_scale.is_some_and(|scale| scale > 1.0),
+            Family::Flux | Family::FramePack => {
+                self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
+            }
         }
     }
 
@@ -436,6 +467,14 @@ impl GenerateRequest {
     /// The guidance of the low-noise expert.
     pub fn low_guidance_scale(&self) -> f64 {
         self.guidance_scale_2.unwrap_or(self.guidance_scale)
+    }
+
+    /// What each section is told, by the times in the prompt; `None` for families without sections. The error is a
+    /// sentence, which a form has told before.
+    pub fn section_prompts(&self) -> Result<Option<SectionPrompts>, String> {
+        self.sections
+            .map(|sections| SectionPrompts::of(&self.prompt, &sections, self.fps))
+            .transpose()
     }
 
     /// Whether the clip starts from a given frame, of a picture or of another clip.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, Recipe, Stage};
 use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
+use crate::memory::Rung;
 
 /// A job's number: unique, and later jobs have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -117,6 +118,18 @@ pub struct StageTime {
     pub secs: f64,
 }
 
+/// A rung of the memory's ladder that a stage had to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Climb {
+    pub stage: Stage,
+    /// Which time this was that the recipe has the stage, counted from 0.
+    #[serde(default)]
+    pub section: u32,
+    pub rung: Rung,
+    /// The stage ended well on it; else it went on to the next one.
+    pub helped: bool,
+}
+
 /// What a finished job leaves.
 #[derive(Clone, Debug)]
 pub struct JobOutput {
@@ -131,6 +144,8 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// What was done differently than asked, one sentence each.
     pub warnings: Vec<String>,
+    /// What was tried where memory ran out, in that order.
+    pub rungs: Vec<Climb>,
 }
 
 impl JobOutput {

@@ -3,9 +3,14 @@
 //!
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
+pub mod counters;
 mod device;
+mod fault;
+mod report;
 
 pub use device::DeviceFacts;
+pub use fault::Fault;
+pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,4 +72,53 @@ pub enum Rung {
     Tiles256,
     /// On the CPU.
     OnCpu,
+}
+
+impl Rung {
+    pub const ALL: [Self; 6] = [
+        Self::Ground,
+        Self::FreeAndRetry,
+        Self::StreamMore,
+        Self::Tiles512,
+        Self::Tiles256,
+        Self::OnCpu,
+    ];
+
+    /// The name in files, in JSON and in `SAFELIGHT_ENGINE_FAULT`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ground => "ground",
+            Self::FreeAndRetry => "free_and_retry",
+            Self::StreamMore => "stream_more",
+            Self::Tiles512 => "tiles512",
+            Self::Tiles256 => "tiles256",
+            Self::OnCpu => "on_cpu",
+        }
+    }
+
+    /// The edge of the tiles in which the VAE works from this rung on, in pixels.
+    pub fn tile(self) -> Option<u32> {
+        match self {
+            Self::Ground | Self::FreeAndRetry | Self::StreamMore => None,
+            Self::Tiles512 => Some(512),
+            Self::Tiles256 | Self::OnCpu => Some(256),
+        }
+    }
+
+    /// Whether what is made on this rung differs from what is made on the ground.
+    pub fn changes_result(self) -> bool {
+        self >= Self::Tiles512
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rungs_name_is_the_one_it_is_stored_under() {
+        for rung in Rung::ALL {
+            assert_eq!(serde_json::json!(rung), rung.name());
+        }
+    }
 }

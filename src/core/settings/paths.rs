@@ -107,6 +107,11 @@ impl Paths {
         self.data.join("telemetry")
     }
 
+    /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).
+    pub fn memory_counters(&self) -> PathBuf {
+        self.data.join("ladder.json")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.data.join("safelight.log")
     }

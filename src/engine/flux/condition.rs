@@ -12,6 +12,7 @@ use super::prepare::{Draws, LatentShape, reference_size, seeds};
 use super::state::GivenImage;
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
 use crate::place::{Placement, warn_unexpected};
@@ -138,7 +139,10 @@ impl<'a> Autoencoder<'a> {
     fn encode(&self, pixels: &Tensor, number: usize, capture: &mut Capture) -> Option<Posterior> {
         let name = |part: &str| format!("vae.encode.{number}.{part}");
         capture.put(name("input"), pixels);
-        let cancelled = || self.hooks.cancelled();
+        let cancelled = || {
+            fault::at(Site::VaeEncode);
+            self.hooks.cancelled()
+        };
         let found = match (self.tile, bands(pixels, 1, self.place)) {
             (Some(tile), _) => {
                 let tiling = Tiling::of_size(i64::from(tile));

@@ -9,6 +9,7 @@ use safelight_core::job::{GenerateRequest, Sampler};
 use serde::Deserialize;
 
 use super::keys::TransformerKeys;
+use super::transformer::BlockWidths;
 use crate::error::EngineError;
 use crate::json;
 use crate::sampling::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, linspace, spaced};
@@ -157,6 +158,14 @@ impl TransformerConfig {
     /// Width inside the feed-forward layers.
     pub fn mlp_dim(&self) -> i64 {
         4 * self.dim()
+    }
+
+    pub(super) fn widths(&self) -> BlockWidths {
+        BlockWidths {
+            dim: self.dim(),
+            head_dim: self.attention_head_dim,
+            mlp_dim: self.mlp_dim(),
+        }
     }
 
     /// Numbers of a token that the model gives back.

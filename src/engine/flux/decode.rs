@@ -5,6 +5,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
@@ -36,7 +37,10 @@ pub fn decode(
     warn_unexpected(&unexpected, "autoencoder", hooks);
     let latents = config.denormalize(&latents.to_kind(Kind::Float));
     capture.put("vae.decode.0.input", &latents);
-    let cancelled = || hooks.cancelled();
+    let cancelled = || {
+        fault::at(Site::VaeDecode);
+        hooks.cancelled()
+    };
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
         let pixels = match (

@@ -23,7 +23,7 @@ mod prepare;
 mod sample;
 mod state;
 mod text;
-mod transformer;
+pub(crate) mod transformer;
 
 pub use condition::encode_image;
 pub use config::{SchedulerConfig, TransformerConfig};

@@ -8,6 +8,8 @@
 //! over memory serves both and, for one picture, nothing is joined or cut for the attention. Queries, keys and values
 //! are views of one product, changed in place.
 //!
+//! The blocks are HunyuanVideo's too, whose models use them from here.
+//!
 //! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width, `H` heads
 //! of `D`, `M` = 4 `C`.
 
@@ -15,6 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::config::{SINUSOIDS, TransformerConfig};
 use super::keys::TransformerKeys;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{
     Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, axis_angles, gated_add, gated_add_norm,
@@ -80,10 +83,10 @@ impl FluxTransformer {
             )?,
             guidance_in: config.guidance_embeds.then(guidance).transpose()?,
             double_blocks: (0..config.num_layers)
-                .map(|i| DoubleBlock::new(config, &(w / "double_blocks" / i)))
+                .map(|i| DoubleBlock::new(&config.widths(), &(w / "double_blocks" / i)))
                 .collect::<Result<_, _>>()?,
             single_blocks: (0..config.num_single_layers)
-                .map(|i| SingleBlock::new(config, &(w / "single_blocks" / i)))
+                .map(|i| SingleBlock::new(&config.widths(), &(w / "single_blocks" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer: FinalLayer::new(config, keys, &(w / "final_layer"))?,
             config: config.clone(),
@@ -193,6 +196,7 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             // The last pass of a block is also the first of the next one.
             let next = modulated(rows(i + 1), 0);
             normed = block.forward(&mut xs, normed, rows(i), &next, &tokens, rope);
@@ -202,6 +206,7 @@ impl FluxTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             let ys = block.linear2.forward(&block.attend(normed, &tokens, rope));
             let next = modulated(rows(i + 1), 0);
             normed = add_norm(&mut xs, &ys, rows(i), 2, &next);
@@ -261,19 +266,28 @@ impl FluxTransformer {
     }
 }
 
+/// The sizes of a block.
+pub(crate) struct BlockWidths {
+    /// Width of the hidden states.
+    pub(crate) dim: i64,
+    pub(crate) head_dim: i64,
+    /// Width inside the feed-forward layers.
+    pub(crate) mlp_dim: i64,
+}
+
 /// Where the tokens of all texts and of all pictures lie: start and number.
-struct Tokens {
-    txt: (i64, i64),
-    img: (i64, i64),
-    pictures: i64,
+pub(crate) struct Tokens {
+    pub(crate) txt: (i64, i64),
+    pub(crate) img: (i64, i64),
+    pub(crate) pictures: i64,
 }
 
 impl Tokens {
-    fn len(&self) -> i64 {
+    pub(crate) fn len(&self) -> i64 {
         self.txt.1 + self.img.1
     }
 
-    fn streams(&self) -> [(i64, i64); 2] {
+    pub(crate) fn streams(&self) -> [(i64, i64); 2] {
         [self.txt, self.img]
     }
 
@@ -286,12 +300,12 @@ impl Tokens {
     }
 
     /// `(1, L, ..)` -> a view, `(1, T, ..)`
-    fn of_txt(&self, xs: &Tensor) -> Tensor {
+    pub(crate) fn of_txt(&self, xs: &Tensor) -> Tensor {
         xs.narrow(1, self.txt.0, self.txt.1)
     }
 
     /// `(1, L, ..)` -> a view, `(1, I, ..)`
-    fn of_img(&self, xs: &Tensor) -> Tensor {
+    pub(crate) fn of_img(&self, xs: &Tensor) -> Tensor {
         xs.narrow(1, self.img.0, self.img.1)
     }
 
@@ -306,7 +320,7 @@ impl Tokens {
 }
 
 /// Layer norm with the vectors `first` and `first + 1` of a modulation as shift and scale.
-fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
+pub(crate) fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
     Norm::Modulated {
         rows,
         shift: first,
@@ -315,7 +329,7 @@ fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
 }
 
 /// `xs += ys * gate` in place, the gate being vector `gate` of `rows` -> `xs` behind the norm `next`
-fn add_norm(
+pub(crate) fn add_norm(
     xs: &mut Tensor,
     ys: &Tensor,
     rows: TokenRows<'_>,
@@ -333,51 +347,46 @@ fn add_norm(
 }
 
 /// A vector to the network's width, in f32.
-struct MlpEmbedder {
+pub(crate) struct MlpEmbedder {
     in_layer: Linear,
     out_layer: Linear,
 }
 
 impl MlpEmbedder {
-    fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+    pub(crate) fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
             in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
             out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
         })
     }
 
-    /// `(1, in_dim)` -> `(1, C)`
-    fn forward(&self, xs: &Tensor) -> Tensor {
+    /// `(N, in_dim)` -> `(N, C)`
+    pub(crate) fn forward(&self, xs: &Tensor) -> Tensor {
         self.out_layer.forward(&self.in_layer.forward(xs).silu())
     }
 }
 
 /// Shifts, scales and gates from the vector of timestep, guidance and pooled text.
-struct Modulation {
+pub(crate) struct Modulation {
     lin: Linear,
 }
 
 impl Modulation {
     /// `name`: `lin` in the blocks.
-    fn new(
-        config: &TransformerConfig,
-        count: i64,
-        name: &str,
-        w: &Weights,
-    ) -> Result<Self, WeightsError> {
-        let dim = config.dim();
+    pub(crate) fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
-            lin: Linear::new(dim, count * dim, &(w / name))?,
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
         })
     }
 
     /// `vec`: `(N, C)` -> `(1, N, count * C)`
-    fn forward(&self, vec: &Tensor) -> Tensor {
+    pub(crate) fn forward(&self, vec: &Tensor) -> Tensor {
         self.lin.forward(vec).unsqueeze(0)
     }
 }
 
-struct DoubleBlock {
+pub(crate) struct DoubleBlock {
     img_mod: Modulation,
     img_attn: SelfAttention,
     img_mlp: (Linear, Linear),
@@ -393,36 +402,36 @@ struct SelfAttention {
 }
 
 impl SelfAttention {
-    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = config.dim();
+    fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = widths.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
         Ok(Self {
             qkv: Linear::fused(dim, &parts, &(w / "qkv"))?,
-            norm: QkNorm::new(config.attention_head_dim, EPS, &(w / "norm"))?,
+            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
             proj: Linear::new(dim, dim, &(w / "proj"))?,
         })
     }
 }
 
 impl DoubleBlock {
-    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, mlp_dim) = (config.dim(), config.mlp_dim());
+    pub(crate) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
         let mlp = |name: &str| {
             let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
             Ok((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
         };
         Ok(Self {
-            img_mod: Modulation::new(config, 6, "lin", &(w / "img_mod"))?,
-            img_attn: SelfAttention::new(config, &(w / "img_attn"))?,
+            img_mod: Modulation::new(dim, 6, "lin", &(w / "img_mod"))?,
+            img_attn: SelfAttention::new(widths, &(w / "img_attn"))?,
             img_mlp: mlp("img_mlp")?,
-            txt_mod: Modulation::new(config, 6, "lin", &(w / "txt_mod"))?,
-            txt_attn: SelfAttention::new(config, &(w / "txt_attn"))?,
+            txt_mod: Modulation::new(dim, 6, "lin", &(w / "txt_mod"))?,
+            txt_attn: SelfAttention::new(widths, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
         })
     }
 
     /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
-    fn modulation(&self, vec: &Tensor) -> Tensor {
+    pub(crate) fn modulation(&self, vec: &Tensor) -> Tensor {
         let (txt, img) = (&self.txt_mod.lin, &self.img_mod.lin);
         let size = [2, vec.size()[0], img.out_features()];
         let values = Tensor::empty(size, (vec.kind(), vec.device()));
@@ -433,7 +442,7 @@ impl DoubleBlock {
 
     /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
     /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
-    fn forward(
+    pub(crate) fn forward(
         &self,
         xs: &mut Tensor,
         normed: Tensor,
@@ -461,31 +470,31 @@ impl DoubleBlock {
     }
 }
 
-struct SingleBlock {
+pub(crate) struct SingleBlock {
     /// Queries, keys and values, and the first layer of the feed-forward part.
     linear1: Linear,
     /// Of attention and feed-forward part together.
-    linear2: Linear,
+    pub(crate) linear2: Linear,
     norm: QkNorm,
-    modulation: Modulation,
+    pub(crate) modulation: Modulation,
     dim: i64,
 }
 
 impl SingleBlock {
-    fn new(config: &TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, mlp_dim) = (config.dim(), config.mlp_dim());
+    pub(crate) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
         Ok(Self {
             linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
             linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
-            norm: QkNorm::new(config.attention_head_dim, EPS, &(w / "norm"))?,
-            modulation: Modulation::new(config, 3, "lin", &(w / "modulation"))?,
+            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
+            modulation: Modulation::new(dim, 3, "lin", &(w / "modulation"))?,
             dim,
         })
     }
 
     /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
-    fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
+    pub(crate) fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
         let dim = self.dim;
         let products = self.linear1.forward(&normed); // (1, L, 3 C + M)
         drop(normed);
@@ -575,7 +584,7 @@ impl FinalLayer {
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             linear: Linear::new(config.dim(), config.out_channels(), &(w / "linear"))?,
-            modulation: Modulation::new(config, 2, "adaLN_modulation.1", w)?,
+            modulation: Modulation::new(config.dim(), 2, "adaLN_modulation.1", w)?,
             shift_and_scale: keys.final_shift_and_scale(),
         })
     }

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use safelight_core::catalog::gguf::BlockType;
 use serde_json::{Value, json};
 use tch::{Cuda, Device, Kind, Tensor};
 
@@ -12,7 +13,8 @@ use super::check::wave;
 use super::loaded::kernels_for;
 use super::terms::{Gate, Norm, TokenRows};
 use super::{
-    gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm, rms_norm_rope, status, twins,
+    block_twins, expand_blocks, expand_fp8, gated_add, gated_add_norm, gelu_tanh, layer_norm,
+    pixel_norm, rms_norm_rope, status, twins,
 };
 
 const EPS: f64 = 1e-6;
@@ -49,6 +51,7 @@ pub fn report(device: Device) -> Value {
             }
         }
     }
+    passes.extend(expansions(index));
     let states: Vec<Value> = [Kind::BFloat16, Kind::Half, Kind::Float]
         .into_iter()
         .map(|kind| {
@@ -183,6 +186,35 @@ fn pixels_pass(xs: &Tensor, index: usize) -> Value {
         time(index, || drop(twins::pixel_norm(xs, &factor, true))),
     ];
     measured("pixel_norm silu", xs, times, 2)
+}
+
+/// A large matrix of Flux from each storage that is expanded per use.
+fn expansions(index: usize) -> Vec<Value> {
+    let device = Device::Cuda(index);
+    let kind = Kind::BFloat16;
+    let size = [12_288, 3072];
+    let out = Tensor::empty(size, (kind, device));
+    if kernels_for(&out).is_none() {
+        return Vec::new();
+    }
+    let types = BlockType::ALL.map(|block| {
+        let count = size.iter().product::<i64>() / block.block_len() as i64;
+        let blocks = Tensor::zeros([count, block.block_bytes() as i64], (Kind::Uint8, device));
+        let times = [
+            time(index, || drop(expand_blocks(&blocks, block, kind))),
+            time(index, || {
+                drop(block_twins::expand_blocks(&blocks, block, kind));
+            }),
+        ];
+        measured(&format!("expand {}", block.name()), &out, times, 1)
+    });
+    let numbers = Tensor::zeros(size, (Kind::Uint8, device)).view_dtype(Kind::Float8e4m3fn);
+    let times = [
+        time(index, || drop(expand_fp8(&numbers, 0.5, kind))),
+        time(index, || drop(twins::expand_fp8(&numbers, 0.5, kind))),
+    ];
+    let fp8 = measured("expand fp8", &out, times, 1);
+    types.into_iter().chain([fp8]).collect()
 }
 
 fn copied(xs: &Tensor) -> Tensor {

@@ -2,12 +2,13 @@
 //!
 //! The numbers are waves, not random: no generator's state is touched. Costs milliseconds; times nothing.
 
+use safelight_core::catalog::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
 use super::loaded::Kernels;
 use super::ops::{PIECE_BYTES, most_pieces};
 use super::terms::{Gate, Norm, TokenRows};
-use super::{KernelError, twins};
+use super::{KernelError, block_twins, twins};
 
 const EPS: f64 = 1e-6;
 
@@ -46,7 +47,9 @@ pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError
     for channels in PIXEL_CHANNELS {
         check_pictures(kernels, device, channels)?;
     }
-    check_softmax(kernels, device)
+    check_softmax(kernels, device)?;
+    check_blocks(kernels, device)?;
+    check_fp8(kernels, device)
 }
 
 /// Longer rows are left to libtorch.
@@ -283,6 +286,54 @@ fn check_softmax(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
         let found = fits("softmax", kernels.softmax_to(&scores, 0.3))?;
         let expected = twins::softmax_to(&scores, 0.3, Kind::Float);
         compare("softmax", &found, &expected)?;
+    }
+    Ok(())
+}
+
+/// Blocks of bytes that are as good as random, with scales that are small numbers.
+fn check_blocks(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    for block in BlockType::ALL {
+        let size = [TOKENS, block.block_bytes() as i64];
+        let bytes = (wave(&size, 0.37, device) * 900.0).to_kind(Kind::Int64);
+        let bytes = bytes.bitwise_and(0xff).to_kind(Kind::Uint8);
+        for &at in halves_of(block) {
+            let mut upper = bytes.narrow(1, at + 1, 1);
+            drop(upper.bitwise_and_(0x3f));
+        }
+        let found = fits("expand_blocks", kernels.expand_blocks(&bytes, block))?;
+        let expected = block_twins::expand_blocks(&bytes, block, Kind::Float);
+        compare(
+            &format!("expand_blocks {}", block.name()),
+            &found,
+            &expected,
+        )?;
+    }
+    Ok(())
+}
+
+/// Where a block has numbers of f16.
+fn halves_of(block: BlockType) -> &'static [i64] {
+    match block {
+        BlockType::Q4_1 | BlockType::Q5_1 | BlockType::Q4K | BlockType::Q5K => &[0, 2],
+        BlockType::Q2K => &[80, 82],
+        BlockType::Q3K => &[108],
+        BlockType::Q6K => &[208],
+        _ => &[0],
+    }
+}
+
+/// Every number of both formats but those that are none.
+fn check_fp8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    for kind in [Kind::Float8e4m3fn, Kind::Float8e5m2] {
+        let bytes = Tensor::arange(256, (Kind::Int64, device));
+        let is_none = bytes.bitwise_and(0x7f).ge(0x7c);
+        let bytes = bytes.where_self(&is_none.logical_not(), &bytes.zeros_like());
+        let numbers = bytes.to_kind(Kind::Uint8).view_dtype(kind);
+        for scale in [1.0, 0.0078] {
+            let found = fits("expand_fp8", kernels.expand_fp8(&numbers, scale))?;
+            let expected = twins::expand_fp8(&numbers, scale, Kind::Float);
+            compare("expand_fp8", &found, &expected)?;
+        }
     }
     Ok(())
 }

@@ -44,6 +44,7 @@ struct Names {
     create_stream: &'static CStr,
     create_event: &'static CStr,
     record: &'static CStr,
+    destroy_event: &'static CStr,
     wait: &'static CStr,
     wait_on_stream: &'static CStr,
 }
@@ -55,6 +56,7 @@ const CUDA_COPIES: Names = Names {
     create_stream: c"cuStreamCreate",
     create_event: c"cuEventCreate",
     record: c"cuEventRecord",
+    destroy_event: c"cuEventDestroy_v2",
     wait: c"cuEventSynchronize",
     wait_on_stream: c"cuStreamWaitEvent",
 };
@@ -66,6 +68,7 @@ const HIP_COPIES: Names = Names {
     create_stream: c"hipStreamCreateWithFlags",
     create_event: c"hipEventCreateWithFlags",
     record: c"hipEventRecord",
+    destroy_event: c"hipEventDestroy",
     wait: c"hipEventSynchronize",
     wait_on_stream: c"hipStreamWaitEvent",
 };
@@ -92,12 +95,17 @@ pub(crate) struct Copies {
     create_stream: Create,
     create_event: Create,
     record: OfTwo,
+    destroy_event: OfOne,
     wait: OfOne,
     wait_on_stream: WaitFor,
-    /// What libtorch had queued when memory to copy to was last allocated.
-    allocated: Handle,
     /// They stay for the life of the process.
     _libraries: Vec<Library>,
+}
+
+/// What libtorch had queued at some moment.
+pub(crate) struct Mark {
+    copies: &'static Copies,
+    event: Handle,
 }
 
 /// A stream of copies and the pinned buffers that they are from: one thread's own.
@@ -176,7 +184,7 @@ impl Copies {
         libraries: Vec<Library>,
     ) -> Result<Self> {
         let find = Finder(&libraries);
-        let mut copies = Self {
+        Ok(Self {
             index,
             current,
             allocate: find.function(names.allocate)?,
@@ -185,24 +193,27 @@ impl Copies {
             create_stream: find.function(names.create_stream)?,
             create_event: find.function(names.create_event)?,
             record: find.function(names.record)?,
+            destroy_event: find.function(names.destroy_event)?,
             wait: find.function(names.wait)?,
             wait_on_stream: find.function(names.wait_on_stream)?,
-            allocated: Handle(ptr::null_mut()),
             _libraries: libraries,
-        };
-        copies.allocated = copies.on_device(|| copies.event())??;
-        Ok(copies)
+        })
     }
 
-    /// Memory that libtorch has just allocated may be in use by what it queued earlier: copies that are begun after
-    /// this wait for that.
-    pub(crate) fn note_allocation(&self) -> Result<()> {
+    /// All that libtorch has queued so far, on the stream of this thread: what it may still do with memory that
+    /// somebody else has since got.
+    pub(crate) fn mark(&'static self) -> Result<Mark> {
         let stream = current_stream(self.index)?;
         self.on_device(|| {
+            let mark = Mark {
+                copies: self,
+                event: self.event()?,
+            };
             #[expect(unsafe_code, reason = "calls into the driver")]
             // SAFETY: both handles are the driver's own, and of this device.
-            let code = unsafe { (self.record)(self.allocated.0, stream.0) };
-            succeeded("recording an event", code)
+            let code = unsafe { (self.record)(mark.event.0, stream.0) };
+            succeeded("recording an event", code)?;
+            Ok(mark)
         })?
     }
 
@@ -301,7 +312,7 @@ impl Lane {
         }
     }
 
-    /// Begins to copy the first `len` bytes of a slot's buffer.
+    /// Begins to copy the first `len` bytes of a slot's buffer, behind what had been queued at `mark`.
     #[expect(unsafe_code, reason = "a copy writes where its target points to")]
     /// # Safety
     /// `target` points to `len` bytes on this device which nobody else uses, and which, as the buffer, stay as they
@@ -311,12 +322,13 @@ impl Lane {
         slot: usize,
         target: *mut c_void,
         len: usize,
+        mark: &Mark,
     ) -> Result<()> {
         assert!(len <= self.len, "a buffer has no more bytes than it has");
         let (copies, stream, slot) = (self.copies, self.stream.0, &self.slots[slot]);
         // SAFETY: all handles are the driver's own, and of this device; the rest is as the caller promises.
         unsafe {
-            let code = (copies.wait_on_stream)(stream, copies.allocated.0, 0);
+            let code = (copies.wait_on_stream)(stream, mark.event.0, 0);
             succeeded("waiting for an event", code)?;
             let code = (copies.copy)(target, slot.buffer.0, len, stream);
             succeeded("copying to the device", code)?;
@@ -330,6 +342,20 @@ impl Lane {
         // SAFETY: the handle is the driver's own.
         let code = unsafe { (self.copies.wait)(self.slots[slot].copied.0) };
         succeeded("copying to the device", code)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let destroy = || {
+            #[expect(unsafe_code, reason = "gives an event back")]
+            // SAFETY: the event is the driver's own and destroyed once; whoever waits for it goes on waiting.
+            unsafe {
+                (self.copies.destroy_event)(self.event.0)
+            }
+        };
+        // An event that stays costs next to nothing.
+        self.copies.on_device(destroy).ok();
     }
 }
 

@@ -17,7 +17,11 @@ use super::store::Stored;
 use super::{KernelError, check};
 use crate::error::EngineError;
 
-const SOURCE: &str = concat!(include_str!("rows.cu"), include_str!("pixels.cu"));
+const SOURCE: &str = concat!(
+    include_str!("rows.cu"),
+    include_str!("pixels.cu"),
+    include_str!("expand.cu")
+);
 
 /// Checks that ended the engine this many times are not begun again.
 const MAX_TRIES: u32 = 2;
@@ -55,16 +59,20 @@ pub(super) enum SingleKernel {
     Affine,
     PlaceCorners,
     Softmax,
+    ExpandBlocks,
+    ExpandFp8,
 }
 
 impl SingleKernel {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Activate, "activate"),
         (Self::ChannelMoments, "channel_moments"),
         (Self::JoinMoments, "join_moments"),
         (Self::Affine, "affine"),
         (Self::PlaceCorners, "place_corners"),
         (Self::Softmax, "softmax"),
+        (Self::ExpandBlocks, "expand_blocks"),
+        (Self::ExpandFp8, "expand_fp8"),
     ];
 }
 

@@ -1,6 +1,6 @@
 //! Our own kernels for GPUs: the element-wise passes between matrix products, each in one pass over memory.
 //!
-//! `rows.cu` and `pixels.cu` are compiled on the user's machine by what libtorch brings along, NVRTC or HIPRTC, on first use, and kept
+//! `rows.cu`, `pixels.cu` and `expand.cu` are compiled on the user's machine by what libtorch brings along, NVRTC or HIPRTC, on first use, and kept
 //! in the cache folder. Every kernel has a twin in libtorch's operations, which is its definition; the two are
 //! compared once in each process before a kernel is used. Where no kernel can be used, on the CPU, for other kinds
 //! and shapes, or where anything at all fails, the twin does the work, so no job depends on a kernel.
@@ -9,10 +9,13 @@
 //! Networks call these through [`crate::nn`], which knows weights and tables; nothing here does.
 
 mod bench;
+mod block_twins;
 mod check;
 mod copies;
 mod driver;
 mod error;
+mod expand;
+mod k_block_twins;
 mod loaded;
 mod ops;
 mod pixels;
@@ -23,12 +26,14 @@ pub mod twins;
 mod vendor;
 
 pub use bench::report;
-pub(crate) use copies::{Copies, Lane as CopyLane};
+pub(crate) use block_twins::IQ4_VALUES;
+pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::status;
 pub use terms::{Gate, Norm, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
+use safelight_core::catalog::gguf::BlockType;
 use tch::{Kind, Tensor};
 
 #[cfg(test)]
@@ -158,4 +163,20 @@ pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
     kernels_of(scores.device(), kind)
         .and_then(|kernels| kernels.softmax_to(scores, scale))
         .unwrap_or_else(|| twins::softmax_to(scores, scale, kind))
+}
+
+/// The numbers of GGUF's blocks, in f32 the very bits of gguf-py's `dequantize`, rounded once to `kind`.
+///
+/// `blocks`: `(N, bytes of a block)`, without gaps -> flat, of `kind`
+pub fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
+    kernels_of(blocks.device(), kind)
+        .and_then(|kernels| kernels.expand_blocks(blocks, block))
+        .unwrap_or_else(|| block_twins::expand_blocks(blocks, block, kind))
+}
+
+/// Numbers of fp8 times `scale`, in `kind`, of the same size.
+pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
+    kernels_of(numbers.device(), kind)
+        .and_then(|kernels| kernels.expand_fp8(numbers, scale))
+        .unwrap_or_else(|| twins::expand_fp8(numbers, scale, kind))
 }

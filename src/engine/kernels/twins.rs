@@ -207,3 +207,12 @@ pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
 pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
     (scores * scale).softmax(-1, Kind::Float).to_kind(kind)
 }
+
+/// `numbers` of fp8 times `scale`, of the same size in `kind`
+pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
+    let mut expanded = numbers.to_kind(kind);
+    if scale.to_bits() != 1_f32.to_bits() {
+        drop(expanded.g_mul_scalar_(f64::from(scale)));
+    }
+    expanded
+}

@@ -39,3 +39,12 @@ pub fn wide_attention(q: &Tensor, k: &Tensor, v: &Tensor, rows: i64) -> Option<T
     let parts = parts.collect::<Option<Vec<_>>>()?;
     Some(Tensor::cat(&parts, 0).unsqueeze(0).unsqueeze(0))
 }
+
+/// What hides a pair of tokens when it is added to their score: as far below every other as the type allows.
+pub fn lowest(kind: Kind) -> f64 {
+    match kind {
+        Kind::Half => -65504.0,
+        Kind::BFloat16 => -3.3895313892515355e38,
+        _ => f64::from(f32::MIN),
+    }
+}

@@ -137,7 +137,7 @@ impl Linear {
 
     /// Some of the matrix's rows, `(count, in_features)` in f32.
     fn rows(&self, first: i64, count: i64) -> Tensor {
-        let wide = |part: &Part| part.weight.expand(Kind::Float);
+        let wide = |part: &Part| part.weight.expand_early(Kind::Float);
         if let [only] = &self.parts[..] {
             return wide(only).narrow(0, first, count);
         }

@@ -21,8 +21,12 @@ pub struct Rope {
 impl Rope {
     /// `angles`: `(L, D / 2)` in f64
     pub fn new(angles: &Tensor, device: Device) -> Self {
-        let cos = angles.cos().to_kind(Kind::Float);
-        let sin = angles.sin().to_kind(Kind::Float);
+        Self::of_turns(&angles.cos(), &angles.sin(), device)
+    }
+
+    /// `cos`, `sin`: `(L, D / 2)`, which need not be those of one angle: some models take the mean of several.
+    pub fn of_turns(cos: &Tensor, sin: &Tensor, device: Device) -> Self {
+        let [cos, sin] = [cos, sin].map(|xs| xs.to_kind(Kind::Float));
         let turns = Tensor::complex(&cos, &sin).unsqueeze(1).to_device(device);
         Self { turns }
     }

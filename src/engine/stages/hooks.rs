@@ -11,7 +11,7 @@ use tch::{Kind, Tensor};
 
 use super::StageContext;
 use crate::denoise::DenoiseState;
-use crate::fault::Fault;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::preview::LatentPreview;
 
@@ -21,8 +21,6 @@ pub(super) struct StageHooks<'a> {
     preview: OnceCell<LatentPreview>,
     /// The frames that were sent so far.
     num_frames: Cell<u32>,
-    /// Only in tests of the app.
-    fault: Option<Fault>,
 }
 
 impl<'a> StageHooks<'a> {
@@ -31,7 +29,6 @@ impl<'a> StageHooks<'a> {
             context,
             preview: OnceCell::default(),
             num_frames: Cell::default(),
-            fault: Fault::of(context.order.stage),
         }
     }
 
@@ -75,9 +72,7 @@ impl<'a> StageHooks<'a> {
 impl Hooks for StageHooks<'_> {
     fn cancelled(&self) -> bool {
         self.context.ticks.fetch_add(1, Ordering::Relaxed);
-        if let Some(fault) = &self.fault {
-            fault.at_look();
-        }
+        fault::at(Site::Look);
         self.context.cancel.is_cancelled()
     }
 
@@ -102,6 +97,7 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn frames(&self, frames: &Tensor) {
+        fault::at(Site::Frames);
         let frames = frames.to_kind(Kind::Uint8);
         let first = self.num_frames.get();
         let total = self.total_frames();

@@ -22,13 +22,14 @@ use crossbeam_channel::Sender;
 use safelight_core::catalog::Family;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
+use safelight_core::memory::Rung;
 use safelight_core::protocol::StageOrder;
 use tch::{Device, Kind};
 
 use crate::capture::{self, Capture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::fault::Fault;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::assert_unloaded;
 use crate::place::Placement;
@@ -47,12 +48,21 @@ pub struct StageContext<'a> {
     pub messages: Sender<Outgoing>,
 }
 
+/// The order as its rung of the ladder changes it. Where the stage computes is [`StageContext::placement`]'s.
+#[must_use]
+pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
+    let request = &mut order.request;
+    if let Some(tile) = order.memory.rung.tile() {
+        request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
+    }
+    order
+}
+
 /// Runs the stage; `None` when it was cancelled.
 pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let stage = context.order.stage;
-    if let Some(fault) = Fault::of(stage) {
-        fault.at_start();
-    }
+    let _armed = fault::arm(stage, context.order.memory.rung);
+    fault::at(Site::Start);
     let _no_grad = tch::no_grad_guard();
     if needs_all_memory(stage) {
         assert_unloaded(context.device, context.baseline)?;
@@ -61,6 +71,11 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         _ if stage == Stage::Unload => Some(()),
         Family::Wan => wan::run(context, stage)?,
         Family::Flux => flux::run(context, stage)?,
+        Family::FramePack => {
+            return Err(EngineError::Request {
+                reason: "this version cannot run FramePack models yet".to_owned(),
+            });
+        }
     };
     if done.is_some() {
         match stage {
@@ -106,6 +121,9 @@ impl StageContext<'_> {
             (DtypeChoice::F16, _) => Kind::Half,
             (DtypeChoice::F32 | DtypeChoice::Auto, _) => Kind::Float,
         };
+        if self.order.memory.rung == Rung::OnCpu && self.device != Device::Cpu {
+            return on_cpu(self.order.stage, kind);
+        }
         Placement {
             device: self.device,
             kind,
@@ -168,6 +186,19 @@ impl StageContext<'_> {
                 self.order.stage.name()
             ),
         }
+    }
+}
+
+/// Where and how a stage computes that found no room on the device. A text encoder keeps its numbers, so that its
+/// weights can stay in their file; the VAE and the image encoder are small, and exact in f32.
+fn on_cpu(stage: Stage, kind: Kind) -> Placement {
+    let kind = match (stage, kind) {
+        (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
+        _ => Kind::Float,
+    };
+    Placement {
+        device: Device::Cpu,
+        kind,
     }
 }
 

@@ -11,8 +11,9 @@ use std::path::Path;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-use super::place;
+use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
@@ -63,7 +64,7 @@ impl Default for ClipTextConfig {
 impl ClipTextConfig {
     /// Reads and checks the numbers of a text encoder, which lies in a folder or in one file.
     pub fn read(place: &Path) -> Result<Self, EngineError> {
-        let config = match place::own_config(place, "clip")? {
+        let config = match encoder_home::own_config(place, "clip", "text_config")? {
             Some(config) => config,
             None => Self::from_header(place)?,
         };
@@ -84,7 +85,7 @@ impl ClipTextConfig {
         };
         let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
         let w = position(&weights);
-        let size = |name: &str| place::matrix(&w, name, "CLIP");
+        let size = |name: &str| encoder_home::matrix(&w, name, "CLIP");
         let (vocab_size, hidden_size) = size(TOKENS)?;
         let (max_position_embeddings, _) = size("embeddings.position_embedding.weight")?;
         let (intermediate_size, _) = size("encoder.layers.0.mlp.fc1.weight")?;
@@ -98,7 +99,7 @@ impl ClipTextConfig {
             vocab_size,
             hidden_size,
             intermediate_size,
-            num_hidden_layers: place::num_layers(&w, layer),
+            num_hidden_layers: encoder_home::num_layers(&w, layer),
             num_attention_heads: hidden_size / HEAD_DIM,
             max_position_embeddings,
             eos_token_id: WRONG_EOS,
@@ -196,7 +197,7 @@ impl ClipTextEncoder {
             "visual_projection.",
             "logit_scale",
         ];
-        place::left_over(weights, &ENDS, &others)
+        encoder_home::left_over(weights, &ENDS, &others)
     }
 
     /// `ids`: `(B, L)` integers, not more than there are positions; padding is read like any token, but nothing
@@ -217,6 +218,7 @@ impl ClipTextEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             xs = layer.forward(&xs, Some(&ahead));
         }
         let last_hidden_state = self.final_layer_norm.forward_as_kind(&xs);
@@ -245,6 +247,6 @@ impl ClipTextEncoder {
 
 /// The position from which a CLIP's names count.
 fn position(w: &Weights) -> Weights {
-    let w = place::at_key(w, &ENDS);
+    let w = encoder_home::at_key(w, &ENDS);
     if w.has(TOKENS) { w } else { w / "text_model" }
 }

@@ -6,7 +6,10 @@
 mod classes;
 mod clean;
 mod clip;
-mod place;
+mod hunyuan;
+mod llama;
+mod llama_config;
+mod llama_gguf;
 mod repair;
 mod special;
 mod spiece;
@@ -16,6 +19,9 @@ mod umt5;
 
 pub use clean::clean_wan_prompt;
 pub use clip::{ClipTextConfig, ClipTextEmbeds, ClipTextEncoder};
+pub use hunyuan::HunyuanTemplate;
+pub use llama::LlamaEncoder;
+pub use llama_config::LlamaConfig;
 pub use spiece::SpieceModel;
 pub use t5::{T5Config, T5Encoder};
 pub use tokenizer::{TextTokenizer, Tokens};

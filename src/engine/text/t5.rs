@@ -12,11 +12,12 @@ use safelight_core::catalog::llama_cpp_from_t5;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-use super::place;
+use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
-use crate::nn::{Linear, T5Norm, attention, gelu_tanh};
+use crate::nn::{Linear, T5Norm, attention, gelu_tanh, lowest};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// A table of relative positions, by which a file is known and its numbers are counted.
@@ -60,7 +61,7 @@ impl Default for T5Config {
 impl T5Config {
     /// Reads and checks the numbers of Flux's second text encoder, which lies in a folder or in one file.
     pub fn read(place: &Path) -> Result<Self, EngineError> {
-        let config = match place::own_config(place, "t5")? {
+        let config = match encoder_home::own_config(place, "t5", "text_config")? {
             Some(config) => config,
             None => Self::from_header(place)?,
         };
@@ -85,7 +86,7 @@ impl T5Config {
         };
         let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
         let w = at_encoder(&weights);
-        let size = |name: &str| place::matrix(&w, name, "T5");
+        let size = |name: &str| encoder_home::matrix(&w, name, "T5");
         let (buckets, num_heads) = size(POSITIONS)?;
         if w.has(&POSITIONS.replace("block.0", "block.1")) {
             return Err(bad("it is a UMT5, not a T5".to_owned()));
@@ -104,7 +105,7 @@ impl T5Config {
             d_model,
             d_kv: inner / num_heads,
             d_ff,
-            num_layers: place::num_layers(&w, layer),
+            num_layers: encoder_home::num_layers(&w, layer),
             num_heads,
             relative_attention_num_buckets: buckets,
             feed_forward_proj: "gated-gelu".to_owned(),
@@ -169,7 +170,7 @@ impl T5Encoder {
     ) -> Result<Self, WeightsError> {
         let encoder = &(w / "encoder");
         let [table, twin] = table_names(w);
-        let shared = w.matrix(table, [config.vocab_size, config.d_model])?;
+        let shared = w.table(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
         let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
@@ -190,7 +191,7 @@ impl T5Encoder {
     /// The keys of a file that a T5 should not have; what stands before its names belongs to it alone.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = ["decoder.", "lm_head.", "dec.", "output."];
-        place::left_over(weights, &[POSITIONS], &others)
+        encoder_home::left_over(weights, &[POSITIONS], &others)
     }
 
     /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to; Flux gives none and attends to
@@ -218,6 +219,7 @@ impl T5Encoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());
@@ -231,7 +233,7 @@ fn at_encoder(w: &Weights) -> Weights {
     if w.has(&llama_cpp_from_t5(POSITIONS)) {
         return w.translated(llama_cpp_from_t5);
     }
-    place::at_key(w, &[POSITIONS])
+    encoder_home::at_key(w, &[POSITIONS])
 }
 
 /// The table of the tokens and its twin: some files repeat it under the encoder, some have it only there.
@@ -385,13 +387,5 @@ fn finite(xs: Tensor) -> Tensor {
         xs.clamp(-65504.0 + 1000.0, 65504.0 - 1000.0)
     } else {
         xs
-    }
-}
-
-fn lowest(kind: Kind) -> f64 {
-    match kind {
-        Kind::Half => -65504.0,
-        Kind::BFloat16 => -3.3895313892515355e38,
-        _ => f64::from(f32::MIN),
     }
 }

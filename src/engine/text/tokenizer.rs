@@ -1,7 +1,7 @@
 //! Text to token ids, padded and cut as `transformers` does it.
 //!
-//! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, and a T5's `spiece.model`; leaves other
-//! `spiece.model` to [`SpieceModel`]. Does not clean prompts.
+//! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
+//! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use tch::Tensor;
 use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
 use super::classes;
+use super::llama_gguf::{self, LlamaTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
 use crate::error::EngineError;
@@ -30,12 +31,15 @@ pub struct Tokens {
 impl Tokens {
     /// What is said of a text that is longer than the encoder reads.
     pub fn cut_notice(&self, role: &str) -> Option<String> {
+        Self::notice_of_cut(role, self.num_cut, self.ids.size()[1])
+    }
+
+    pub(super) fn notice_of_cut(role: &str, cut: usize, length: i64) -> Option<String> {
         let name = if role == "negative" {
             "negative prompt"
         } else {
             "prompt"
         };
-        let (cut, length) = (self.num_cut, self.ids.size()[1]);
         (cut > 0).then(|| {
             format!("the {name} is longer than the {length} tokens that the text encoder reads: its last {cut} are left out")
         })
@@ -79,6 +83,9 @@ impl TextTokenizer {
         if place.join("vocab.json").exists() && place.join("merges.txt").exists() {
             return Self::read_clip(place, class, length);
         }
+        if let Some(LlamaTokenizer { value, pad }) = llama_gguf::read(place)? {
+            return Self::build(Ok(value), Vec::new(), &pad, length, place.to_owned());
+        }
         Self::read_spiece(place, length)
     }
 
@@ -96,6 +103,18 @@ impl TextTokenizer {
             return Self::clip(&model["vocab"], &model["merges"], &special, length, path);
         }
         let pad = special.named("pad_token", "<pad>").to_owned();
+        // A Llama's own has none: what the padding is does not matter where nobody attends to it.
+        let lacks_pad = |text: &str| {
+            let added = file["added_tokens"].as_array().into_iter().flatten();
+            let mut all = added.map(|token| &token["content"]);
+            file["model"]["vocab"].get(text).is_none() && !all.any(|content| content == text)
+        };
+        let is_llama = file["model"]["type"] == "BPE" && !lacks_pad(llama_gguf::END);
+        let pad = if is_llama && lacks_pad(&pad) {
+            llama_gguf::END.to_owned()
+        } else {
+            pad
+        };
         Self::build(Ok(file), Vec::new(), &pad, length, path)
     }
 
@@ -124,7 +143,7 @@ impl TextTokenizer {
         let found = SpieceModel::find_model(place)?;
         let (model, path) = found.ok_or_else(|| EngineError::Config {
             reason: if has_end(place, "gguf") {
-                "it carries no tokenizer of a T5 in its metadata".to_owned()
+                "it carries no tokenizer of a T5 or a Llama 3 in its metadata".to_owned()
             } else if has_end(place, "safetensors") {
                 format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
             } else if place.is_dir() {

@@ -88,6 +88,14 @@ impl DoublingConv {
         kernels::placed_corners(&self.corners(xs), self.apart.as_ref())
     }
 
+    /// The same where what lies around the frames is there, one pixel on each side, and not zero:
+    /// `(T, H + 2, W + 2, C)` → `(T, 2H, 2W, O)`
+    pub(super) fn forward_bordered(&self, xs: &Tensor) -> Tensor {
+        let bias = self.apart.is_none().then_some(&self.bias);
+        let corners = super::causal::convolve_pictures(xs, &self.weight, bias, [0, 0]);
+        kernels::placed_corners(&corners, self.apart.as_ref())
+    }
+
     fn outputs(&self) -> i64 {
         self.bias.numel() as i64 / CORNERS
     }

@@ -4,6 +4,7 @@
 
 mod causal;
 mod doubling;
+pub mod hunyuan;
 pub mod kl;
 mod pointwise;
 pub(crate) mod slices;
@@ -19,6 +20,7 @@ use thiserror::Error;
 use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
+pub use self::hunyuan::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
 pub use self::kl::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
 pub use self::tiles::{TileScheme, Tiling};
 pub use self::wan::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};

@@ -45,6 +45,14 @@ impl Tiling {
         }
     }
 
+    /// The same squares, each of which sees only itself.
+    pub(super) fn separate(self) -> Self {
+        Self {
+            scheme: TileScheme::Separate,
+            ..self
+        }
+    }
+
     pub fn is_seamless(self) -> bool {
         self.scheme == TileScheme::Seamless
     }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tch::Tensor;
 
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
@@ -189,6 +190,7 @@ impl ClipVisionEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Vision);
             xs = layer.forward(&xs, None);
         }
         Some(xs)

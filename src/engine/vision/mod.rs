@@ -4,9 +4,15 @@
 
 mod clip;
 mod processor;
+mod siglip;
+mod siglip_processor;
 
 pub use clip::{ClipVisionConfig, ClipVisionEncoder, Finished};
 pub use processor::{ClipImageProcessor, pixel_values};
+pub use siglip::{SiglipVisionConfig, SiglipVisionEncoder};
+pub use siglip_processor::SiglipImageProcessor;
 
+#[cfg(test)]
+mod siglip_tests;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,10 @@
 //! Gives the numbers of `transformers`' `CLIPImageProcessor` with its torchvision backend, down to the last bit:
 //! pictures are resized as bytes, by libtorch's own routine. Opens no pictures.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
 use super::ClipVisionConfig;
@@ -93,21 +94,39 @@ impl Default for ClipImageProcessor {
 impl ClipImageProcessor {
     /// Reads `preprocessor_config.json`, or the folder that has it; without a place, the published values.
     pub fn read(place: Option<&Path>) -> Result<Self, EngineError> {
-        let Some(place) = place else {
-            return Ok(Self::default());
+        Self::read_over(place, json!({}))
+    }
+
+    /// The same where `published` has other values than CLIP's.
+    pub(super) fn read_over(
+        place: Option<&Path>,
+        mut published: Value,
+    ) -> Result<Self, EngineError> {
+        let path = match place {
+            Some(folder) if folder.is_dir() => folder.join("preprocessor_config.json"),
+            Some(file) => file.to_owned(),
+            None => PathBuf::new(),
         };
-        let path = if place.is_dir() {
-            place.join("preprocessor_config.json")
-        } else {
-            place.to_owned()
-        };
-        let written: Written = json::read(&path)?;
+        if place.is_some() {
+            let written: Map<String, Value> = json::read(&path)?;
+            for (name, value) in written.into_iter().filter(|(_, value)| !value.is_null()) {
+                published[name] = value;
+            }
+        }
+        let written = Written::deserialize(published).map_err(|err| EngineError::Config {
+            reason: format!("not the JSON it should be: {err}"),
+            path: path.clone(),
+        })?;
         Self::from_written(&written).map_err(|reason| EngineError::Config { reason, path })
     }
 
     /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
     pub fn check(&self, encoder: &ClipVisionConfig, place: &Path) -> Result<(), EngineError> {
-        let expected = [encoder.image_size; 2];
+        self.check_size(encoder.image_size, place)
+    }
+
+    pub(super) fn check_size(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
+        let expected = [image_size; 2];
         let found = match (self.crop, self.resize) {
             (Some(size), _) | (None, Some((Size::Exact(size), _))) => Some(size),
             _ => None,
@@ -218,18 +237,25 @@ impl ClipImageProcessor {
         picture.narrow(2, top, height).narrow(3, left, width)
     }
 
-    /// `picture`: bytes -> f32; the order of the operations decides the last bits
-    fn normalized(&self, picture: &Tensor) -> Tensor {
+    /// `picture`: `(1, 3, H, W)` in [0, 1], not bytes -> what [`pixel_values`] gives of bytes
+    pub(super) fn of_numbers(&self, picture: Tensor) -> Result<Tensor, EngineError> {
+        let (_, _, height, width) = picture.size4().expect("a picture has four dimensions");
+        let picture = self.cropped(self.resized(picture, [height, width])?);
+        Ok(self.normalized(&picture, None))
+    }
+
+    /// `picture`: bytes, or numbers that are not rescaled -> f32; the order of the operations decides the last bits
+    fn normalized(&self, picture: &Tensor, rescale_factor: Option<f64>) -> Tensor {
         let per_channel = |numbers: [f64; 3]| {
             let numbers = numbers.map(|n| n as f32);
             let numbers = Tensor::from_slice(&numbers).view([3, 1, 1]);
-            match self.rescale_factor {
+            match rescale_factor {
                 Some(factor) => numbers * (1.0 / factor),
                 None => numbers,
             }
         };
         let picture = picture.to_kind(Kind::Float);
-        match (self.normalize, self.rescale_factor) {
+        match (self.normalize, rescale_factor) {
             (Some([mean, std]), _) => (picture - per_channel(mean)) / per_channel(std),
             (None, Some(factor)) => picture * factor,
             (None, None) => picture,
@@ -262,5 +288,5 @@ pub fn pixel_values(
     // h w c -> 1 c h w
     let picture = picture.permute([2, 0, 1]).unsqueeze(0).contiguous();
     let picture = processor.resized(picture, size)?;
-    Ok(processor.normalized(&processor.cropped(picture)))
+    Ok(processor.normalized(&processor.cropped(picture), processor.rescale_factor))
 }

@@ -34,7 +34,7 @@ fn recorded(name: &str) -> Tensor {
 }
 
 /// The same as `picture` of `generate.py`.
-fn picture(width: u32, height: u32) -> Vec<u8> {
+pub(super) fn picture(width: u32, height: u32) -> Vec<u8> {
     let mut rgb = Vec::new();
     for y in 0..height {
         for x in 0..width {

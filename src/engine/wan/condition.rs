@@ -11,6 +11,7 @@ use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
 use super::tiling;
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
 use crate::place::{Placement, warn_unexpected};
@@ -85,7 +86,10 @@ fn encode(
     let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
     let unexpected = WanVaeEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "autoencoder", hooks);
-    let cancelled = || hooks.cancelled();
+    let cancelled = || {
+        fault::at(Site::VaeEncode);
+        hooks.cancelled()
+    };
     let posterior = match tiling(config, request) {
         Some(tiling) => encoder.encode_tiled(clip, tiling, &cancelled),
         None => encoder.encode(clip, &cancelled),

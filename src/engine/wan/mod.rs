@@ -28,6 +28,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
@@ -173,7 +174,10 @@ pub fn decode(
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
-    let cancelled = || hooks.cancelled();
+    let cancelled = || {
+        fault::at(Site::VaeDecode);
+        hooks.cancelled()
+    };
     let mut take = |pixels: Tensor| {
         hooks.frames(&rgb8_from_pixels(&pixels));
         if recording {

@@ -11,6 +11,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::config::TransformerConfig;
 use super::prepare::TokenTimesteps;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{
     Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
@@ -152,6 +153,7 @@ impl WanTransformer {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Block);
             // The last pass of a block is also the first of the next one, or of the head.
             let next = modulated(rows(i + 1), 0);
             let kept = context.kept.as_ref().map(|kept| &kept[i]);

@@ -15,7 +15,9 @@ use tch::{Device, Kind, Tensor};
 use super::lane::StagingError;
 use super::mapping::Mapping;
 use super::staging::{Place, Staging, Stored};
+use super::stream::Source;
 use super::{WeightsError, gguf};
+use crate::fault::{self, Site};
 
 pub(super) struct WeightFile {
     path: PathBuf,
@@ -80,6 +82,24 @@ impl WeightFile {
 
     pub(super) fn names(&self) -> Vec<String> {
         self.header.names()
+    }
+
+    /// Where the bytes of a tensor lie.
+    pub(super) fn source(&self, info: &TensorInfo) -> Source {
+        Source {
+            file: Arc::clone(&self.file),
+            mapping: self.mapping.clone(),
+            path: self.path.clone(),
+            start: info.start,
+            len: info.bytes as usize,
+        }
+    }
+
+    /// From here on only what is too small to be read by itself comes before it is asked for.
+    pub(super) fn read_only_tiny_ahead(&self) {
+        if let Some((staging, _)) = &self.staging {
+            staging.read_only_tiny_ahead();
+        }
     }
 
     /// `None` when the file has no such key.
@@ -151,6 +171,7 @@ impl WeightFile {
         [stored, kind]: [Kind; 2],
         device: Device,
     ) -> Result<Tensor, WeightsError> {
+        fault::at(Site::Staging);
         let torch = |source| WeightsError::Tensor {
             key: key.to_owned(),
             source,

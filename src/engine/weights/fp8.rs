@@ -1,13 +1,14 @@
 //! Numbers of eight bits with a point (`e4m3fn`, `e5m2`) to numbers that can be computed with, in one pass.
 //!
 //! On the CPU through a table of all 256, which also holds the scale: libtorch's own cast takes one number after
-//! the other, at a tenth of the speed. Other devices cast and multiply. Does not know where a scale is written.
+//! the other, at a tenth of the speed. Other devices have a kernel, or cast and multiply. Does not know where a scale is written.
 
 use std::ops::Range;
 use std::slice;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::kernels;
 use crate::runtime::for_each_range;
 
 /// About this many numbers are worth a turn of a thread.
@@ -24,11 +25,7 @@ pub(super) fn expand(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
         _ => false,
     };
     if !by_table {
-        let mut expanded = numbers.to_kind(kind);
-        if scale.to_bits() != 1_f32.to_bits() {
-            drop(expanded.g_mul_scalar_(f64::from(scale)));
-        }
-        return expanded;
+        return kernels::expand_fp8(numbers, scale, kind);
     }
     let table = table(numbers.kind(), scale, kind);
     let numbers = numbers.contiguous();

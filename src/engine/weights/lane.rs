@@ -7,7 +7,7 @@ use std::slice;
 
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::kernels::{CopyLane, KernelError};
+use crate::kernels::{CopyLane, KernelError, Mark};
 
 /// Why bytes did not get to their device.
 pub(super) enum StagingError {
@@ -37,8 +37,14 @@ impl From<KernelError> for StagingError {
 pub(super) trait Lane {
     /// A buffer that no copy is under way from.
     fn buffer(&mut self, slot: usize) -> &mut [u8];
-    /// Begins to copy the first `len` bytes of a buffer to `target`.
-    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError>;
+    /// Begins to copy the first `len` bytes of a buffer to `target`, behind what had been queued at `mark`.
+    fn start(
+        &mut self,
+        slot: usize,
+        target: &mut Tensor,
+        len: usize,
+        mark: Option<&Mark>,
+    ) -> Result<(), StagingError>;
     /// Until the copy from a buffer has ended.
     fn wait(&mut self, slot: usize) -> Result<(), StagingError>;
 }
@@ -48,10 +54,20 @@ impl Lane for CopyLane {
         Self::buffer(self, slot)
     }
 
-    fn start(&mut self, slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
+    fn start(
+        &mut self,
+        slot: usize,
+        target: &mut Tensor,
+        len: usize,
+        mark: Option<&Mark>,
+    ) -> Result<(), StagingError> {
+        let Some(mark) = mark else {
+            return Err(io::Error::other("nothing says when its memory is free").into());
+        };
         #[expect(unsafe_code, reason = "the driver writes into a tensor")]
-        // SAFETY: the target is contiguous, has `len` bytes, and is kept with its piece until the copy has ended.
-        Ok(unsafe { Self::start(self, slot, target.data_ptr(), len) }?)
+        // SAFETY: the target is contiguous, has `len` bytes, is nobody else's behind the mark, and is kept with its
+        // piece until the copy has ended.
+        Ok(unsafe { Self::start(self, slot, target.data_ptr(), len, mark) }?)
     }
 
     fn wait(&mut self, slot: usize) -> Result<(), StagingError> {
@@ -83,7 +99,14 @@ impl Lane for BlockingLane {
         }
     }
 
-    fn start(&mut self, _slot: usize, target: &mut Tensor, len: usize) -> Result<(), StagingError> {
+    fn start(
+        &mut self,
+        _slot: usize,
+        target: &mut Tensor,
+        len: usize,
+        _mark: Option<&Mark>,
+    ) -> Result<(), StagingError> {
+        // They go on the stream that computes, so behind all that is queued.
         target.f_copy_(&self.0.f_narrow(0, 0, len as i64)?)?;
         Ok(())
     }

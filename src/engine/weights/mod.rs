@@ -25,6 +25,7 @@ mod ring;
 mod scales;
 mod staging;
 mod stored;
+mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -44,6 +45,9 @@ use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
 pub use self::stored::StoredMatrix;
+use self::stream::{Form, Stream, StreamedMatrix};
+pub use self::stream::{StreamBytes, StreamFailure};
+use crate::fault::{self, Site};
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;
 
@@ -55,6 +59,9 @@ pub struct Weights {
     translate: Option<Arc<Translate>>,
     /// What changes some of the tensors.
     loras: Option<Arc<Loras>>,
+    /// Where not all of the network may stay on the device.
+    stream: Option<Arc<Stream>>,
+    is_seldom: bool,
     kind: Kind,
     device: Device,
 }
@@ -84,6 +91,8 @@ impl Weights {
             prefix: String::new(),
             translate: None,
             loras: None,
+            stream: None,
+            is_seldom: false,
             kind,
             device,
         })
@@ -103,6 +112,8 @@ impl Weights {
             prefix: String::new(),
             translate: None,
             loras: None,
+            stream: None,
+            is_seldom: false,
             kind,
             device,
         }
@@ -211,11 +222,12 @@ impl Weights {
     ///
     /// Numbers of fp8 and of GGUF's blocks come expanded. On the CPU, a tensor that is stored in the wanted kind is a view of the mapped file: never write to it.
     pub fn tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
-        let tensor = self.stored_tensor(name, shape)?;
-        match &self.loras {
-            Some(loras) => loras.changed(&self.full_name(&name), tensor),
-            None => Ok(tensor),
+        let mut tensor = self.stored_tensor(name, shape)?;
+        if let Some(loras) = &self.loras {
+            tensor = loras.changed(&self.full_name(&name), tensor)?;
         }
+        self.note_fixed(&tensor);
+        Ok(tensor)
     }
 
     fn stored_tensor(&self, name: &str, shape: &[i64]) -> Result<Tensor, WeightsError> {
@@ -251,30 +263,85 @@ impl Weights {
     }
 
     /// The matrix `name` under this position, which must have exactly these rows and columns. It stays in a narrow
-    /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives.
+    /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives; or it stays in its file.
     pub fn matrix(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
+        if let Some(stream) = &self.stream {
+            let (key, source, form) = self.in_file(name, size)?;
+            let matrix = StreamedMatrix::new(self, stream, &key, source, form, size);
+            return Ok(StoredMatrix::streamed(matrix));
+        }
         if self.source.random.is_none() {
             let key = self.file_key(name);
             let (file, info) = self.find(&key, &size)?;
-            if let Some(block) = info.dtype.blocks() {
-                let bytes = file.blocks(&key, &info, self.device)?;
-                self.asked().insert(key);
-                let blocks = BlockMatrix::new(&bytes, block, size);
-                return Ok(StoredMatrix::blocks(blocks));
-            }
-            let stored = file.stored_kind(&key, &info)?;
-            if fp8::is_fp8(stored) {
-                let scale = self.scale_of(&key, info.dtype)?.unwrap_or(1.0);
-                let numbers = file.tensor(&key, &info, stored, self.device)?;
-                self.asked().insert(key);
-                return Ok(StoredMatrix::fp8(numbers, scale));
+            match self.form_of(&key, file, &info)? {
+                Form::Blocks(block) => {
+                    let bytes = file.blocks(&key, &info, self.device)?;
+                    self.asked().insert(key);
+                    return Ok(StoredMatrix::blocks(BlockMatrix::new(&bytes, block, size)));
+                }
+                Form::Fp8 { stored, scale } => {
+                    let numbers = file.tensor(&key, &info, stored, self.device)?;
+                    self.asked().insert(key);
+                    return Ok(StoredMatrix::fp8(numbers, scale));
+                }
+                Form::Plain { .. } => {}
             }
         }
         self.tensor(name, &size).map(StoredMatrix::plain)
     }
 
+    /// The same of a matrix of which only some rows are [looked up](StoredMatrix::look_up): where not all of the network
+    /// may stay, these alone are read.
+    pub fn table(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
+        let Some(stream) = &self.stream else {
+            return self.matrix(name, size);
+        };
+        let (key, source, form) = self.in_file(name, size)?;
+        let matrix = StreamedMatrix::table(self, stream, &key, source, form, size);
+        Ok(StoredMatrix::streamed(matrix))
+    }
+
+    /// Where a matrix lies and how, without reading it; that counts as asking for it.
+    fn in_file(
+        &self,
+        name: &str,
+        size: [i64; 2],
+    ) -> Result<(String, stream::Source, Form), WeightsError> {
+        let key = self.file_key(name);
+        let (file, info) = self.find(&key, &size)?;
+        let form = self.form_of(&key, file, &info)?;
+        let source = file.source(&info);
+        self.asked().insert(key.clone());
+        Ok((key, source, form))
+    }
+
+    fn form_of(
+        &self,
+        key: &str,
+        file: &WeightFile,
+        info: &TensorInfo,
+    ) -> Result<Form, WeightsError> {
+        if let Some(block) = info.dtype.blocks() {
+            return Ok(Form::Blocks(block));
+        }
+        let stored = file.stored_kind(key, info)?;
+        let scale = self.scale_of(key, info.dtype)?;
+        Ok(if fp8::is_fp8(stored) {
+            let scale = scale.unwrap_or(1.0);
+            Form::Fp8 { stored, scale }
+        } else {
+            let kind = self.kind;
+            Form::Plain {
+                stored,
+                kind,
+                scale,
+            }
+        })
+    }
+
     /// The file that has `key`, and what its header says of it; `shape` must be its own.
     fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, TensorInfo), WeightsError> {
+        fault::at(Site::Weights);
         let file = self.source.keys.get(key).map(|&i| &self.source.files[i]);
         let Some((file, info)) = file.and_then(|file| Some((file, file.info(key)?))) else {
             return Err(self.missing(key.to_owned(), shape));

@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise};
 use tch::{Device, Tensor};
 
 use super::lane::{BlockingLane, Lane, StagingError};
-use crate::kernels::Copies;
+use crate::kernels::{Copies, Mark};
 
 /// On one H200's host, from page cache: 1 reader 8 GiB/s, 2 15, 4 26; 12 come near to what the device can fetch.
 const READERS: usize = 12;
@@ -112,11 +112,12 @@ impl Transfer {
         target: &Tensor,
     ) -> Result<Self, StagingError> {
         let device = target.device();
-        if let Device::Cuda(index) = device
-            && let Some(copies) = Copies::of(index)
-        {
-            copies.note_allocation()?;
-        }
+        // Memory may be in use by what was queued before it changed hands.
+        let mark = match device {
+            Device::Cuda(index) => Copies::of(index).map(Copies::mark).transpose()?,
+            _ => None,
+        };
+        let mark = mark.map(Arc::new);
         let progress = Arc::new(Progress::default());
         let mut pieces = Vec::new();
         let len = target.size1()? as usize;
@@ -128,6 +129,7 @@ impl Transfer {
                 parts,
                 target: target.f_narrow(0, offset as i64, len as i64)?,
                 len,
+                mark: mark.clone(),
                 progress: Arc::clone(&progress),
                 is_settled: false,
             });
@@ -142,12 +144,22 @@ impl Transfer {
 
     /// Until all bytes are on the device.
     pub(super) fn wait(&self) -> Result<(), StagingError> {
+        self.ended().failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Lets what was not begun be, and waits for the rest: behind this nobody writes to the target any more.
+    pub(super) fn abandon(&self) {
+        self.0.state().is_pointless = true;
+        drop(self.ended());
+    }
+
+    fn ended(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.state();
         while state.pieces_left > 0 {
             let woken = self.0.changed.wait(state);
             state = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        state.failure.take().map_or(Ok(()), Err)
+        state
     }
 }
 
@@ -168,6 +180,8 @@ struct Piece {
     parts: Vec<Part>,
     target: Tensor,
     len: usize,
+    /// On a device whose copies go by themselves.
+    mark: Option<Arc<Mark>>,
     progress: Arc<Progress>,
     /// Its bytes are there, or it is known why not.
     is_settled: bool,
@@ -270,7 +284,8 @@ fn begin(lane: &mut impl Lane, slot: usize, piece: &mut Piece) -> Result<(), Sta
         let bytes = &mut bytes[part.place..part.place + part.len];
         piece.file.read_exact_at(bytes, part.start)?;
     }
-    lane.start(slot, &mut piece.target, piece.len)
+    let mark = piece.mark.as_deref();
+    lane.start(slot, &mut piece.target, piece.len, mark)
 }
 
 fn end(lane: &mut impl Lane, slot: usize, piece: Option<Piece>) {
@@ -304,6 +319,7 @@ mod tests {
             slot: usize,
             target: &mut Tensor,
             len: usize,
+            _mark: Option<&Mark>,
         ) -> Result<(), StagingError> {
             assert!(self.under_way[slot].is_none());
             self.under_way[slot] = Some((target.shallow_clone(), len));
@@ -353,6 +369,7 @@ mod tests {
                 parts,
                 target: whole.narrow(0, offset as i64, len as i64),
                 len,
+                mark: None,
                 progress: Arc::clone(&progress),
                 is_settled: false,
             };

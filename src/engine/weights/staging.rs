@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
@@ -49,6 +50,7 @@ pub(super) struct Staging {
     /// File and start of a tensor → index into `spans`, and its part there.
     place_of: BTreeMap<(usize, u64), (usize, Part)>,
     held: Mutex<Held>,
+    reads_only_tiny_ahead: AtomicBool,
 }
 
 /// Bytes that come together: a tensor, or tiny ones that are likely to be asked for one after the other.
@@ -110,7 +112,13 @@ impl Staging {
             }),
             spans,
             place_of,
+            reads_only_tiny_ahead: AtomicBool::new(false),
         }
+    }
+
+    /// Whoever asks for the others does not ask here.
+    pub(super) fn read_only_tiny_ahead(&self) {
+        self.reads_only_tiny_ahead.store(true, Ordering::Relaxed);
     }
 
     /// The numbers, which must be a whole tensor of file number `file`, as a flat tensor of `kind` on `device`.
@@ -169,6 +177,7 @@ impl Staging {
     }
 
     fn look_ahead(&self, held: &mut Held, index: usize, device: Device) {
+        let only_tiny = self.reads_only_tiny_ahead.load(Ordering::Relaxed);
         let mut ahead = 0;
         for next in index + 1..self.spans.len() {
             let len = self.spans[next].len;
@@ -176,7 +185,9 @@ impl Staging {
             if ahead > AHEAD_BYTES {
                 return;
             }
-            if held.fetched[next] {
+            let is_left =
+                only_tiny && self.spans[next].len > TINY_BYTES && self.spans[next].parts.len() == 1;
+            if held.fetched[next] || is_left {
                 continue;
             }
             held.make_room_except(&self.spans, len, index);

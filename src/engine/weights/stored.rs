@@ -1,11 +1,15 @@
 //! A matrix as its file stores it, on its device: it is expanded to numbers of the compute type when it is used.
 //!
-//! Plain numbers, fp8 with one scale, or GGUF's blocks. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
+//! Plain numbers, fp8 with one scale, or GGUF's blocks; or all of these still in their file, from where they come for
+//! each use. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
+
+use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
 
 use super::fp8;
 use super::gguf::BlockMatrix;
+use super::stream::StreamedMatrix;
 
 /// Numbers that are expanded at a time on the CPU: they stay in its caches until they have been used, in memory that
 /// the allocator keeps.
@@ -27,6 +31,8 @@ enum Storage {
         scale: f32,
     },
     Blocks(BlockMatrix),
+    /// In its file, or on the device after all.
+    Streamed(Arc<StreamedMatrix>),
 }
 
 impl StoredMatrix {
@@ -44,8 +50,13 @@ impl StoredMatrix {
         Self(Storage::Blocks(matrix))
     }
 
+    pub(super) fn streamed(matrix: Arc<StreamedMatrix>) -> Self {
+        Self(Storage::Streamed(matrix))
+    }
+
     pub fn rows(&self) -> i64 {
         match &self.0 {
+            Storage::Streamed(matrix) => matrix.rows(),
             Storage::Blocks(matrix) => matrix.rows(),
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[0],
         }
@@ -53,24 +64,35 @@ impl StoredMatrix {
 
     pub fn columns(&self) -> i64 {
         match &self.0 {
+            Storage::Streamed(matrix) => matrix.columns(),
             Storage::Blocks(matrix) => matrix.columns(),
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[1],
         }
     }
 
     pub fn device(&self) -> Device {
-        self.stored().device()
+        match &self.0 {
+            Storage::Streamed(matrix) => matrix.device(),
+            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.device(),
+            Storage::Blocks(matrix) => matrix.bytes().device(),
+        }
     }
 
     /// What it takes on its device as long as nobody uses it.
     pub fn bytes(&self) -> u64 {
-        let numbers = self.stored();
-        (numbers.numel() * numbers.kind().elt_size_in_bytes()) as u64
+        let bytes = |numbers: &Tensor| numbers.numel() * numbers.kind().elt_size_in_bytes();
+        match &self.0 {
+            Storage::Streamed(matrix) => matrix.resident_bytes(),
+            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => bytes(numbers) as u64,
+            Storage::Blocks(matrix) => bytes(matrix.bytes()) as u64,
+        }
     }
 
-    /// All of it: `(rows, columns)` of `kind`. Never write to it: it may be what is stored.
+    /// All of it: `(rows, columns)` of `kind`. Never write to it: it may be what is stored. Of a matrix that streams it
+    /// is there until another one is used.
     pub fn expand(&self, kind: Kind) -> Tensor {
         match &self.0 {
+            Storage::Streamed(matrix) => matrix.with(|it| it.expand(kind)),
             Storage::Plain(numbers) if numbers.kind() == kind => numbers.shallow_clone(),
             Storage::Plain(numbers) => numbers.to_kind(kind),
             Storage::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
@@ -78,9 +100,18 @@ impl StoredMatrix {
         }
     }
 
-    /// Some of its rows: `(count, columns)` of `kind`, which nobody may write to either.
+    /// The same while the network is being built, for as long as it is wanted.
+    pub fn expand_early(&self, kind: Kind) -> Tensor {
+        match &self.0 {
+            Storage::Streamed(matrix) => matrix.apart(|it| it.expand(kind)),
+            _ => self.expand(kind),
+        }
+    }
+
+    /// Some of its rows: `(count, columns)` of `kind`, which nobody may write to either, and which are there as long.
     pub fn expand_rows(&self, first: i64, count: i64, kind: Kind) -> Tensor {
         match &self.0 {
+            Storage::Streamed(matrix) => matrix.with(|it| it.expand_rows(first, count, kind)),
             Storage::Plain(numbers) => numbers.narrow(0, first, count).to_kind(kind),
             Storage::Fp8 { numbers, scale } => {
                 fp8::expand(&numbers.narrow(0, first, count), *scale, kind)
@@ -95,6 +126,7 @@ impl StoredMatrix {
             Storage::Plain(numbers) => numbers.kind() == kind,
             Storage::Fp8 { .. } => false,
             Storage::Blocks(matrix) => !matrix.has_whole_rows(),
+            Storage::Streamed(matrix) => matrix.needs_no_expansion(kind),
         };
         let rows = self.rows().max(1);
         if is_ready || others > MAX_ROWS_FOR_PIECES || self.device() != Device::Cpu {
@@ -116,28 +148,33 @@ impl StoredMatrix {
                 fp8::expand(&found.view_dtype(numbers.kind()), *scale, kind)
             }
             Storage::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
+            Storage::Streamed(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
         };
         found.view(&size[..])
     }
 
-    /// One below the other, where all are stored alike; copies them.
+    /// One below the other, where all are stored alike; copies them, but for those that are in their files.
     pub fn stack(parts: &[&Self]) -> Option<Self> {
         let (first, others) = parts.split_first()?;
         if !others.iter().all(|other| other.is_stored_as(first)) {
             return None;
         }
         // Bytes can be joined on every device.
-        let bytes = |part: &&Self| part.stored().view_dtype(Kind::Uint8);
-        let joined = || {
-            let all = Tensor::cat(&parts.iter().map(bytes).collect::<Vec<_>>(), 0);
-            all.view_dtype(first.stored().kind())
+        let joined = |like: &Tensor| {
+            let numbers = parts.iter().filter_map(|part| part.as_numbers());
+            let bytes = numbers.map(|numbers| numbers.view_dtype(Kind::Uint8));
+            Tensor::cat(&bytes.collect::<Vec<_>>(), 0).view_dtype(like.kind())
         };
-        Some(match first.0 {
-            Storage::Plain(_) => Self::plain(joined()),
-            Storage::Fp8 { scale, .. } => Self::fp8(joined(), scale),
+        Some(match &first.0 {
+            Storage::Plain(numbers) => Self::plain(joined(numbers)),
+            Storage::Fp8 { numbers, scale } => Self::fp8(joined(numbers), *scale),
             Storage::Blocks(_) => {
                 let matrices = parts.iter().filter_map(|part| part.as_blocks());
                 Self::blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
+            }
+            Storage::Streamed(_) => {
+                let matrices = parts.iter().filter_map(|part| part.as_streamed());
+                Self::streamed(StreamedMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
         })
     }
@@ -153,7 +190,8 @@ impl StoredMatrix {
                 },
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
             // Whether their types agree is the matrices' own business.
-            (Storage::Blocks(_), Storage::Blocks(_)) => true,
+            (Storage::Blocks(_), Storage::Blocks(_))
+            | (Storage::Streamed(_), Storage::Streamed(_)) => true,
             _ => false,
         }
     }
@@ -165,10 +203,17 @@ impl StoredMatrix {
         }
     }
 
-    fn stored(&self) -> &Tensor {
+    fn as_streamed(&self) -> Option<&Arc<StreamedMatrix>> {
         match &self.0 {
-            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers,
-            Storage::Blocks(matrix) => matrix.bytes(),
+            Storage::Streamed(matrix) => Some(matrix),
+            _ => None,
+        }
+    }
+
+    fn as_numbers(&self) -> Option<&Tensor> {
+        match &self.0 {
+            Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => Some(numbers),
+            _ => None,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::catalog::library::{Item, Library, Role, place_of};
 use crate::catalog::names::{model_words, possible_side};
 use crate::catalog::wanted::{Wanted, WantedTokenizer};
 use crate::catalog::weights::{WeightSet, is_pickle, pickle_instead};
-use crate::catalog::{CatalogError, ModelFiles, tokenizer};
+use crate::catalog::{CatalogError, Component, ModelFiles, tokenizer};
 
 /// How deep below a folder for transformers one may lie: `diffusion_models/wan/2.2`.
 const MAX_DEPTH: usize = 4;
@@ -34,9 +34,10 @@ const MAX_FOLDERS: usize = 100;
 /// The folders in which ComfyUI, diffusers and others keep parts of one kind.
 fn folder_names(role: Role) -> &'static [&'static str] {
     match role {
-        Role::WanVae | Role::KlVae => &["vae", "VAE"],
+        Role::WanVae | Role::KlVae | Role::VideoVae => &["vae", "VAE"],
         Role::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
-        Role::Clip => &["text_encoders", "clip", "text_encoder"],
+        Role::Clip => &["text_encoders", "clip", "text_encoder", "text_encoder_2"],
+        Role::Llama => &["text_encoders", "clip", "text_encoder"],
         Role::T5 => &[
             "text_encoders",
             "clip",
@@ -44,9 +45,19 @@ fn folder_names(role: Role) -> &'static [&'static str] {
             "text_encoder",
             "text_encoders_t5",
         ],
-        Role::ClipVision => &["clip_vision", "image_encoder", "image_encoders"],
+        Role::ClipVision | Role::Siglip => &["clip_vision", "image_encoder", "image_encoders"],
         Role::Transformer(_) | Role::Foreign => &[],
     }
+}
+
+/// The folders in which a diffusers folder may keep a part, the likeliest first.
+fn inner_names(wanted: &Wanted<'_>) -> Vec<&'static str> {
+    let mut names = folder_names(wanted.role).to_vec();
+    // CLIP is the first text encoder of some families, and the second of others.
+    if wanted.component == Component::TextEncoder2 {
+        names.sort_by_key(|name| *name != "text_encoder_2");
+    }
+    names
 }
 
 /// The places around one transformer.
@@ -73,7 +84,7 @@ impl<'a> Search<'a> {
     /// The part of one kind: the named one, that in the transformer's own file, or the nearest that fits.
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
         if let Some(named) = self.companions.of(wanted.component) {
-            let place = named_place(named, folder_names(wanted.role), wanted)?;
+            let place = named_place(named, &inner_names(wanted), wanted)?;
             wanted.check(&place)?;
             return Ok(place);
         }
@@ -240,6 +251,9 @@ impl<'a> Search<'a> {
             places.extend(others.map(|item| item.place.clone()));
         }
         places.extend(self.library.tokenizers.iter().cloned());
+        if wanted.role == Role::Llama {
+            places.extend(self.library.llama_tokenizers.iter().cloned());
+        }
         places
     }
 }

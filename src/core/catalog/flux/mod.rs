@@ -177,6 +177,7 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
         mask: variant.mask(),
         end_image: InputUse::No,
         guidance: variant.guidance(),
+        section_order: None,
         latent_channels: configs.vae.latent_channels,
         limits: limits(&configs.vae),
         schedule,

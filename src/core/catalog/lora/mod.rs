@@ -157,6 +157,7 @@ pub fn fitting_plan(
     let own = match family {
         Family::Wan => "wan",
         Family::Flux => "flux",
+        Family::FramePack => "framepack",
     };
     if !origin.family.is_empty() && origin.family != own {
         return Err(wrong(format!(
@@ -204,7 +205,7 @@ fn is_of_control(misfit: &Misfit) -> bool {
 fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit) -> String {
     let model = match family {
         Family::Wan => wan_width(tables).map_or_else(|| "Wan".to_owned(), origin::wan_label),
-        Family::Flux => family.label().to_owned(),
+        Family::Flux | Family::FramePack => family.label().to_owned(),
     };
     let (expected, found) = (first.expected, first.found);
     let layer = &first.layer;

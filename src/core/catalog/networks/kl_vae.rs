@@ -43,11 +43,21 @@ pub struct KlVaeKeys {
 impl KlVaeKeys {
     /// The dialect of a file with these keys; `None` where there is no such autoencoder.
     pub fn detect<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
-        // Either half may be in a file of its own. All dialects have these.
-        let prefix = prefix_before(
-            keys.clone(),
-            &["decoder.conv_in.weight", "encoder.conv_in.weight"],
-        )?;
+        Self::by(keys, &["decoder.conv_in.weight", "encoder.conv_in.weight"])
+    }
+
+    /// The same for the autoencoder of HunyuanVideo, whose names are these with a `conv` within each causal
+    /// convolution: `decoder.up.3.block.0.conv1.conv.weight`, `encoder.down.0.downsample.conv.conv.weight`.
+    pub fn detect_video<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+        Self::by(
+            keys,
+            &["decoder.conv_in.conv.weight", "encoder.conv_in.conv.weight"],
+        )
+    }
+
+    /// `marks`: either half may be in a file of its own. All dialects have these.
+    fn by<'a>(keys: impl Iterator<Item = &'a str> + Clone, marks: &[&str]) -> Option<Self> {
+        let prefix = prefix_before(keys.clone(), marks)?;
         let own = keys.filter_map(|key| key.strip_prefix(prefix));
         let has = |part: &str| own.clone().any(|key| key.contains(part));
         let dialect = if !has("coder.mid_block.") {
@@ -75,6 +85,10 @@ impl KlVaeKeys {
 
     pub(in crate::catalog) fn of(weights: &WeightSet) -> Option<Self> {
         Self::detect(weights.tensors.keys().map(String::as_str))
+    }
+
+    pub(in crate::catalog) fn of_video(weights: &WeightSet) -> Option<Self> {
+        Self::detect_video(weights.tensors.keys().map(String::as_str))
     }
 }
 

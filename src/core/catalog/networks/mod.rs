@@ -5,7 +5,10 @@
 
 pub mod clip;
 pub mod kl_vae;
+pub mod llama;
+pub mod siglip;
 pub mod t5;
+pub mod video_vae;
 
 /// A key whose start is one of the first names, with the second in its place.
 pub(super) fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {

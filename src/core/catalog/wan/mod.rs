@@ -130,6 +130,7 @@ fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
         mask: InputUse::No,
         end_image: variant.end_image(files.image_encoder.is_some()),
         guidance: Guidance::Cfg,
+        section_order: None,
         latent_channels: configs.vae.z_dim,
         limits: limits(&configs.transformer, &configs.vae),
         schedule,

@@ -9,12 +9,13 @@ mod inputs;
 mod pictures;
 mod prompts;
 mod ranges;
+mod sections;
 mod snap;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
-use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule};
+use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule};
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
@@ -46,6 +47,13 @@ pub struct GenerateForm {
     pub width: Option<u32>,
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
+    /// Of a clip that is made in sections.
+    pub secs: Option<f64>,
+    /// As many as another clip had; wins over seconds and frames.
+    pub num_sections: Option<u32>,
+    /// Latent frames of a section.
+    pub window: Option<u32>,
+    pub section_order: Option<SectionOrder>,
     pub fps: Option<f64>,
     pub batch_size: Option<u32>,
     pub num_steps: Option<u32>,
@@ -132,7 +140,11 @@ impl GenerateForm {
         let mut found = Findings::default();
         let preset = self.chosen_preset(spec, &mut found);
         let (width, height) = snap::size(self, spec, &mut found);
-        let num_frames = snap::frames(self, spec, &mut found);
+        let sections = sections::choose(self, spec, &mut found);
+        let num_frames = match &sections {
+            Some(sections) => sections.num_frames(),
+            None => snap::frames(self, spec, &mut found),
+        };
         inputs::check(self, spec, num_frames, &mut found);
         pictures::check(self, spec, &mut found);
         let guidance = guidance::choose(self, spec, preset, &mut found);
@@ -164,6 +176,7 @@ impl GenerateForm {
             width,
             height,
             num_frames,
+            sections,
             fps: self.effective_fps(spec, &mut found),
             batch_size: self.batch_size.unwrap_or(1),
             num_steps,
@@ -186,6 +199,7 @@ impl GenerateForm {
             seed: self.seed,
             max_sequence_length: self.sequence_length(spec, &mut found),
             loras: self.loras.clone(),
+            step_cache: None,
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),

@@ -11,6 +11,7 @@
 //! | `{2$$__name__}` | several different lines |
 //! | `\{`, `\}`, `\|`, `\_` | that letter itself |
 //! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
+//! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the clip, by models that make it in sections |
 //! | `(words:1.2)` | `words`: weights do not act, see [`Expanded::notices`] |
 //!
 //! Braces that hold neither `|` nor `$$` stay as they are: such are prompts in JSON. The same template, seed and
@@ -19,6 +20,7 @@
 mod choose;
 mod comments;
 mod parse;
+mod timeline;
 mod weights;
 mod wildcards;
 
@@ -27,6 +29,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+pub use timeline::{PromptShare, SectionPrompts, TimedPrompt, Timeline};
 pub use wildcards::WildcardFolders;
 
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.

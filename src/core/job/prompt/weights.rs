@@ -5,6 +5,8 @@
 //! models' authors nor diffusers apply them. Left in, the signs and numbers would be read as words; so weights with
 //! a number are taken out. Brackets alone are ordinary writing and stay.
 
+use super::timeline;
+
 pub(super) struct Read {
     pub text: String,
     /// The first weight, as written.
@@ -50,7 +52,8 @@ pub(super) fn without(text: &str) -> Read {
             }
             (']', Some(('[', start))) => {
                 open.pop();
-                read.has_brackets |= start + 1 < read.text.len();
+                let inside = &read.text[start + 1..];
+                read.has_brackets |= !inside.is_empty() && !timeline::is_timed(inside);
                 read.text.push(letter);
             }
             _ => read.text.push(letter),

@@ -3,6 +3,7 @@
 
 mod flux;
 mod gguf;
+mod llama;
 pub(crate) mod published;
 
 use std::fs;

@@ -16,7 +16,7 @@ mod config;
 mod decoder;
 mod encoder;
 mod keys;
-mod norm;
+pub(super) mod norm;
 mod pixels;
 #[cfg(test)]
 mod tests;

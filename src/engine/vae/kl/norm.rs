@@ -15,7 +15,7 @@ const MAX_WIDENED_PIXELS: i64 = 1 << 18;
 
 /// Mean and variance of each channel over some pixels, both `(C)` in f32.
 #[derive(Debug)]
-pub(super) struct Moments {
+pub(in crate::vae) struct Moments {
     pixels: i64,
     mean: Tensor,
     variance: Tensor,
@@ -33,7 +33,7 @@ impl Clone for Moments {
 
 impl Moments {
     /// `xs`: `(1, h, W, C)`, contiguous or rows of what is
-    pub(super) fn of(xs: &Tensor) -> Self {
+    pub(in crate::vae) fn of(xs: &Tensor) -> Self {
         let xs = xs.contiguous();
         let size = xs.size();
         let (pixels, channels) = (size[1] * size[2], size[3]);
@@ -54,7 +54,7 @@ impl Moments {
     }
 
     /// Of all pixels of `parts`, of which there is one at least.
-    pub(super) fn joined(parts: &[Self]) -> Self {
+    pub(in crate::vae) fn joined(parts: &[Self]) -> Self {
         let stacked =
             |of: fn(&Self) -> &Tensor| Tensor::stack(&parts.iter().map(of).collect::<Vec<_>>(), 0);
         let pixels: Vec<usize> = parts.iter().map(|part| part.pixels as usize).collect();
@@ -108,14 +108,14 @@ impl Moments {
 
 /// Mean and deviation of groups of channels over the picture.
 #[derive(Debug)]
-pub(super) struct GroupNorm {
+pub(in crate::vae) struct GroupNorm {
     weight: Tensor,
     bias: Tensor,
     groups: i64,
 }
 
 impl GroupNorm {
-    pub(super) fn new(w: &Weights, dim: i64, groups: i64) -> Result<Self, WeightsError> {
+    pub(in crate::vae) fn new(w: &Weights, dim: i64, groups: i64) -> Result<Self, WeightsError> {
         let w = w.with_kind(Kind::Float);
         Ok(Self {
             weight: w.tensor("weight", &[dim])?,
@@ -126,12 +126,12 @@ impl GroupNorm {
 
     /// `xs`: `(1, h, W, C)`, all of a picture where there are no `moments`, else a part of the one that has these
     /// → the same, in memory of its own
-    pub(super) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
+    pub(in crate::vae) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
         self.normalized(xs, moments, None, false)
     }
 
     /// Norm and SiLU. `lacking`: what has yet to be added to each channel, `(C)` in f32, which `moments` lack too.
-    pub(super) fn activate(
+    pub(in crate::vae) fn activate(
         &self,
         xs: &Tensor,
         moments: Option<&Moments>,

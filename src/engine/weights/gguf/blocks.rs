@@ -9,7 +9,7 @@
 
 use half::f16;
 
-use super::ops::IQ4_VALUES;
+use crate::kernels::IQ4_VALUES;
 
 /// The f16 number at a byte.
 #[inline(always)]

@@ -1,22 +1,19 @@
 //! Numbers in GGUF's blocks: kept as the bytes of the file, expanded when they are used.
 //!
 //! Expansion gives, in f32, the very bits that gguf-py's `dequantize` gives, for every type, and is rounded once to
-//! the type that is computed with. On the CPU a loop over the blocks does it, on other devices tensor operations.
+//! the type that is computed with. On the CPU a loop over the blocks does it, on other devices a kernel or tensor operations.
 //! Reads no file (see [`Weights::matrix`](super::Weights::matrix)).
 
 mod blocks;
 mod cpu;
 mod k_blocks;
-mod k_ops;
-mod ops;
 #[cfg(test)]
 mod tests;
 
 use safelight_core::catalog::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
-/// Numbers that are expanded at once where that takes several tensors of their size.
-const NUMBERS_PER_PIECE: i64 = 16 << 20;
+use crate::kernels;
 
 /// `(rows, columns)` numbers in blocks, row after row.
 #[derive(Debug)]
@@ -108,22 +105,6 @@ pub(super) fn expand(bytes: &Tensor, block: BlockType, kind: Kind) -> Tensor {
         Kind::Float | Kind::Half | Kind::BFloat16 if bytes.device() == Device::Cpu => {
             cpu::expand(&bytes, block, kind)
         }
-        _ => expand_by_ops(&bytes, block, kind),
+        _ => kernels::expand_blocks(&bytes, block, kind),
     }
-}
-
-/// `blocks`: `(N, bytes of a block)`
-fn expand_by_ops(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
-    let (count, len) = (blocks.size()[0], block.block_len() as i64);
-    let out = Tensor::empty([count, len], (kind, blocks.device()));
-    let step = NUMBERS_PER_PIECE / len;
-    let mut start = 0;
-    while start < count {
-        let taken = step.min(count - start);
-        let piece = blocks.narrow(0, start, taken);
-        out.narrow(0, start, taken)
-            .copy_(&ops::expand(&piece, block));
-        start += taken;
-    }
-    out.view(-1)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::kernels;
 use crate::store;
 use crate::weights::Weights;
 
@@ -52,7 +53,7 @@ fn every_type_gives_the_bits_of_the_reference_on_every_device() {
         let by_loop = expand(&bytes, block, Kind::Float);
         assert!(bits(&by_loop).equal(&expected), "{name}");
         let rows = bytes.view([-1, block.block_bytes() as i64]);
-        let by_ops = expand_by_ops(&rows, block, Kind::Float);
+        let by_ops = kernels::expand_blocks(&rows, block, Kind::Float);
         assert!(bits(&by_ops).equal(&expected), "{name}");
         for kind in [Kind::BFloat16, Kind::Half, Kind::Double] {
             let rounded = expand(&bytes, block, kind);
@@ -150,7 +151,7 @@ fn a_matrix_of_no_rows_has_no_numbers() {
         let matrix = BlockMatrix::new(&none, block, [0, 256]);
         assert_eq!(matrix.expand(Kind::Float).size(), [0, 256]);
         assert_eq!(
-            expand_by_ops(
+            kernels::expand_blocks(
                 &none.view([0, block.block_bytes() as i64]),
                 block,
                 Kind::Half

@@ -4,7 +4,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::ops::{Blocks, iq4_values, parted};
+use super::block_twins::{Blocks, iq4_values, parted};
 
 /// `(N, 256)` in f32, as everything here
 pub(super) fn q2_k(blocks: &Blocks<'_>) -> Tensor {

@@ -1,21 +1,41 @@
-//! Blocks of GGUF to numbers by tensor operations, which every device has: the types with blocks of 32 numbers.
+//! The definition of expanding GGUF's blocks in libtorch's operations, which every device has: the types with blocks
+//! of 32 numbers.
 //!
 //! Every product and difference is rounded by itself, as in the reference, so the bits agree. The layouts are
 //! those of <https://github.com/ggml-org/llama.cpp/blob/master/ggml/src/ggml-common.h>.
-//! Blocks of 256 numbers are in [`k_ops`].
+//! Blocks of 256 numbers are in [`k_block_twins`].
 
 use safelight_core::catalog::gguf::BlockType;
 use tch::{Kind, Tensor};
 
-use super::k_ops;
+use super::k_block_twins;
+
+/// Numbers that are expanded at once: that takes several tensors of their size.
+const NUMBERS_PER_PIECE: i64 = 16 << 20;
 
 /// The numbers that four bits stand for in the types of IQ4.
-pub(super) const IQ4_VALUES: [i8; 16] = [
+pub(crate) const IQ4_VALUES: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
+/// `blocks`: `(N, bytes of a block)` -> flat, of `kind`
+pub(super) fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
+    let (count, len) = (blocks.size()[0], block.block_len() as i64);
+    let out = Tensor::empty([count, len], (kind, blocks.device()));
+    let step = NUMBERS_PER_PIECE / len;
+    let mut start = 0;
+    while start < count {
+        let taken = step.min(count - start);
+        let piece = blocks.narrow(0, start, taken);
+        let numbers = expand(&piece, block);
+        out.narrow(0, start, taken).copy_(&numbers);
+        start += taken;
+    }
+    out.view(-1)
+}
+
 /// `blocks`: `(N, bytes of a block)` -> `(N, numbers of a block)` in f32
-pub(super) fn expand(blocks: &Tensor, block: BlockType) -> Tensor {
+fn expand(blocks: &Tensor, block: BlockType) -> Tensor {
     let blocks = Blocks(blocks);
     match block {
         BlockType::Q4_0 => blocks.half(0) * (blocks.nibbles(2) - 8.0),
@@ -30,12 +50,12 @@ pub(super) fn expand(blocks: &Tensor, block: BlockType) -> Tensor {
             let indices = parted(&blocks.bytes(2, 16), 16, 4, 0xf);
             blocks.half(0) * iq4_values(&indices.view([-1, 32]))
         }
-        BlockType::Q2K => k_ops::q2_k(&blocks),
-        BlockType::Q3K => k_ops::q3_k(&blocks),
-        BlockType::Q4K => k_ops::q4_k(&blocks),
-        BlockType::Q5K => k_ops::q5_k(&blocks),
-        BlockType::Q6K => k_ops::q6_k(&blocks),
-        BlockType::Iq4Xs => k_ops::iq4_xs(&blocks),
+        BlockType::Q2K => k_block_twins::q2_k(&blocks),
+        BlockType::Q3K => k_block_twins::q3_k(&blocks),
+        BlockType::Q4K => k_block_twins::q4_k(&blocks),
+        BlockType::Q5K => k_block_twins::q5_k(&blocks),
+        BlockType::Q6K => k_block_twins::q6_k(&blocks),
+        BlockType::Iq4Xs => k_block_twins::iq4_xs(&blocks),
     }
 }
 

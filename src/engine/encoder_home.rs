@@ -17,10 +17,12 @@ const MAX_LAYERS: i64 = 1000;
 /// The numbers that a folder's `config.json` says; `None` where there is none: headers have to show them.
 ///
 /// A file in the folder of its config counts as the folder, where the config is of a `model` at all: there are
-/// folders of loose files with the config of another component.
-pub(super) fn own_config<T: DeserializeOwned>(
+/// folders of loose files with the config of another component. `part` is where the numbers stand in the
+/// configuration of a larger model, if that is what lies there.
+pub(crate) fn own_config<T: DeserializeOwned>(
     place: &Path,
     model: &str,
+    part: &str,
 ) -> Result<Option<T>, EngineError> {
     let (folder, is_folder) = if place.is_dir() {
         (place, true)
@@ -36,8 +38,7 @@ pub(super) fn own_config<T: DeserializeOwned>(
     if !is_folder && !says.starts_with(model) {
         return Ok(None);
     }
-    // The configuration of a whole CLIP has that of its text encoder inside.
-    if let Some(part @ Value::Object(_)) = value.get_mut("text_config") {
+    if let Some(part @ Value::Object(_)) = value.get_mut(part) {
         value = part.take();
     }
     let config = serde_json::from_value(value).map_err(|err| EngineError::Config {
@@ -68,7 +69,7 @@ fn prefix<'a>(weights: &'a Weights, ends: &[&str]) -> &'a str {
 }
 
 /// The position from which a key is one of `ends`.
-pub(super) fn at_key(weights: &Weights, ends: &[&str]) -> Weights {
+pub(crate) fn at_key(weights: &Weights, ends: &[&str]) -> Weights {
     match prefix(weights, ends).strip_suffix('.') {
         Some(name) => weights / name,
         None => weights.clone(),
@@ -76,7 +77,7 @@ pub(super) fn at_key(weights: &Weights, ends: &[&str]) -> Weights {
 }
 
 /// The keys behind the prefix of an encoder that nobody asked for, but for those of its `others`.
-pub(super) fn left_over(weights: &Weights, ends: &[&str], others: &[&str]) -> Vec<String> {
+pub(crate) fn left_over(weights: &Weights, ends: &[&str], others: &[&str]) -> Vec<String> {
     let prefix = prefix(weights, ends);
     let mut keys = weights.finish();
     keys.retain(|key| {
@@ -87,7 +88,7 @@ pub(super) fn left_over(weights: &Weights, ends: &[&str], others: &[&str]) -> Ve
 }
 
 /// The rows and columns of a matrix that every `model` has.
-pub(super) fn matrix(w: &Weights, name: &str, model: &str) -> Result<(i64, i64), EngineError> {
+pub(crate) fn matrix(w: &Weights, name: &str, model: &str) -> Result<(i64, i64), EngineError> {
     let reason = match w.shape_of(name).as_deref() {
         Some(&[rows, columns]) if rows > 0 && columns > 0 => return Ok((rows, columns)),
         Some(shape) => format!("its '{name}' has the shape {shape:?}"),
@@ -98,6 +99,6 @@ pub(super) fn matrix(w: &Weights, name: &str, model: &str) -> Result<(i64, i64),
 }
 
 /// How many layers a file has, each with the tensor that is called `name` in it.
-pub(super) fn num_layers(w: &Weights, name: impl Fn(i64) -> String) -> i64 {
+pub(crate) fn num_layers(w: &Weights, name: impl Fn(i64) -> String) -> i64 {
     (0..MAX_LAYERS).take_while(|&i| w.has(&name(i))).count() as i64
 }

@@ -1,0 +1,283 @@
+//! Clips that are made section by section (FramePack): how many sections there are, in which order they come, which
+//! latents each of them decodes, and where its frames belong in the clip that grows.
+//!
+//! Plain numbers: worker and engine count with the same ones. Knows no tensors and no files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Frames of one latent frame, as the autoencoder of HunyuanVideo packs them.
+const FRAMES_A_LATENT: u32 = 4;
+/// Latent frames of a section, as published.
+pub const WINDOW: u32 = 9;
+
+/// In which order sections are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SectionOrder {
+    /// The last section first, each next one before it, so that the start picture holds all together
+    /// ("inverted anti-drifting": the first FramePack).
+    #[default]
+    Original,
+    /// The first section first, each next one behind it ("vanilla": FramePack-F1).
+    F1,
+}
+
+impl SectionOrder {
+    pub const ALL: [Self; 2] = [Self::Original, Self::F1];
+
+    /// The name on the command line and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Original => "original",
+            Self::F1 => "f1",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Original => "Back to front",
+            Self::F1 => "Front to back (F1)",
+        }
+    }
+}
+
+impl fmt::Display for SectionOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SectionOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_lowercase().as_str() {
+            "original" | "inverted_anti_drifting" => Ok(Self::Original),
+            "f1" | "vanilla" => Ok(Self::F1),
+            _ => Err(format!(
+                "expected an order of sections (original, f1), found {text:?}"
+            )),
+        }
+    }
+}
+
+/// How a clip is made of sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sections {
+    /// How many, at least 1.
+    pub count: u32,
+    /// Latent frames of one section, at least 1.
+    pub window: u32,
+    pub order: SectionOrder,
+}
+
+/// What one section's decoding gives, and where that belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionFrames {
+    /// Latent frames that are decoded: those of the section and, for the overlap, of the one made before it. The
+    /// start picture's latent is among them where the section is the clip's first.
+    pub num_latents: u32,
+    /// Frames that the decoder gives, and that the engine sends.
+    pub num_frames: u32,
+    /// Where in the clip that has been made so far they belong.
+    pub at: u32,
+    /// How many of its frames from there on they take the place of: those that both sections have, blended.
+    pub replaces: u32,
+}
+
+impl Sections {
+    /// As many sections as fill so many seconds, as the original counts them: always in 30 frames a second.
+    pub fn in_secs(secs: f64, window: u32) -> u32 {
+        let frames = f64::from(FRAMES_A_LATENT * window.max(1));
+        // To the nearest even number from the middle between two, as Python rounds.
+        (secs * 30.0 / frames).round_ties_even().max(1.0) as u32
+    }
+
+    /// As many sections as diffusers makes for a number of frames: it counts each without the frames that join it.
+    pub fn for_frames(num_frames: u32, window: u32) -> u32 {
+        num_frames.div_ceil(Self::overlap_of(window)).max(1)
+    }
+
+    /// Frames of the whole clip.
+    pub fn num_frames(&self) -> u32 {
+        self.count * FRAMES_A_LATENT * self.window + 1
+    }
+
+    /// Frames that a section adds.
+    pub fn frames_a_section(&self) -> u32 {
+        FRAMES_A_LATENT * self.window
+    }
+
+    /// Frames that neighbouring sections share where they are joined.
+    pub fn overlap(&self) -> u32 {
+        Self::overlap_of(self.window)
+    }
+
+    fn overlap_of(window: u32) -> u32 {
+        FRAMES_A_LATENT * window.saturating_sub(1) + 1
+    }
+
+    /// Whether the section, counted as they are made, is the last to be made.
+    pub fn is_last(&self, section: u32) -> bool {
+        section + 1 >= self.count
+    }
+
+    /// Which part of the clip the section is, counted from the clip's start.
+    pub fn position(&self, section: u32) -> u32 {
+        match self.order {
+            SectionOrder::Original => self.count.saturating_sub(section + 1),
+            SectionOrder::F1 => section,
+        }
+    }
+
+    /// How many sections lie between this one and the start picture, as the first FramePack counts them: in long
+    /// clips fewer than there are. Always 0 for F1.
+    pub fn padding(&self, section: u32) -> u32 {
+        let left = self.count.saturating_sub(section + 1);
+        match self.order {
+            SectionOrder::F1 => 0,
+            SectionOrder::Original if self.count <= 4 => left,
+            SectionOrder::Original if section == 0 => 3,
+            SectionOrder::Original => left.min(2),
+        }
+    }
+
+    /// Frames of the clip once the section, counted as they are made, has joined it.
+    pub fn num_frames_after(&self, section: u32) -> u32 {
+        let latents = self.window * (section + 1);
+        match self.order {
+            // The start picture comes last.
+            SectionOrder::Original if !self.is_last(section) => FRAMES_A_LATENT * (latents - 1) + 1,
+            _ => FRAMES_A_LATENT * latents + 1,
+        }
+    }
+
+    /// What the section's decoding gives, counted as they are made.
+    pub fn decoded(&self, section: u32) -> SectionFrames {
+        let has_start = match self.order {
+            SectionOrder::Original => self.is_last(section),
+            SectionOrder::F1 => section == 0,
+        };
+        let own = if section == 0 { 1 } else { 2 };
+        let num_latents = own * self.window + u32::from(has_start);
+        let num_frames = FRAMES_A_LATENT * (num_latents - 1) + 1;
+        let Some(before) = section.checked_sub(1) else {
+            return SectionFrames {
+                num_latents,
+                num_frames,
+                at: 0,
+                replaces: 0,
+            };
+        };
+        let at = match self.order {
+            SectionOrder::Original => 0,
+            SectionOrder::F1 => self.num_frames_after(before) - self.overlap(),
+        };
+        SectionFrames {
+            num_latents,
+            num_frames,
+            at,
+            replaces: self.overlap(),
+        }
+    }
+
+    /// The seconds of the clip that the section makes, from its start to its end.
+    pub fn span(&self, section: u32, fps: f64) -> (f64, f64) {
+        let secs = f64::from(self.frames_a_section()) / fps;
+        let position = f64::from(self.position(section));
+        (position * secs, (position + 1.0) * secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sections(count: u32, window: u32, order: SectionOrder) -> Sections {
+        Sections {
+            count,
+            window,
+            order,
+        }
+    }
+
+    #[test]
+    fn seconds_and_frames_become_as_many_sections_as_in_the_original_and_in_diffusers() {
+        for (secs, count) in [
+            (1.0, 1),
+            (2.0, 2),
+            (5.0, 4),
+            (10.0, 8),
+            (60.0, 50),
+            (0.1, 1),
+        ] {
+            assert_eq!(Sections::in_secs(secs, 9), count, "{secs}");
+        }
+        // 2.5 sections: Python rounds to the even number.
+        assert_eq!(Sections::in_secs(3.0, 9), 2);
+        for (frames, count) in [
+            (1, 1),
+            (33, 1),
+            (34, 2),
+            (40, 2),
+            (66, 2),
+            (73, 3),
+            (150, 5),
+        ] {
+            assert_eq!(Sections::for_frames(frames, 9), count, "{frames}");
+        }
+        assert_eq!(Sections::for_frames(40, 5), 3);
+    }
+
+    #[test]
+    fn paddings_are_the_originals_with_the_trick_for_long_clips() {
+        let paddings = |count| -> Vec<u32> {
+            let all = sections(count, 9, SectionOrder::Original);
+            (0..count).map(|section| all.padding(section)).collect()
+        };
+        assert_eq!(paddings(1), [0]);
+        assert_eq!(paddings(4), [3, 2, 1, 0]);
+        assert_eq!(paddings(5), [3, 2, 2, 1, 0]);
+        assert_eq!(paddings(8), [3, 2, 2, 2, 2, 2, 1, 0]);
+    }
+
+    #[test]
+    fn the_frames_of_all_sections_join_to_one_clip_in_either_order() {
+        for order in SectionOrder::ALL {
+            for count in 1..7 {
+                for window in [1, 2, 5, 9] {
+                    let all = sections(count, window, order);
+                    let mut len = 0;
+                    for section in 0..count {
+                        let part = all.decoded(section);
+                        assert!(part.at + part.replaces <= len || section == 0);
+                        len = len + part.num_frames - part.replaces;
+                        assert_eq!(len, all.num_frames_after(section), "{all:?} {section}");
+                    }
+                    assert_eq!(len, all.num_frames());
+                }
+            }
+        }
+        let part = sections(2, 9, SectionOrder::Original).decoded(1);
+        assert_eq!(
+            (part.num_latents, part.num_frames, part.replaces),
+            (19, 73, 33)
+        );
+        let part = sections(3, 9, SectionOrder::F1).decoded(2);
+        assert_eq!(
+            (part.num_latents, part.num_frames, part.at),
+            (18, 69, 73 - 33)
+        );
+    }
+
+    #[test]
+    fn a_section_knows_its_seconds() {
+        let all = sections(3, 9, SectionOrder::Original);
+        assert_eq!(all.span(0, 30.0), (2.4, 3.6));
+        assert_eq!(sections(3, 9, SectionOrder::F1).span(0, 30.0), (0.0, 1.2));
+    }
+}

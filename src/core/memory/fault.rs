@@ -1,0 +1,232 @@
+//! What the words of an allocator, a library, a driver or a dead engine mean: whose memory ran out, or that the device
+//! itself failed.
+//!
+//! The one place that knows those words. Reads text only; what is done about it is decided by the engine and the worker.
+
+use serde::{Deserialize, Serialize};
+
+/// A failure that another try with less may mend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The device's memory did not suffice. The engine can go on.
+    DeviceMemory,
+    /// The machine's memory did not suffice. The engine can go on, where it still lives.
+    HostMemory,
+    /// AMD's runtime could not allocate (`HSA … BlockAllocator::alloc failed`): what comes behind that in the same
+    /// process fails too.
+    RuntimeMemory,
+    /// An illegal address, a failed launch, memory with errors, a device that is gone: nothing in this process can use
+    /// the device any more.
+    Device,
+}
+
+/// libtorch's own frames follow this in its messages; they name functions, not what happened.
+const FRAMES: &str = "exception raised from";
+
+const RUNTIME_MEMORY: [&str; 3] = [
+    "blockallocator::alloc",
+    "hsa_status_error_out_of_resources",
+    "memoryregion::alloc",
+];
+
+const HOST_MEMORY: [&str; 11] = [
+    "defaultcpuallocator",
+    "bad_alloc",
+    "cannot allocate memory",
+    "not enough memory",
+    "memory allocation of", // Rust's own words, before it aborts.
+    "cudahostalloc",
+    "hiphostmalloc",
+    "cachinghostallocator",
+    "host_allocation_failed",
+    "os error 12",
+    "failed to mmap",
+];
+
+/// libtorch's advice under every CUDA error speaks of "device-side assertions", so that is no sign.
+const DEVICE: [&str; 27] = [
+    "illegal memory access",
+    "illegaladdress",
+    "illegal address",
+    "misaligned address",
+    "misalignedaddress",
+    "illegal instruction was encountered",
+    "unspecified launch failure",
+    "launchfailure",
+    "launch timed out",
+    "launchtimeout",
+    "device-side assert triggered",
+    "uncorrectable ecc",
+    "eccnotcorrectable",
+    "eccuncorrectable",
+    "device lost",
+    "devicelost",
+    "gpu is lost",
+    "gpu hang",
+    "hw exception by gpu",
+    "memory access fault by gpu",
+    "memory_aperture_violation",
+    "fallen off the bus",
+    "hsa_status_error_exception",
+    "cuda error: unknown error",
+    "hip error: unknown error",
+    "cublas_status_execution_failed",
+    "hipblas_status_execution_failed",
+];
+
+const DEVICE_MEMORY: [&str; 14] = [
+    "out of memory",
+    "outofmemory",
+    "out_of_memory",
+    "errormemoryallocation",
+    "can't allocate memory",
+    "_alloc_failed",
+    "statusallocfailed",
+    "device_allocation_failed",
+    "rocblas_status_memory_error",
+    // What the libraries say when there is no room for their workspace.
+    "cublas_status_not_initialized",
+    "hipblas_status_not_initialized",
+    "cudnn_status_not_initialized",
+    "failed to allocate",
+    "allocate workspace",
+];
+
+impl Fault {
+    /// What a message says; `None` for what has nothing to do with memory or the device's health.
+    pub fn of(message: &str) -> Option<Self> {
+        let text = message.to_lowercase();
+        let text = text.split(FRAMES).next().unwrap_or_default();
+        let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+        if says(&RUNTIME_MEMORY) {
+            Some(Self::RuntimeMemory)
+        } else if says(&DEVICE) {
+            Some(Self::Device)
+        } else if says(&HOST_MEMORY) {
+            Some(Self::HostMemory)
+        } else if says(&DEVICE_MEMORY) {
+            Some(Self::DeviceMemory)
+        } else {
+            None
+        }
+    }
+
+    /// What the last lines of a process that ended say: the last of them that says anything.
+    pub fn of_last_words(words: &str) -> Option<Self> {
+        let is_log = |line: &str| line.contains(" safelight_engine");
+        let lines = words.lines().rev();
+        // What the engine logged itself it outlived.
+        lines.filter(|line| !is_log(line)).find_map(Self::of)
+    }
+
+    /// Whether memory ran out, anywhere.
+    pub fn is_memory(self) -> bool {
+        self != Self::Device
+    }
+
+    /// Whether the engine's process is of no use any more.
+    pub fn ends_engine(self) -> bool {
+        matches!(self, Self::RuntimeMemory | Self::Device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_ran_out_is_told_apart_by_whose_it_is_in_everybodys_words() {
+        use Fault::{DeviceMemory, HostMemory, RuntimeMemory};
+        for (message, expected) in [
+            (
+                "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...",
+                DeviceMemory,
+            ),
+            (
+                "HIP out of memory. Tried to allocate 20.00 MiB",
+                DeviceMemory,
+            ),
+            (
+                "CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+                DeviceMemory,
+            ),
+            ("hipErrorOutOfMemory", DeviceMemory),
+            ("cudaErrorMemoryAllocation", DeviceMemory),
+            (
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                DeviceMemory,
+            ),
+            (
+                "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate`",
+                DeviceMemory,
+            ),
+            (
+                "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+                DeviceMemory,
+            ),
+            (
+                "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+                DeviceMemory,
+            ),
+            ("miopenStatusAllocFailed", DeviceMemory),
+            (
+                "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
+                HostMemory,
+            ),
+            ("std::bad_alloc", HostMemory),
+            ("Cannot allocate memory (os error 12)", HostMemory),
+            ("memory allocation of 4294967296 bytes failed", HostMemory),
+            (
+                "HSA exception: MemoryRegion::BlockAllocator::alloc failed",
+                RuntimeMemory,
+            ),
+            (
+                "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",
+                RuntimeMemory,
+            ),
+        ] {
+            assert_eq!(Fault::of(message), Some(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_failed_is_not_one_that_is_full() {
+        for message in [
+            "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported",
+            "HIP error: hipErrorIllegalAddress",
+            "CUDA error: unspecified launch failure",
+            "HIP error: hipErrorLaunchFailure",
+            "CUDA error: uncorrectable ECC error encountered",
+            "Memory access fault by GPU node-1 (Agent handle: 0x55) on address 0x7f. Reason: Page not present.",
+            "HW Exception by GPU node-1 reason :GPU Hang",
+            "CUDA error: device-side assert triggered",
+        ] {
+            assert_eq!(Fault::of(message), Some(Fault::Device), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_to_do_with_memory_is_no_fault_whatever_its_frames_are_called() {
+        for message in [
+            "The size of tensor a (3) must match the size of tensor b (4)",
+            "mat1 and mat2 shapes cannot be multiplied\nException raised from OutOfMemory at x.cpp:1",
+            "No space left on device (os error 28)",
+            "",
+        ] {
+            assert_eq!(Fault::of(message), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_last_words_of_an_engine_are_read_from_their_end_and_without_its_log() {
+        let words = "the engine process ended: signal 6\n\
+            2026-01-01T00:00:00Z ERROR safelight_engine::serve: denoise: CUDA out of memory. Tried to allocate 1 GiB\n\
+            terminate called after throwing an instance of 'c10::AcceleratorError'\n\
+            \x20 what():  HIP error: an illegal memory access was encountered";
+        assert_eq!(Fault::of_last_words(words), Some(Fault::Device));
+        let words = "the engine process ended: signal 9\n\
+            2026-01-01T00:00:00Z ERROR safelight_engine::serve: denoise: CUDA out of memory. Tried to allocate 1 GiB";
+        assert_eq!(Fault::of_last_words(words), None);
+    }
+}

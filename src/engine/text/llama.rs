@@ -1,0 +1,281 @@
+//! Llama 3 as an encoder of prompts: what its first layers make of every token, as HunyuanVideo and FramePack read it.
+//!
+//! Reads the names of `transformers`, whatever stands before them (LLaVA's too), and those of GGUF files. Gives the
+//! hidden states behind a number of layers, and neither loads nor computes what lies behind those; writes no text, so
+//! there is no cache.
+//! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>.
+//!
+//! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
+
+use tch::{Device, Kind, Tensor};
+
+use super::llama_config::LlamaConfig;
+use crate::encoder_home;
+use crate::hooks::Hooks;
+use crate::nn::{Linear, T5Norm, attention, lowest, silu};
+use crate::weights::{StoredMatrix, Weights, WeightsError};
+
+/// The table of the tokens.
+pub(super) const TABLE: &str = "embed_tokens.weight";
+/// By which a file is known: the table alone could be any model's.
+const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
+/// The same in GGUF files, where other models have it too.
+const GGUF_FIRST_NORM: &str = "blk.0.attn_norm.weight";
+
+/// What a layer has, in the names of `transformers` and of GGUF.
+const LAYER: [(&str, &str); 9] = [
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.o_proj", "attn_output"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+/// The name of a layer's weights.
+pub(super) fn layer_key(layer: i64, name: &str) -> String {
+    format!("layers.{layer}.{name}.weight")
+}
+
+/// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadOrder {
+    /// What turns together is half a head apart (`transformers`).
+    Halves,
+    /// What turns together lies side by side (llama.cpp, as Meta has it).
+    Pairs,
+}
+
+/// The position from which a Llama's names count, and how its heads are ordered.
+pub(super) fn at_model(w: &Weights) -> (Weights, HeadOrder) {
+    if w.has(GGUF_FIRST_NORM) {
+        return (w.translated(gguf_from_llama), HeadOrder::Pairs);
+    }
+    (encoder_home::at_key(w, &[FIRST_NORM]), HeadOrder::Halves)
+}
+
+/// A name of `transformers` as GGUF files have it; what has none stays as it is.
+fn gguf_from_llama(name: &str) -> String {
+    match name {
+        TABLE => return "token_embd.weight".to_owned(),
+        "norm.weight" => return "output_norm.weight".to_owned(),
+        "lm_head.weight" => return "output.weight".to_owned(),
+        _ => {}
+    }
+    let parts = name
+        .strip_prefix("layers.")
+        .and_then(|rest| rest.split_once('.'))
+        .and_then(|(layer, rest)| Some((layer, rest.strip_suffix(".weight")?)));
+    let known = parts.and_then(|(layer, own)| {
+        let found = LAYER.iter().find(|(name, _)| *name == own);
+        found.map(|(_, gguf)| format!("blk.{layer}.{gguf}.weight"))
+    });
+    known.unwrap_or_else(|| name.to_owned())
+}
+
+pub struct LlamaEncoder {
+    embed_tokens: StoredMatrix,
+    layers: Vec<Layer>,
+    config: LlamaConfig,
+    kind: Kind,
+}
+
+impl LlamaEncoder {
+    /// Reads the first `num_layers` of a Llama, from a file that may hold other components too. `config` has been
+    /// read by [`LlamaConfig::read`], or is as sound.
+    pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let (w, order) = &at_model(w);
+        let embed_tokens = w.matrix(TABLE, [config.vocab_size, config.hidden_size])?;
+        let layers = (0..num_layers.min(config.num_hidden_layers))
+            .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
+            .collect::<Result<_, _>>()?;
+        for i in num_layers..config.num_hidden_layers {
+            for (name, _) in LAYER {
+                w.ignore(&layer_key(i, name));
+            }
+        }
+        for name in ["norm.weight", "lm_head.weight"] {
+            w.ignore(name);
+        }
+        Ok(Self {
+            embed_tokens,
+            layers,
+            config: config.clone(),
+            kind: w.kind(),
+        })
+    }
+
+    /// The keys of a file that a Llama should not have; what stands before its names belongs to it alone, so that
+    /// the picture's part of a LLaVA does not count.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        encoder_home::left_over(weights, &[FIRST_NORM, GGUF_FIRST_NORM], &["lm_head."])
+    }
+
+    /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to -> the hidden states behind the
+    /// layers that were read, without the final norm, `(B, L, C)`; `None` when cancelled.
+    /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
+    pub fn forward(&self, ids: &Tensor, mask: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+        let device = self.embed_tokens.device();
+        let mut xs = self.embed_tokens.look_up(&ids.to_device(device), self.kind);
+        let (_, length) = ids.size2().expect("ids have two dimensions");
+        let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
+        let turns = Turns::new(length, &self.config, device);
+        for layer in &self.layers {
+            if hooks.cancelled() {
+                return None;
+            }
+            xs = layer.forward(&xs, &hidden, &turns);
+        }
+        Some(xs)
+    }
+}
+
+/// What is added to the scores: nothing looks ahead, and nothing looks at padding.
+///
+/// `mask`: `(B, L)` -> `(B, 1, L, L)`
+fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
+    let (_, length) = mask.size2().expect("a mask has two dimensions");
+    let device = mask.device();
+    let ahead = Tensor::ones([length, length], (Kind::Bool, device)).triu(1);
+    let padding = mask.eq(0).unsqueeze(1).unsqueeze(1);
+    let hidden = ahead.logical_or(&padding);
+    Tensor::zeros(hidden.size(), (kind, device)).masked_fill(&hidden, lowest(kind))
+}
+
+/// How far each pair of a head's numbers is turned at each position: `(L, D / 2)` in f32.
+struct Turns {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+impl Turns {
+    fn new(length: i64, config: &LlamaConfig, device: Device) -> Self {
+        // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
+        let f32s = (Kind::Float, Device::Cpu);
+        let dim = config.head_dim();
+        let exponents = Tensor::arange_start_step(0, dim, 2, f32s) / dim as f64;
+        let freqs = Tensor::pow_scalar(config.rope_theta(), &exponents).reciprocal();
+        let angles = Tensor::arange(length, f32s).outer(&freqs);
+        Self {
+            cos: angles.cos().to_device(device),
+            sin: angles.sin().to_device(device),
+        }
+    }
+
+    /// `xs`: `(B, heads, L, D)` -> the same, as halves
+    fn turn(&self, xs: &Tensor, order: HeadOrder) -> Tensor {
+        let wide = xs.to_kind(Kind::Float);
+        let (a, b) = match order {
+            HeadOrder::Halves => {
+                let half = wide.size()[3] / 2;
+                (wide.narrow(3, 0, half), wide.narrow(3, half, half))
+            }
+            HeadOrder::Pairs => (wide.slice(3, 0, None, 2), wide.slice(3, 1, None, 2)),
+        };
+        let turned = [
+            &a * &self.cos - &b * &self.sin,
+            &b * &self.cos + &a * &self.sin,
+        ];
+        Tensor::cat(&turned, 3).to_kind(xs.kind())
+    }
+}
+
+struct Layer {
+    input_layernorm: T5Norm,
+    self_attn: SelfAttention,
+    post_attention_layernorm: T5Norm,
+    mlp: GatedFeedForward,
+}
+
+impl Layer {
+    fn new(config: &LlamaConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+        // It computes the same as T5's.
+        let norm = |name| T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / name));
+        Ok(Self {
+            input_layernorm: norm("input_layernorm")?,
+            self_attn: SelfAttention::new(config, order, &(w / "self_attn"))?,
+            post_attention_layernorm: norm("post_attention_layernorm")?,
+            mlp: GatedFeedForward::new(config, &(w / "mlp"))?,
+        })
+    }
+
+    /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
+    fn forward(&self, xs: &Tensor, hidden: &Tensor, turns: &Turns) -> Tensor {
+        let normal = self.input_layernorm.forward(xs);
+        let xs = xs + self.self_attn.forward(&normal, hidden, turns);
+        let normal = self.post_attention_layernorm.forward(&xs);
+        xs + self.mlp.forward(&normal)
+    }
+}
+
+struct SelfAttention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
+    head_dim: i64,
+    order: HeadOrder,
+}
+
+impl SelfAttention {
+    fn new(config: &LlamaConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, head_dim) = (config.hidden_size, config.head_dim());
+        let inner = config.num_attention_heads * head_dim;
+        let shared = config.num_key_value_heads() * head_dim;
+        Ok(Self {
+            q_proj: Linear::without_bias(dim, inner, &(w / "q_proj"))?,
+            k_proj: Linear::without_bias(dim, shared, &(w / "k_proj"))?,
+            v_proj: Linear::without_bias(dim, shared, &(w / "v_proj"))?,
+            o_proj: Linear::without_bias(inner, dim, &(w / "o_proj"))?,
+            head_dim,
+            order,
+        })
+    }
+
+    /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
+    fn forward(&self, xs: &Tensor, hidden: &Tensor, turns: &Turns) -> Tensor {
+        let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
+        let heads = |linear: &Linear| {
+            // b l (h d) -> b h l d
+            let xs = linear.forward(xs).view([b, l, -1, self.head_dim]);
+            xs.transpose(1, 2)
+        };
+        let q = turns.turn(&heads(&self.q_proj), self.order);
+        let k = turns.turn(&heads(&self.k_proj), self.order);
+        let v = heads(&self.v_proj);
+        let sharing = q.size()[1] / k.size()[1];
+        // b g l d -> b (g sharing) l d
+        let repeated = |xs: &Tensor| {
+            let size = [b, xs.size()[1], sharing, l, self.head_dim];
+            xs.unsqueeze(2).expand(size, false).flatten(1, 2)
+        };
+        let attended = attention(&q, &repeated(&k), &repeated(&v), Some(hidden), None);
+        let attended = attended.transpose(1, 2).reshape([b, l, -1]);
+        self.o_proj.forward(&attended)
+    }
+}
+
+struct GatedFeedForward {
+    gate_proj: Linear,
+    up_proj: Linear,
+    down_proj: Linear,
+}
+
+impl GatedFeedForward {
+    fn new(config: &LlamaConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, inner) = (config.hidden_size, config.intermediate_size);
+        Ok(Self {
+            gate_proj: Linear::without_bias(dim, inner, &(w / "gate_proj"))?,
+            up_proj: Linear::without_bias(dim, inner, &(w / "up_proj"))?,
+            down_proj: Linear::without_bias(inner, dim, &(w / "down_proj"))?,
+        })
+    }
+
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        let gated = silu(self.gate_proj.forward(xs)) * self.up_proj.forward(xs);
+        self.down_proj.forward(&gated)
+    }
+}

@@ -1,0 +1,512 @@
+//! Llama against `tests/fixtures/text/llama`, and the places and forms in which it lies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::published::json_of;
+use super::{ids, used_ids};
+use crate::closeness::assert_close;
+use crate::error::EngineError;
+use crate::hooks::{Hooks, NoHooks};
+use crate::text::{HunyuanTemplate, LlamaConfig, LlamaEncoder, TextTokenizer};
+use crate::weights::Weights;
+use crate::weights::made_up::{self, made_up};
+use crate::weights::made_up_gguf::GgufFile;
+
+const CLASS: Option<&str> = Some("PreTrainedTokenizerFast");
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/llama")
+}
+
+fn facts() -> Value {
+    json_of(&fixtures().join("facts.json"))
+}
+
+fn config() -> Value {
+    json_of(&fixtures().join("text_encoder.json"))
+}
+
+fn recorded(name: &str) -> Tensor {
+    let all = Tensor::read_safetensors(fixtures().join("recorded.safetensors")).unwrap();
+    let found = all.into_iter().find(|(found, _)| found == name);
+    found.unwrap().1
+}
+
+fn tokenizer(length: usize) -> TextTokenizer {
+    let file = fixtures().join("tokenizer.json");
+    TextTokenizer::open(&file, CLASS, length).unwrap()
+}
+
+fn weights() -> Vec<(String, Tensor)> {
+    let facts = facts();
+    let shapes = facts["shapes"].as_object().unwrap().iter();
+    let named = shapes.map(|(name, shape)| {
+        let tensor = made_up(&format!("text_encoder.{name}"), &ids(shape));
+        (name.clone(), tensor)
+    });
+    named.collect()
+}
+
+/// A larger one, whose heads are as wide as published and whose rows fill blocks.
+fn wide_weights() -> Vec<(String, Tensor)> {
+    let mut shapes = vec![
+        ("embed_tokens".to_owned(), vec![927, 64]),
+        ("norm".to_owned(), vec![64]),
+    ];
+    for i in 0..4 {
+        let sizes: [(&str, &[i64]); 9] = [
+            ("input_layernorm", &[64]),
+            ("self_attn.q_proj", &[512, 64]),
+            ("self_attn.k_proj", &[256, 64]),
+            ("self_attn.v_proj", &[256, 64]),
+            ("self_attn.o_proj", &[64, 512]),
+            ("post_attention_layernorm", &[64]),
+            ("mlp.gate_proj", &[96, 64]),
+            ("mlp.up_proj", &[96, 64]),
+            ("mlp.down_proj", &[64, 96]),
+        ];
+        shapes.extend(sizes.map(|(name, size)| (format!("layers.{i}.{name}"), size.to_vec())));
+    }
+    let named = shapes.into_iter().map(|(name, shape)| {
+        let name = format!("{name}.weight");
+        let tensor = made_up(&name, &shape);
+        (name, tensor)
+    });
+    named.collect()
+}
+
+fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
+}
+
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &config(), &weights());
+    dir
+}
+
+fn encoder(place: &Path) -> LlamaEncoder {
+    let config = LlamaConfig::read(place).unwrap();
+    let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
+    let num_layers = HunyuanTemplate::num_layers(&config);
+    assert_eq!(num_layers, 2);
+    let encoder = LlamaEncoder::new(&config, num_layers, &weights).unwrap();
+    assert_eq!(
+        LlamaEncoder::unexpected_keys(&weights),
+        Vec::<String>::new()
+    );
+    encoder
+}
+
+fn some_ids() -> (Tensor, Tensor) {
+    let ids = Tensor::from_slice(&[858_i64, 5, 77, 600, 5, 862, 864, 864]).unsqueeze(0);
+    let mask = ids.ne(864).to_kind(Kind::Int64);
+    (ids, mask)
+}
+
+fn some_states(place: &Path) -> Tensor {
+    let (ids, mask) = some_ids();
+    encoder(place).forward(&ids, &mask, &NoHooks).unwrap()
+}
+
+fn sentence(place: &Path) -> String {
+    LlamaConfig::read(place).unwrap_err().to_string()
+}
+
+#[test]
+fn prompts_give_the_embeddings_that_framepack_reads() {
+    let folder = folder();
+    let encoder = encoder(folder.path());
+    let tokenizer = tokenizer(HunyuanTemplate::LENGTH);
+    let facts = facts();
+    let rows = Tensor::from_slice(&ids(&facts["kept_rows"]));
+    for (name, prompt) in facts["prompts"].as_object().unwrap() {
+        let text = HunyuanTemplate::around(prompt.as_str().unwrap());
+        let tokens = tokenizer.encode(&text).unwrap();
+        let states = encoder
+            .forward(&tokens.ids, &tokens.mask, &NoHooks)
+            .unwrap();
+        let embeds = HunyuanTemplate::of_prompt(&states);
+        assert_eq!(embeds.size(), [1, 256, 48]);
+        let mask = recorded(&format!("{name}.prompt_attention_mask"));
+        assert_eq!(HunyuanTemplate::of_prompt(&tokens.mask), mask, "{name}");
+        let expected = recorded(&format!("{name}.prompt_embeds"));
+        assert_close(name, &embeds.index_select(1, &rows), &expected, 2e-6);
+    }
+}
+
+#[test]
+fn any_text_gives_the_ids_of_the_reference() {
+    let tokenizer = tokenizer(351);
+    for row in facts()["rows"].as_array().unwrap() {
+        let text = row["text"].as_str().unwrap();
+        let tokens = tokenizer.encode(text).unwrap();
+        assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
+        assert_eq!(tokens.ids.size(), [1, 351]);
+        let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
+        assert!(padding.eq(864).all().int64_value(&[]) == 1, "{text:?}");
+    }
+}
+
+#[test]
+fn only_what_is_cut_of_the_prompt_itself_is_told() {
+    let tokenizer = tokenizer(HunyuanTemplate::LENGTH);
+    let notice = |count: usize| {
+        let text = HunyuanTemplate::around(&"1 ".repeat(count));
+        let tokens = tokenizer.encode(&text).unwrap();
+        HunyuanTemplate::cut_notice(&tokens, "prompt")
+    };
+    assert_eq!(notice(100), None);
+    let told = notice(600).unwrap();
+    let expected = "the prompt is longer than the 256 tokens that the text encoder reads";
+    assert!(told.starts_with(expected), "{told}");
+    // From one more on, each costs two ids of the prompt.
+    let first = (1..200).find(|&count| notice(count).is_some()).unwrap();
+    let numbers = [first, first + 1].map(|count| {
+        let told = notice(count).unwrap();
+        let behind = told.split("its last ").nth(1).unwrap();
+        behind.split(' ').next().unwrap().parse::<usize>().unwrap()
+    });
+    assert!(
+        numbers[0] <= 2 && numbers[1] == numbers[0] + 2,
+        "{numbers:?}"
+    );
+}
+
+#[test]
+fn a_llama_is_read_under_every_name_that_files_have() {
+    let dir = folder();
+    let expected = some_states(dir.path());
+    for prefix in [
+        "model.",
+        "language_model.model.",
+        "model.language_model.",
+        "text_encoders.llama.transformer.model.",
+    ] {
+        let weights = weights().into_iter();
+        let mut named: Vec<(String, Tensor)> = weights
+            .map(|(name, xs)| (format!("{prefix}{name}"), xs))
+            .collect();
+        let other = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        for name in [
+            "vision_tower.x",
+            "multi_modal_projector.y",
+            "lm_head.weight",
+        ] {
+            named.push((name.to_owned(), other.shallow_clone()));
+        }
+        Tensor::write_safetensors(&named, dir.path().join("model.safetensors")).unwrap();
+        assert_eq!(some_states(dir.path()), expected, "{prefix}");
+    }
+}
+
+#[test]
+fn a_single_file_says_its_numbers_by_its_shapes() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = json!({
+        "model_type": "llama", "vocab_size": 927, "hidden_size": 64, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 96, "num_hidden_layers": 4,
+        "rms_norm_eps": 1e-5, "rope_parameters": {"rope_theta": 500_000.0, "rope_type": "default"},
+    });
+    write(dir.path(), &config, &wide_weights());
+    let expected = some_states(dir.path());
+    let file = dir.path().join("llava_llama3_fp16.safetensors");
+    let named = wide_weights().into_iter();
+    let named: Vec<_> = named
+        .map(|(name, xs)| (format!("model.{name}"), xs))
+        .collect();
+    Tensor::write_safetensors(&named, &file).unwrap();
+    // The config beside it is not this file's.
+    fs::write(dir.path().join("config.json"), "{}").unwrap();
+    assert_eq!(some_states(&file), expected);
+    // Heads of another width are not guessed.
+    let small = dir.path().join("small.safetensors");
+    Tensor::write_safetensors(&weights(), &small).unwrap();
+    let err = sentence(&small);
+    assert!(
+        err.contains("48 query rows") && err.contains("config.json"),
+        "{err}"
+    );
+}
+
+#[test]
+fn matrices_of_fp8_with_scales_give_what_they_stand_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let [narrow, wide] =
+        ["fp8_scaled", "exact"].map(|name| dir.path().join(format!("{name}.safetensors")));
+    let scale = Tensor::from(0.375_f32);
+    let marker = Tensor::zeros([2], (Kind::Float8e4m3fn, Device::Cpu));
+    let mut stored = vec![("scaled_fp8".to_owned(), marker)];
+    let mut exact = Vec::new();
+    for (name, xs) in wide_weights() {
+        let name = format!("model.{name}");
+        if name.contains("_proj") {
+            let fp8 = (&xs * 3.0).to_kind(Kind::Float8e4m3fn);
+            exact.push((name.clone(), fp8.to_kind(Kind::Float) * 0.375));
+            let layer = name.trim_end_matches(".weight");
+            stored.push((format!("{layer}.scale_weight"), scale.shallow_clone()));
+            stored.push((name, fp8));
+        } else {
+            stored.push((name.clone(), xs.shallow_clone()));
+            exact.push((name, xs));
+        }
+    }
+    let borrowed: Vec<(&str, &Tensor)> = stored.iter().map(|(name, xs)| (&name[..], xs)).collect();
+    made_up::write(&narrow, &borrowed, &[]);
+    Tensor::write_safetensors(&exact, &wide).unwrap();
+    assert_close("fp8", &some_states(&narrow), &some_states(&wide), 1e-6);
+}
+
+/// As llama.cpp's converter turns the rows of queries and keys.
+fn permuted(xs: &Tensor, heads: i64) -> Tensor {
+    let size = xs.size();
+    let halves = xs.view([heads, 2, size[0] / heads / 2, size[1]]);
+    halves.transpose(1, 2).reshape(&size)
+}
+
+fn unpermuted(xs: &Tensor, heads: i64) -> Tensor {
+    let size = xs.size();
+    let pairs = xs.view([heads, size[0] / heads / 2, 2, size[1]]);
+    pairs.transpose(1, 2).reshape(&size)
+}
+
+fn gguf_name(name: &str) -> String {
+    let name = name
+        .replace("layers.", "blk.")
+        .replace("embed_tokens", "token_embd");
+    let name = if name == "norm.weight" {
+        "output_norm.weight".to_owned()
+    } else {
+        name
+    };
+    let pairs = [
+        ("input_layernorm", "attn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    let mut name = name;
+    for (from, to) in pairs {
+        name = name.replace(from, to);
+    }
+    name
+}
+
+fn shared_heads(name: &str) -> Option<i64> {
+    let heads = [("q_proj", 4), ("k_proj", 2)].into_iter();
+    heads
+        .clone()
+        .find(|(end, _)| name.contains(end))
+        .map(|(_, heads)| heads)
+}
+
+/// A file of the wide Llama, or of the narrow one, whose heads only the metadata knows.
+fn gguf(path: &Path, tensors: &[(String, Tensor)]) {
+    let mut file = GgufFile::default()
+        .text("general.architecture", "llama")
+        .number("llama.attention.head_count", 4)
+        .number("llama.attention.head_count_kv", 2);
+    for (name, xs) in tensors {
+        let xs = match shared_heads(name) {
+            Some(heads) => permuted(xs, heads),
+            None => xs.shallow_clone(),
+        };
+        let has_blocks = xs.dim() == 2 && xs.size()[1] % 32 == 0;
+        let key = gguf_name(name);
+        file = if has_blocks {
+            file.q8_0(&key, &xs)
+        } else {
+            file.plain(&key, &xs)
+        };
+    }
+    file.write(path);
+}
+
+#[test]
+fn a_gguf_file_gives_the_same_though_its_heads_lie_otherwise() {
+    let dir = folder();
+    let path = dir.path().join("llama-F32.gguf");
+    gguf(&path, &weights());
+    let expected = some_states(dir.path());
+    assert_close("narrow", &some_states(&path), &expected, 1e-6);
+
+    let path = dir.path().join("llama-Q8_0.gguf");
+    gguf(&path, &wide_weights());
+    let stored = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
+    let exact = wide_weights().into_iter().map(|(name, xs)| {
+        let xs = stored.tensor(&gguf_name(&name), &xs.size()).unwrap();
+        let xs = match shared_heads(&name) {
+            Some(heads) => unpermuted(&xs, heads),
+            None => xs,
+        };
+        (name, xs)
+    });
+    let plain = dir.path().join("exact.safetensors");
+    Tensor::write_safetensors(&exact.collect::<Vec<_>>(), &plain).unwrap();
+    assert_close("wide", &some_states(&path), &some_states(&plain), 1e-6);
+}
+
+/// What a converter writes of the tokenizer of the fixtures.
+fn with_tokenizer(file: GgufFile, splitter: &str) -> GgufFile {
+    let tokenizer = json_of(&fixtures().join("tokenizer.json"));
+    let vocab = tokenizer["model"]["vocab"].as_object().unwrap();
+    let added = tokenizer["added_tokens"].as_array().unwrap();
+    let mut tokens: Vec<(i64, String, i32)> = vocab
+        .iter()
+        .map(|(text, id)| (id.as_i64().unwrap(), text.clone(), 1))
+        .collect();
+    tokens.extend(added.iter().map(|token| {
+        let text = token["content"].as_str().unwrap().to_owned();
+        (token["id"].as_i64().unwrap(), text, 3)
+    }));
+    tokens.extend((865..927).map(|id| (id, format!("[PAD{id}]"), 5)));
+    tokens.sort();
+    let texts: Vec<Vec<u8>> = tokens
+        .iter()
+        .map(|(_, text, _)| text.clone().into_bytes())
+        .collect();
+    let kinds: Vec<i32> = tokens.iter().map(|(_, _, kind)| *kind).collect();
+    let merges = tokenizer["model"]["merges"].as_array().unwrap().iter();
+    let merges: Vec<Vec<u8>> = merges
+        .map(|pair| {
+            format!(
+                "{} {}",
+                pair[0].as_str().unwrap(),
+                pair[1].as_str().unwrap()
+            )
+            .into_bytes()
+        })
+        .collect();
+    file.text("tokenizer.ggml.model", "gpt2")
+        .text("tokenizer.ggml.pre", splitter)
+        .texts("tokenizer.ggml.tokens", &texts)
+        .integers("tokenizer.ggml.token_type", &kinds)
+        .texts("tokenizer.ggml.merges", &merges)
+        .number("tokenizer.ggml.bos_token_id", 858)
+        .number("tokenizer.ggml.eos_token_id", 859)
+}
+
+#[test]
+fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("llama.gguf");
+    with_tokenizer(GgufFile::default(), "llama-bpe").write(&path);
+    let tokenizer = TextTokenizer::open(&path, None, 351).unwrap();
+    assert_eq!(tokenizer.vocab_size(), 927);
+    for row in facts()["rows"].as_array().unwrap() {
+        let text = row["text"].as_str().unwrap();
+        let tokens = tokenizer.encode(text).unwrap();
+        assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
+        let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
+        assert!(padding.eq(864).all().int64_value(&[]) == 1, "{text:?}");
+    }
+}
+
+#[test]
+fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("llama.gguf");
+    let say = |file: GgufFile| {
+        file.write(&path);
+        let Err(err) = TextTokenizer::open(&path, None, 351) else {
+            panic!("it was read");
+        };
+        assert!(matches!(err, EngineError::Config { .. }), "{err}");
+        err.to_string()
+    };
+    let err = say(with_tokenizer(GgufFile::default(), "qwen2"));
+    assert!(err.contains("'qwen2'"), "{err}");
+    let bare = || GgufFile::default().text("tokenizer.ggml.model", "gpt2");
+    assert!(say(bare()).contains("no tokens"));
+    let some = |merge: &str| {
+        bare()
+            .texts("tokenizer.ggml.tokens", &[b"a".to_vec(), b"b".to_vec()])
+            .texts("tokenizer.ggml.merges", &[merge.as_bytes().to_vec()])
+    };
+    assert!(say(some("a b")).contains("begins a text"));
+    let begun = |merge: &str| some(merge).number("tokenizer.ggml.bos_token_id", 0);
+    assert!(say(begun("ab")).contains("not two tokens"));
+    // A merge of tokens that are not there is the library's to refuse.
+    assert!(say(begun("a c")).contains("not a tokenizer"));
+    let far = some("a b").number("tokenizer.ggml.bos_token_id", 9);
+    assert!(say(far).contains("begins a text"));
+    let broken = bare().texts("tokenizer.ggml.tokens", &[vec![0xff]]);
+    assert!(say(broken).contains("utf-8"));
+}
+
+#[test]
+fn a_tokenizer_without_padding_pads_with_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokenizer.json");
+    let mut file = json_of(&fixtures().join("tokenizer.json"));
+    let added = file["added_tokens"].as_array_mut().unwrap();
+    added.retain(|token| token["content"] != "<pad>");
+    fs::write(&path, file.to_string()).unwrap();
+    let tokens = TextTokenizer::open(&path, CLASS, 8)
+        .unwrap()
+        .encode("a")
+        .unwrap();
+    assert_eq!(tokens.num_tokens, 2);
+    let found: Vec<i64> = tokens
+        .ids
+        .slice(1, 2, None, 1)
+        .flatten(0, 1)
+        .try_into()
+        .unwrap();
+    assert_eq!(found, [859; 6]);
+}
+
+#[test]
+fn a_llama_of_another_kind_is_refused_in_a_sentence() {
+    let dir = folder();
+    for (name, value, expected) in [
+        ("model_type", json!("qwen2"), "'qwen2', not a Llama"),
+        ("hidden_size", json!(0), "no sense"),
+        ("head_dim", json!(13), "no sense"),
+        ("rope_theta", json!(-1.0), "no sense"),
+        ("num_key_value_heads", json!(3), "cannot share 3"),
+        (
+            "rope_scaling",
+            json!({"rope_type": "llama3", "factor": 8.0}),
+            "'llama3'",
+        ),
+        ("rope_scaling", json!({"type": "linear"}), "'linear'"),
+        ("attention_bias", json!(true), "biases"),
+        ("hidden_act", json!("gelu"), "'gelu'"),
+        ("num_hidden_layers", json!("many"), "not sound"),
+    ] {
+        let mut config = config();
+        config[name] = value;
+        fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+        let err = sentence(dir.path());
+        assert!(err.contains(expected), "{name}: {err}");
+    }
+    let file = dir.path().join("other.safetensors");
+    Tensor::write_safetensors(&[("x", Tensor::from(1.0))], &file).unwrap();
+    let err = sentence(&file);
+    assert!(err.contains("it is no Llama"), "{err}");
+}
+
+#[test]
+fn a_cancelled_encoder_stops() {
+    struct Stop;
+    impl Hooks for Stop {
+        fn cancelled(&self) -> bool {
+            true
+        }
+    }
+    let folder = folder();
+    let (ids, mask) = some_ids();
+    assert!(encoder(folder.path()).forward(&ids, &mask, &Stop).is_none());
+}

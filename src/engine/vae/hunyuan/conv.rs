@@ -1,0 +1,371 @@
+//! Convolutions over time that never look ahead, with borders that repeat what is at the edge, over a clip that is all
+//! there.
+//!
+//! Computed picture by picture, each frame with those before it as more channels, a few frames at a time: what lies
+//! behind a norm is made for them alone, and never for the whole clip. Knows no blocks.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::kernels;
+use crate::vae::causal::convolve_pictures;
+use crate::vae::doubling::DoublingConv;
+use crate::weights::{Weights, WeightsError};
+
+const TAPS: i64 = 3;
+
+/// Numbers that frames with their predecessors and borders may be at a time: 512 MB in halves.
+const MAX_GATHERED: i64 = 1 << 28;
+
+/// What becomes of a clip's frames before they are convolved: `(n, H, W, C)` → the same size.
+pub(super) type Prepare<'a> = &'a dyn Fn(&Tensor) -> Tensor;
+
+/// 3 × 3 × 3, with a step of 1 or 2 in time and in space.
+#[derive(Debug)]
+pub(super) struct CausalConv {
+    /// `(O, 3 C, 3, 3)`, the taps in time one behind the other, channels innermost in memory
+    weight: Tensor,
+    /// The taps' sum, `(O, C, 3, 3)`: all that a clip of one frame needs.
+    still: Tensor,
+    bias: Tensor,
+    /// On a GPU, where libtorch adds the bias in a slow pass of its own: the same in f32, for one that has to be made
+    /// anyway.
+    apart: Option<Tensor>,
+    time_step: i64,
+    space_step: i64,
+}
+
+impl CausalConv {
+    pub(super) fn new(w: &Weights, widths: [i64; 2]) -> Result<Self, WeightsError> {
+        Self::with_steps(w, widths, [1, 1])
+    }
+
+    /// `[time, space]`: the steps.
+    pub(super) fn with_steps(
+        w: &Weights,
+        widths: [i64; 2],
+        [time_step, space_step]: [i64; 2],
+    ) -> Result<Self, WeightsError> {
+        let (weight, bias) = read(w, widths)?;
+        let exact = weight.to_kind(Kind::Double);
+        let still = exact.sum_dim_intlist([2_i64].as_slice(), false, Kind::Double);
+        Ok(Self {
+            still: channels_innermost(&still.to_kind(weight.kind())),
+            weight: taps_as_channels(&weight),
+            apart: (w.device() != Device::Cpu).then(|| bias.to_kind(Kind::Float)),
+            bias,
+            time_step,
+            space_step,
+        })
+    }
+
+    /// What has to be added to each channel of what [`over`](Self::over) gives: `(O)` in f32.
+    pub(super) fn lacking(&self) -> Option<&Tensor> {
+        self.apart.as_ref()
+    }
+
+    /// Convolves `clip`, `(T, H, W, C)`, a few frames at a time, and gives each part, `(n, h, w, O)`, and which frames of
+    /// the result it is, to `part`. `None` as soon as `part` gives that.
+    pub(super) fn over(
+        &self,
+        clip: &Tensor,
+        prepare: Prepare<'_>,
+        part: &mut dyn FnMut(Range<i64>, Tensor) -> Option<()>,
+    ) -> Option<()> {
+        let frames = clip.size()[0];
+        if frames == 1 {
+            let rows = with_borders(&[vec![prepare(clip).squeeze_dim(0)]]);
+            return part(0..1, self.convolve(&rows, &self.still));
+        }
+        let count = (frames - 1) / self.time_step + 1;
+        let mut ready = Ready::new(clip, prepare);
+        for range in parts_of(count, clip, TAPS) {
+            let first = range.start * self.time_step - (TAPS - 1);
+            let last = (range.end - 1) * self.time_step;
+            ready.hold(first, last);
+            let taps = range.clone().map(|at| {
+                let newest = at * self.time_step;
+                let taps = (0..TAPS).map(|tap| ready.frame(newest + tap - (TAPS - 1)));
+                taps.collect()
+            });
+            let rows = with_borders(&taps.collect::<Vec<_>>());
+            part(range, self.convolve(&rows, &self.weight))?;
+        }
+        Some(())
+    }
+
+    /// The whole result, `(t, h, w, O)`.
+    pub(super) fn forward(
+        &self,
+        clip: &Tensor,
+        prepare: Prepare<'_>,
+        go_on: &dyn Fn() -> Option<()>,
+    ) -> Option<Tensor> {
+        self.collected(clip, prepare, go_on, true)
+    }
+
+    /// The same without what is [lacking](Self::lacking).
+    pub(super) fn forward_bare(
+        &self,
+        clip: &Tensor,
+        prepare: Prepare<'_>,
+        go_on: &dyn Fn() -> Option<()>,
+    ) -> Option<Tensor> {
+        self.collected(clip, prepare, go_on, false)
+    }
+
+    fn collected(
+        &self,
+        clip: &Tensor,
+        prepare: Prepare<'_>,
+        go_on: &dyn Fn() -> Option<()>,
+        is_whole: bool,
+    ) -> Option<Tensor> {
+        let frames = (clip.size()[0] - 1) / self.time_step + 1;
+        let mut collected = Collected::new(frames);
+        self.over(clip, prepare, &mut |range, mut ys| {
+            go_on()?;
+            if is_whole && self.apart.is_some() {
+                kernels::add_to_pixels(&mut ys, None, self.lacking());
+            }
+            collected.put(range, ys);
+            Some(())
+        })?;
+        collected.take()
+    }
+
+    fn convolve(&self, rows: &Tensor, weight: &Tensor) -> Tensor {
+        let bias = self.apart.is_none().then_some(&self.bias);
+        if self.space_step == 1 {
+            return convolve_pictures(rows, weight, bias, [0, 0]);
+        }
+        let ys = rows.permute([0, 3, 1, 2]);
+        let ys = ys.conv2d(weight, bias, [self.space_step; 2], [0, 0], [1, 1], 1);
+        ys.permute([0, 2, 3, 1]).contiguous()
+    }
+}
+
+/// Edges doubled, and frames too but for the first, then a convolution 3 × 3 × 3: as fewer taps over the clip before
+/// doubling.
+#[derive(Debug)]
+pub(super) enum UpConv {
+    /// Only the edges: over the frame and the two before it.
+    Space(DoublingConv),
+    /// The two frames that two neighbours become: the later one's first, then its second.
+    Both([DoublingConv; 2]),
+}
+
+impl UpConv {
+    pub(super) fn new(w: &Weights, width: i64, doubles_time: bool) -> Result<Self, WeightsError> {
+        let (weight, bias) = read(w, [width, width])?;
+        if !doubles_time {
+            let weight = taps_as_channels(&weight);
+            return Ok(Self::Space(DoublingConv::new(&weight, &bias)));
+        }
+        let kind = weight.kind();
+        let exact = weight.to_kind(Kind::Double);
+        let tap = |tap: i64| exact.narrow(2, tap, 1);
+        // Of three neighbouring frames after doubling, two come from one frame.
+        let [early, late] = [[tap(0) + tap(1), tap(2)], [tap(0), tap(1) + tap(2)]].map(|taps| {
+            let weight = taps_as_channels(&Tensor::cat(&taps, 2)).to_kind(kind);
+            DoublingConv::new(&weight, &bias)
+        });
+        Ok(Self::Both([early, late]))
+    }
+
+    /// `(T, H, W, C)` → `(T, 2H, 2W, C)` or `(2T - 1, 2H, 2W, C)`
+    pub(super) fn forward(&self, clip: &Tensor, go_on: &dyn Fn() -> Option<()>) -> Option<Tensor> {
+        let size = clip.size();
+        let frames = size[0];
+        let frame = |at: i64| clip.get(at.clamp(0, frames - 1));
+        match self {
+            Self::Space(conv) => {
+                let mut collected = Collected::new(frames);
+                // Four times the pixels come out, each with a corner's numbers beside.
+                for range in parts_of(frames, clip, 4 * 2) {
+                    go_on()?;
+                    let taps = range
+                        .clone()
+                        .map(|at| vec![frame(at - 2), frame(at - 1), frame(at)]);
+                    let rows = with_borders(&taps.collect::<Vec<_>>());
+                    collected.put(range, conv.forward_bordered(&rows));
+                }
+                collected.take()
+            }
+            Self::Both([early, late]) => {
+                let doubled = [2 * frames - 1, 2 * size[1], 2 * size[2], size[3]];
+                let out = Tensor::empty(doubled, (clip.kind(), clip.device()));
+                let rows = with_borders(&[vec![frame(0), frame(0)]]);
+                out.narrow(0, 0, 1).copy_(&late.forward_bordered(&rows));
+                for range in parts_of(frames - 1, clip, 4 * 2) {
+                    go_on()?;
+                    let taps = range.clone().map(|at| vec![frame(at), frame(at + 1)]);
+                    let rows = with_borders(&taps.collect::<Vec<_>>());
+                    for (conv, first) in [(early, 1), (late, 2)] {
+                        let start = 2 * range.start + first;
+                        let end = 2 * (range.end - 1) + first + 1;
+                        out.slice(0, start, end, 2)
+                            .copy_(&conv.forward_bordered(&rows));
+                    }
+                }
+                Some(out)
+            }
+        }
+    }
+}
+
+/// A convolution of single numbers of a clip, as a matrix.
+#[derive(Debug)]
+pub(super) struct PointConv {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl PointConv {
+    pub(super) fn new(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[outputs, inputs, 1, 1, 1])?;
+        Ok(Self {
+            weight: weight.view([outputs, inputs]),
+            bias: w.tensor("bias", &[outputs])?,
+        })
+    }
+
+    /// `(.., C)` → `(.., O)`
+    pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        xs.linear(&self.weight, Some(&self.bias))
+    }
+}
+
+/// The frames of a result, put together without a copy where they come at once.
+struct Collected {
+    frames: i64,
+    whole: Option<Tensor>,
+}
+
+impl Collected {
+    fn new(frames: i64) -> Self {
+        Self {
+            frames,
+            whole: None,
+        }
+    }
+
+    fn put(&mut self, range: Range<i64>, part: Tensor) {
+        if range.end - range.start == self.frames {
+            self.whole = Some(part);
+            return;
+        }
+        let mut size = part.size();
+        size[0] = self.frames;
+        let options = (part.kind(), part.device());
+        let whole = self
+            .whole
+            .get_or_insert_with(|| Tensor::empty(size, options));
+        whole
+            .narrow(0, range.start, range.end - range.start)
+            .copy_(&part);
+    }
+
+    fn take(self) -> Option<Tensor> {
+        self.whole
+    }
+}
+
+/// The frames of a clip that are prepared: those that the next part of a result needs.
+struct Ready<'a> {
+    clip: &'a Tensor,
+    prepare: Prepare<'a>,
+    first: i64,
+    frames: VecDeque<Tensor>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(clip: &'a Tensor, prepare: Prepare<'a>) -> Self {
+        Self {
+            clip,
+            prepare,
+            first: 0,
+            frames: VecDeque::new(),
+        }
+    }
+
+    /// Prepares what is missing up to `last` and forgets what lies before `first`, but for the clip's first frame as
+    /// long as it stands for what is before it.
+    fn hold(&mut self, first: i64, last: i64) {
+        let done = self.first + self.frames.len() as i64;
+        if last >= done {
+            let new = (self.prepare)(&self.clip.narrow(0, done, last + 1 - done));
+            self.frames.extend(new.unbind(0));
+        }
+        while self.first < first {
+            self.first += 1;
+            drop(self.frames.pop_front());
+        }
+    }
+
+    fn frame(&self, at: i64) -> &Tensor {
+        &self.frames[(at.max(0) - self.first) as usize]
+    }
+}
+
+/// `(O, C, 3, 3, 3)` and `(O)`
+fn read(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<(Tensor, Tensor), WeightsError> {
+    let weight = w.tensor("weight", &[outputs, inputs, TAPS, 3, 3])?;
+    Ok((weight, w.tensor("bias", &[outputs])?))
+}
+
+/// `(O, C, t, h, w)` → `(O, t C, h, w)`
+fn taps_as_channels(weight: &Tensor) -> Tensor {
+    // o c t h w -> o (t c) h w
+    channels_innermost(&weight.transpose(1, 2).flatten(1, 2))
+}
+
+/// The same with channels innermost in memory: `(O, C, h, w)`
+fn channels_innermost(weight: &Tensor) -> Tensor {
+    weight
+        .permute([0, 2, 3, 1])
+        .contiguous()
+        .permute([0, 3, 1, 2])
+}
+
+/// Ranges of `count` frames of results, each made of about as much as may be at hand: `copies` of the clip's frames.
+fn parts_of(count: i64, clip: &Tensor, copies: i64) -> impl Iterator<Item = Range<i64>> + use<> {
+    let per_frame = clip.size()[1..].iter().product::<i64>() * copies;
+    let step = (MAX_GATHERED / per_frame.max(1)).max(1);
+    (0..count)
+        .step_by(step as usize)
+        .map(move |start| start..count.min(start + step))
+}
+
+/// Frames side by side as channels, with a border of one pixel that repeats the edge: each of `taps` so many
+/// `(H, W, C)` → `(n, H + 2, W + 2, taps · C)`
+fn with_borders<T: std::borrow::Borrow<Tensor>>(taps: &[Vec<T>]) -> Tensor {
+    let like = taps[0][0].borrow();
+    let size = like.size();
+    let [height, width, channels] = [size[0], size[1], size[2]];
+    let all = [
+        taps.len() as i64,
+        height + 2,
+        width + 2,
+        taps[0].len() as i64 * channels,
+    ];
+    let rows = Tensor::empty(all, (like.kind(), like.device()));
+    let inner = rows.narrow(1, 1, height).narrow(2, 1, width);
+    for (n, frames) in (0..).zip(taps) {
+        for (tap, frame) in (0..).zip(frames) {
+            inner
+                .get(n)
+                .narrow(2, tap * channels, channels)
+                .copy_(frame.borrow());
+        }
+    }
+    // The edges' pixels first, then whole rows with their corners.
+    for (dim, last) in [(2, width + 1), (1, height + 1)] {
+        for (border, edge) in [(0, 1), (last, last - 1)] {
+            rows.select(dim, border).copy_(&rows.select(dim, edge));
+        }
+    }
+    rows
+}

@@ -1,0 +1,176 @@
+//! Latents to pixels, a stretch of time after the other, each handed out as soon as it exists.
+//!
+//! Does not undo the normalisation of the latents, does not clamp the pixels, and keeps no frame that it handed out.
+
+use tch::{Device, Kind, Tensor};
+
+use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
+use super::config::{HunyuanVaeConfig, Step};
+use super::conv::{CausalConv, PointConv, UpConv};
+use super::keys::{self, Half};
+use super::time_tiles::{Splice, TimeTiles};
+use crate::vae::VaeError;
+use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::weights::{Weights, WeightsError};
+
+#[derive(Debug)]
+pub struct HunyuanVaeDecoder {
+    post_quant_conv: PointConv,
+    conv_in: CausalConv,
+    mid_block: Middle,
+    /// From latents to pixels.
+    up_blocks: Vec<UpBlock>,
+    /// `conv_norm_out` and `conv_out`
+    head: NormedConv,
+    spatial_factor: i64,
+    temporal_factor: i64,
+    device: Device,
+    kind: Kind,
+}
+
+impl HunyuanVaeDecoder {
+    /// Takes the decoder's half of an autoencoder's weights, in any dialect.
+    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+        let root = keys::diffusers_names(weights);
+        let w = &root / "decoder";
+        let latents = cfg.latent_channels;
+        let up_blocks = (0..cfg.block_out_channels.len())
+            .map(|index| UpBlock::new(&(&w / "up_blocks" / index), index, cfg));
+        Ok(Self {
+            post_quant_conv: PointConv::new(&(&root / "post_quant_conv"), [latents; 2])?,
+            conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [latents, cfg.widest()])?,
+            mid_block: Middle::new(&(&w / "mid_block"), cfg)?,
+            up_blocks: up_blocks.collect::<Result<_, _>>()?,
+            head: NormedConv::new(
+                &(&w / "conv_norm_out"),
+                &(&w / "conv_out"),
+                [cfg.width(), 3],
+                cfg,
+            )?,
+            spatial_factor: cfg.spatial_factor(),
+            temporal_factor: cfg.temporal_factor(),
+            device: weights.device(),
+            kind: weights.kind(),
+        })
+    }
+
+    /// The keys of the decoder's half that nobody asked for.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        keys::unexpected(weights, Half::Encoder)
+    }
+
+    /// `latents`: `(1, C, f, h, w)`, not normalised, anywhere and of any kind. Gives `frames` the clip in order, a few
+    /// frames at a time, `(1, 3, n, H, W)`, nominally in -1..1, where the weights are and in their kind.
+    ///
+    /// `tiling`: frames in overlapping squares too, for less memory. As norms see a square alone, it always is as
+    /// diffusers' `tiled_decode` has it, whatever the scheme. `None` when cancelled.
+    pub fn decode(
+        &self,
+        latents: &Tensor,
+        tiling: Option<Tiling>,
+        cancelled: &dyn Fn() -> bool,
+        frames: &mut dyn FnMut(Tensor),
+    ) -> Option<()> {
+        let pass = Pass { cancelled };
+        let len = latents.size()[2];
+        let mut give = |clip: &Tensor| {
+            // t h w c -> 1 c t h w
+            frames(clip.permute([3, 0, 1, 2]).unsqueeze(0).contiguous());
+        };
+        tch::no_grad(|| {
+            let Some(tiles) = TimeTiles::of_latents(len, self.temporal_factor) else {
+                give(&self.decode_stretch(latents, tiling, &pass)?);
+                return Some(());
+            };
+            let mut splice = Splice::new(tiles);
+            for (start, len) in tiles.stretches() {
+                let stretch = latents.narrow(2, start, len);
+                let clip = self.decode_stretch(&stretch, tiling, &pass)?;
+                if let Some(own) = splice.put(&clip) {
+                    give(&own);
+                }
+            }
+            Some(())
+        })
+    }
+
+    /// `(1, C, f, h, w)` → `(F, H, W, 3)`
+    fn decode_stretch(
+        &self,
+        latents: &Tensor,
+        tiling: Option<Tiling>,
+        pass: &Pass<'_>,
+    ) -> Option<Tensor> {
+        let size = latents.size();
+        let cell = self.spatial_factor;
+        let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), cell, [size[3], size[4]]));
+        let Some(grid) = grid else {
+            return self.decode_tile(latents, pass);
+        };
+        let mut mosaic = Mosaic::new(grid, cell);
+        let mut whole = None;
+        for tile in grid.tiles() {
+            let clip = self.decode_tile(&tile.cut(latents, 3, 1), pass)?;
+            whole = mosaic.put(&tile, 0, &clip);
+        }
+        whole
+    }
+
+    /// The network: `(1, C, f, h, w)` → `(F, H, W, 3)`
+    fn decode_tile(&self, latents: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        let xs = latents.to_device(self.device).to_kind(self.kind);
+        // 1 c t h w -> t h w c
+        let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
+        let xs = self.post_quant_conv.forward(&xs);
+        let as_is = |xs: &Tensor| xs.shallow_clone();
+        let xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
+        let mut xs = self.mid_block.forward(xs, pass)?;
+        for block in &self.up_blocks {
+            xs = block.forward(xs, pass)?;
+        }
+        self.head.forward(&xs, pass)
+    }
+
+    /// What it computes in.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// The blocks of one level and the step to the next.
+#[derive(Debug)]
+struct UpBlock {
+    resnets: Vec<ResidualBlock>,
+    upsampler: Option<UpConv>,
+}
+
+impl UpBlock {
+    /// `index`: counted from the latents.
+    fn new(w: &Weights, index: usize, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
+        let widths = &cfg.block_out_channels;
+        let width = |index: usize| widths[widths.len() - 1 - index];
+        let (before, own) = (width(index.saturating_sub(1)), width(index));
+        let resnets = (0..=cfg.layers_per_block).map(|i| {
+            let input = if i == 0 { before } else { own };
+            ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
+        });
+        let Step { time, space } = cfg.step(index);
+        let upsampler = || UpConv::new(&(w / "upsamplers" / 0 / "conv" / "conv"), own, time == 2);
+        Ok(Self {
+            resnets: resnets.collect::<Result<_, _>>()?,
+            upsampler: (space == 2).then(upsampler).transpose()?,
+        })
+    }
+
+    fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+        let mut xs = clip;
+        for block in &self.resnets {
+            xs = block.forward(xs, pass)?;
+        }
+        match &self.upsampler {
+            Some(upsampler) => upsampler.forward(&xs, &|| pass.go_on()),
+            None => Some(xs),
+        }
+    }
+}

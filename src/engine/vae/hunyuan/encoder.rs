@@ -1,0 +1,177 @@
+//! Pixels to the mean and log variance of their latents.
+//!
+//! Does not resize or check pictures, draws nothing and does not normalise.
+
+use tch::{Device, Kind, Tensor};
+
+use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
+use super::config::{HunyuanVaeConfig, Step};
+use super::conv::{CausalConv, PointConv};
+use super::keys::{self, Half};
+use super::time_tiles::{Splice, TimeTiles};
+use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::{Posterior, VaeError};
+use crate::weights::{Weights, WeightsError};
+
+#[derive(Debug)]
+pub struct HunyuanVaeEncoder {
+    conv_in: CausalConv,
+    /// From pixels to latents.
+    down_blocks: Vec<DownBlock>,
+    mid_block: Middle,
+    /// `conv_norm_out` and `conv_out`
+    head: NormedConv,
+    quant_conv: PointConv,
+    spatial_factor: i64,
+    temporal_factor: i64,
+    device: Device,
+    kind: Kind,
+}
+
+impl HunyuanVaeEncoder {
+    /// Takes the encoder's half of an autoencoder's weights, in any dialect.
+    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+        let root = keys::diffusers_names(weights);
+        let w = &root / "encoder";
+        let moments = 2 * cfg.latent_channels;
+        let down_blocks = (0..cfg.block_out_channels.len())
+            .map(|index| DownBlock::new(&(&w / "down_blocks" / index), index, cfg));
+        Ok(Self {
+            conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.width()])?,
+            down_blocks: down_blocks.collect::<Result<_, _>>()?,
+            mid_block: Middle::new(&(&w / "mid_block"), cfg)?,
+            head: NormedConv::new(
+                &(&w / "conv_norm_out"),
+                &(&w / "conv_out"),
+                [cfg.widest(), moments],
+                cfg,
+            )?,
+            quant_conv: PointConv::new(&(&root / "quant_conv"), [moments; 2])?,
+            spatial_factor: cfg.spatial_factor(),
+            temporal_factor: cfg.temporal_factor(),
+            device: weights.device(),
+            kind: weights.kind(),
+        })
+    }
+
+    /// The keys of the encoder's half that nobody asked for.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        keys::unexpected(weights, Half::Decoder)
+    }
+
+    /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor, anywhere and of any kind → latents
+    /// `(1, C, f, h, w)`, where the weights are and in their kind. `tiling` as for
+    /// [`decode`](super::HunyuanVaeDecoder::decode). `None` when cancelled.
+    pub fn encode(
+        &self,
+        pixels: &Tensor,
+        tiling: Option<Tiling>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Option<Posterior> {
+        let pass = Pass { cancelled };
+        let frames = pixels.size()[2];
+        tch::no_grad(|| {
+            let moments = match TimeTiles::of_frames(frames, self.temporal_factor) {
+                None => self.encode_stretch(pixels, tiling, &pass)?,
+                Some(tiles) => {
+                    let mut splice = Splice::new(tiles);
+                    let mut parts = Vec::new();
+                    for (start, len) in tiles.stretches() {
+                        let stretch = pixels.narrow(2, start, len);
+                        parts.extend(splice.put(&self.encode_stretch(&stretch, tiling, &pass)?));
+                    }
+                    Tensor::cat(&parts, 0)
+                }
+            };
+            // t h w (2 c) -> 2 × 1 c t h w
+            let moments = moments.permute([3, 0, 1, 2]).unsqueeze(0).contiguous();
+            let mut halves = moments.chunk(2, 1).into_iter();
+            Some(Posterior {
+                mean: halves.next()?,
+                // As diffusers limits it.
+                logvar: halves.next()?.clamp(-30.0, 20.0),
+            })
+        })
+    }
+
+    /// `(1, 3, F, H, W)` → `(f, h, w, 2 C)`
+    fn encode_stretch(
+        &self,
+        pixels: &Tensor,
+        tiling: Option<Tiling>,
+        pass: &Pass<'_>,
+    ) -> Option<Tensor> {
+        let size = pixels.size();
+        let factor = self.spatial_factor;
+        let latents = [size[3] / factor, size[4] / factor];
+        let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), factor, latents));
+        let Some(grid) = grid else {
+            return self.encode_tile(pixels, pass);
+        };
+        let mut mosaic = Mosaic::new(grid, 1);
+        let mut whole = None;
+        for tile in grid.tiles() {
+            let moments = self.encode_tile(&tile.cut(pixels, 3, factor), pass)?;
+            whole = mosaic.put(&tile, 0, &moments);
+        }
+        whole
+    }
+
+    /// The network: `(1, 3, F, H, W)` → `(f, h, w, 2 C)`
+    fn encode_tile(&self, pixels: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+        pass.go_on()?;
+        let xs = pixels.to_device(self.device).to_kind(self.kind);
+        // 1 c t h w -> t h w c
+        let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
+        let as_is = |xs: &Tensor| xs.shallow_clone();
+        let mut xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
+        for block in &self.down_blocks {
+            xs = block.forward(xs, pass)?;
+        }
+        let xs = self.mid_block.forward(xs, pass)?;
+        Some(self.quant_conv.forward(&self.head.forward(&xs, pass)?))
+    }
+
+    /// What it computes in.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// The blocks of one level and the step to the next.
+#[derive(Debug)]
+struct DownBlock {
+    resnets: Vec<ResidualBlock>,
+    downsampler: Option<CausalConv>,
+}
+
+impl DownBlock {
+    /// `index`: counted from the pixels.
+    fn new(w: &Weights, index: usize, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
+        let widths = &cfg.block_out_channels;
+        let (before, own) = (widths[index.saturating_sub(1)], widths[index]);
+        let resnets = (0..cfg.layers_per_block).map(|i| {
+            let input = if i == 0 { before } else { own };
+            ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
+        });
+        let Step { time, space } = cfg.step(index);
+        let conv = w / "downsamplers" / 0 / "conv" / "conv";
+        let downsampler = || CausalConv::with_steps(&conv, [own, own], [time, space]);
+        Ok(Self {
+            resnets: resnets.collect::<Result<_, _>>()?,
+            downsampler: (space == 2).then(downsampler).transpose()?,
+        })
+    }
+
+    fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+        let mut xs = clip;
+        for block in &self.resnets {
+            xs = block.forward(xs, pass)?;
+        }
+        let as_is = |xs: &Tensor| xs.shallow_clone();
+        match &self.downsampler {
+            Some(conv) => conv.forward(&xs, &as_is, &|| pass.go_on()),
+            None => Some(xs),
+        }
+    }
+}

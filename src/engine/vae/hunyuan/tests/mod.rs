@@ -1,0 +1,144 @@
+//! HunyuanVideo's autoencoder against what diffusers recorded, and the files that it may lie in.
+//!
+//! Weights and inputs are a formula of their names, see `tests/fixtures/vae/hunyuan/generate.py`.
+
+mod files;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
+use crate::closeness::{assert_close, distance};
+use crate::vae::{Posterior, Tiling};
+use crate::weights::Weights;
+use crate::weights::made_up::made_up;
+
+/// Relative L2.
+const ENCODER_LIMIT: f64 = 1e-5;
+const DECODER_LIMIT: f64 = 3e-5;
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae/hunyuan")
+}
+
+fn recorded(key: &str) -> Tensor {
+    let path = fixture().join("recorded.safetensors");
+    let file = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
+    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+}
+
+fn config() -> HunyuanVaeConfig {
+    HunyuanVaeConfig::read(&fixture()).unwrap()
+}
+
+/// The tensors of the fixture under diffusers' names.
+fn tensors() -> Vec<(String, Tensor)> {
+    let text = fs::read(fixture().join("shapes.json")).unwrap();
+    let shapes: BTreeMap<String, Vec<i64>> = serde_json::from_slice(&text).unwrap();
+    let tensors = shapes.into_iter().map(|(key, shape)| {
+        let tensor = made_up(&key, &shape);
+        (key, tensor)
+    });
+    tensors.collect()
+}
+
+/// The fixture's file with its tensors changed by `change`, and the folder that it is in.
+fn changed(change: impl Fn(&str, Tensor) -> Option<(String, Tensor)>) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vae.safetensors");
+    let changed = tensors().into_iter();
+    let changed: Vec<(String, Tensor)> = changed
+        .filter_map(|(key, tensor)| change(&key, tensor))
+        .collect();
+    Tensor::write_safetensors(&changed, &path).unwrap();
+    (folder, path)
+}
+
+fn weights(kind: Kind) -> (TempDir, Weights) {
+    let (folder, path) = changed(|key, tensor| Some((key.to_owned(), tensor)));
+    let weights = Weights::open(&path, kind, Device::Cpu).unwrap();
+    (folder, weights)
+}
+
+fn encode(weights: &Weights, name: &str, shape: &[i64], tile: Option<i64>) -> Posterior {
+    let encoder = HunyuanVaeEncoder::new(&config(), weights).unwrap();
+    let pixels = made_up(name, shape);
+    encoder
+        .encode(&pixels, tile.map(Tiling::of_size), &|| false)
+        .unwrap()
+}
+
+/// The whole clip, and how many frames came at a time.
+fn decode(weights: &Weights, latents: &Tensor, tile: Option<i64>) -> (Tensor, Vec<i64>) {
+    let decoder = HunyuanVaeDecoder::new(&config(), weights).unwrap();
+    let mut parts = Vec::new();
+    decoder
+        .decode(latents, tile.map(Tiling::of_size), &|| false, &mut |part| {
+            parts.push(part);
+        })
+        .unwrap();
+    let lens = parts.iter().map(|part| part.size()[2]).collect();
+    (Tensor::cat(&parts, 2), lens)
+}
+
+#[test]
+fn encoding_matches_diffusers_for_pictures_clips_and_tiles() {
+    let (_folder, weights) = weights(Kind::Float);
+    for (name, shape, tile) in [
+        ("encode.picture", [1, 3, 1, 24, 16], None),
+        ("encode.clip", [1, 3, 29, 16, 24], None),
+        ("encode.tiled", [1, 3, 5, 40, 56], Some(32)),
+    ] {
+        let posterior = encode(&weights, name, &shape, tile);
+        let expected = |part: &str| recorded(&format!("{name}.{part}"));
+        assert_close(name, &posterior.mean, &expected("mean"), ENCODER_LIMIT);
+        assert_close(name, &posterior.logvar, &expected("logvar"), ENCODER_LIMIT);
+    }
+}
+
+#[test]
+fn decoding_matches_diffusers_for_pictures_clips_and_tiles() {
+    let (_folder, weights) = weights(Kind::Float);
+    for (name, shape, tile, lens) in [
+        ("decode.picture", [1, 4, 1, 3, 2], None, vec![1]),
+        ("decode.short", [1, 4, 4, 2, 1], None, vec![13]),
+        ("decode.clip", [1, 4, 8, 1, 2], None, vec![13, 12, 4]),
+        ("decode.tiled", [1, 4, 1, 5, 6], Some(32), vec![1]),
+    ] {
+        let (pixels, found) = decode(&weights, &made_up(name, &shape), tile);
+        assert_close(name, &pixels, &recorded(name), DECODER_LIMIT);
+        assert_eq!(found, lens, "{name}");
+    }
+}
+
+#[test]
+fn half_precision_gives_about_the_same_pixels_and_latents() {
+    // diffusers' own distances on these inputs are 0.06 and 0.01.
+    for (kind, limit) in [(Kind::BFloat16, 0.15), (Kind::Half, 0.02)] {
+        let (_folder, weights) = weights(kind);
+        let latents = made_up("decode.short", &[1, 4, 4, 2, 1]);
+        let (pixels, _) = decode(&weights, &latents, None);
+        assert_eq!(pixels.kind(), kind);
+        let off = distance(&pixels, &recorded("decode.short"));
+        assert!(off < limit, "{kind:?}: pixels are off by {off}");
+        let posterior = encode(&weights, "encode.picture", &[1, 3, 1, 24, 16], None);
+        let off = distance(&posterior.mean, &recorded("encode.picture.mean"));
+        assert!(off < limit, "{kind:?}: the mean is off by {off}");
+    }
+}
+
+#[test]
+fn a_cancelled_job_gives_no_frames() {
+    let (_folder, weights) = weights(Kind::Float);
+    let decoder = HunyuanVaeDecoder::new(&config(), &weights).unwrap();
+    let latents = Tensor::zeros([1, 4, 6, 1, 1], (Kind::Float, Device::Cpu));
+    let given = decoder.decode(&latents, None, &|| true, &mut |_| panic!("a frame"));
+    assert!(given.is_none());
+    let encoder = HunyuanVaeEncoder::new(&config(), &weights).unwrap();
+    let pixels = Tensor::zeros([1, 3, 1, 8, 8], (Kind::Float, Device::Cpu));
+    assert!(encoder.encode(&pixels, None, &|| true).is_none());
+}

@@ -1,0 +1,155 @@
+//! A clip in overlapping stretches of time, and how their results become one clip again, as diffusers does it.
+//!
+//! Every stretch but the first begins one latent early, for what comes before it, and gives that one up again. Then it
+//! is blended into the end of the one before. Knows no network.
+
+use tch::{Kind, Tensor};
+
+/// Latents of a stretch beside its first one.
+const SIZE: i64 = 4;
+
+/// Latents from one stretch to the next.
+const STRIDE: i64 = 3;
+
+/// The stretches of a clip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TimeTiles {
+    /// Of what goes in: frames for the encoder, latents for the decoder.
+    len: i64,
+    /// What goes in for one latent.
+    unit: i64,
+    /// What comes out of the whole clip.
+    results: i64,
+    /// What comes out for one latent.
+    cell: i64,
+}
+
+impl TimeTiles {
+    /// Of `len` latents that become `factor` frames each, but for the first; `None` for few enough at once.
+    pub(super) fn of_latents(len: i64, factor: i64) -> Option<Self> {
+        (len > SIZE).then_some(Self {
+            len,
+            unit: 1,
+            results: (len - 1) * factor + 1,
+            cell: factor,
+        })
+    }
+
+    /// Of `len` frames, of which `factor` become one latent, but for the first.
+    pub(super) fn of_frames(len: i64, factor: i64) -> Option<Self> {
+        (len > SIZE * factor).then_some(Self {
+            len,
+            unit: factor,
+            results: (len - 1) / factor + 1,
+            cell: 1,
+        })
+    }
+
+    /// Start and length of each stretch.
+    pub(super) fn stretches(self) -> impl Iterator<Item = (i64, i64)> {
+        let longest = SIZE * self.unit + 1;
+        (0..self.len)
+            .step_by((STRIDE * self.unit) as usize)
+            .map(move |start| (start, longest.min(self.len - start)))
+    }
+}
+
+/// The results of stretches, `(T, ..)`, on their way to a whole clip.
+pub(super) struct Splice {
+    tiles: TimeTiles,
+    /// The end of the stretch before, for the next one's start.
+    end: Option<Tensor>,
+    given: i64,
+}
+
+impl Splice {
+    pub(super) fn new(tiles: TimeTiles) -> Self {
+        Self {
+            tiles,
+            end: None,
+            given: 0,
+        }
+    }
+
+    /// Takes the result of the next stretch, which is written to, and gives what is the clip's of it: `(t, ..)`, or
+    /// nothing where it adds nothing.
+    pub(super) fn put(&mut self, result: &Tensor) -> Option<Tensor> {
+        let TimeTiles { cell, results, .. } = self.tiles;
+        let mut result = result.shallow_clone();
+        let mut own = STRIDE * cell;
+        match self.end.take() {
+            None => own += 1,
+            Some(end) => {
+                result = result.narrow(0, 1, result.size()[0] - 1);
+                blend(&end, &result);
+            }
+        }
+        let len = result.size()[0];
+        let kept = len.min((SIZE - STRIDE) * cell);
+        // A copy, so that the rest can go.
+        self.end = Some(result.narrow(0, len - kept, kept).copy());
+        let own = own.min(len).min(results - self.given);
+        self.given += own;
+        (own > 0).then(|| result.narrow(0, 0, own))
+    }
+}
+
+/// Lets `end` pass over into the start of `result`, evenly, in place.
+fn blend(end: &Tensor, result: &Tensor) {
+    let extent = end.size()[0].min(result.size()[0]);
+    if extent == 0 {
+        return;
+    }
+    let end = end.narrow(0, end.size()[0] - extent, extent);
+    let mut shape = vec![1; result.dim()];
+    shape[0] = extent;
+    let weight = Tensor::arange(extent, (Kind::Float, result.device())) / extent;
+    let weight = weight.view(shape.as_slice());
+    let mut start = result.narrow(0, 0, extent);
+    // In f32 also for halves, and rounded once.
+    start.copy_(&(end * (1.0 - &weight) + &start * &weight));
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::{Splice, TimeTiles};
+
+    #[test]
+    fn stretches_begin_every_three_latents_and_the_last_ones_are_what_is_left() {
+        let found = |tiles: Option<TimeTiles>| tiles.map(|it| it.stretches().collect::<Vec<_>>());
+        assert_eq!(found(TimeTiles::of_latents(4, 4)), None);
+        let five = vec![(0, 5), (3, 2)];
+        assert_eq!(found(TimeTiles::of_latents(5, 4)), Some(five));
+        let nine = vec![(0, 5), (3, 5), (6, 3)];
+        assert_eq!(found(TimeTiles::of_latents(9, 4)), Some(nine));
+        assert_eq!(found(TimeTiles::of_frames(16, 4)), None);
+        let frames = vec![(0, 17), (12, 5)];
+        assert_eq!(found(TimeTiles::of_frames(17, 4)), Some(frames));
+    }
+
+    #[test]
+    fn a_clip_has_all_its_frames_whatever_its_length() {
+        for latents in 5..24 {
+            let tiles = TimeTiles::of_latents(latents, 4).unwrap();
+            let mut splice = Splice::new(tiles);
+            let parts: Vec<Tensor> = tiles
+                .stretches()
+                .filter_map(|(start, len)| {
+                    // Frames that know their place are blended with themselves.
+                    let first = 4 * start - 3 * i64::from(start > 0);
+                    let first = if start > 0 { first + 3 } else { first };
+                    let count = (len - 1) * 4 + 1;
+                    let frames =
+                        Tensor::arange_start(first, first + count, (Kind::Float, Device::Cpu));
+                    splice.put(&frames.view([-1, 1]))
+                })
+                .collect();
+            let found = Tensor::cat(&parts, 0).view([-1]);
+            let expected = Tensor::arange(4 * (latents - 1) + 1, (Kind::Float, Device::Cpu));
+            assert_eq!(found.size(), expected.size(), "{latents}");
+            assert!(found.allclose(&expected, 0.0, 1e-4, false), "{latents}");
+        }
+    }
+}

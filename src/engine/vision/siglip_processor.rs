@@ -1,0 +1,42 @@
+//! What SigLIP wants of a picture, as FramePack gives it: numbers in [0, 1], resized and normalised.
+//!
+//! FramePack's pipeline hands over the picture that was already made as large as the clip, and as numbers, not as
+//! bytes. Bicubic resizing then goes below 0 and above 1, and nothing clamps it: the model gets to see that.
+
+use std::path::Path;
+
+use serde_json::json;
+use tch::Tensor;
+
+use super::processor::ClipImageProcessor;
+use super::siglip::SiglipVisionConfig;
+use crate::error::EngineError;
+
+/// What `preprocessor_config.json` says, checked.
+#[derive(Clone, Debug)]
+pub struct SiglipImageProcessor(ClipImageProcessor);
+
+impl SiglipImageProcessor {
+    /// Reads `preprocessor_config.json`, or the folder that has it; without a place, the values published with the
+    /// so400m of 384 pixels.
+    pub fn read(place: Option<&Path>) -> Result<Self, EngineError> {
+        let published = json!({
+            "size": {"height": 384, "width": 384},
+            "do_center_crop": false,
+            "image_mean": [0.5, 0.5, 0.5],
+            "image_std": [0.5, 0.5, 0.5],
+        });
+        ClipImageProcessor::read_over(place, published).map(Self)
+    }
+
+    /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
+    pub fn check(&self, encoder: &SiglipVisionConfig, place: &Path) -> Result<(), EngineError> {
+        self.0.check_size(encoder.image_size, place)
+    }
+
+    /// `picture`: `(1, 3, H, W)` in [-1, 1], f32 on the CPU, as the autoencoder gets it -> `(1, 3, 384, 384)` (or what
+    /// else the processor says), mostly in [-1, 1]
+    pub fn pixel_values(&self, picture: &Tensor) -> Result<Tensor, EngineError> {
+        self.0.of_numbers((picture + 1.0) / 2.0)
+    }
+}

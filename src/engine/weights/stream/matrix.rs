@@ -1,0 +1,371 @@
+//! A matrix that may stream: where its files have it, how its numbers are stored, and where it is now.
+//!
+//! Who stays and who comes when is the stream's business (`mod.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use safelight_core::catalog::gguf::BlockType;
+use tch::{Device, Kind, Tensor};
+
+use super::residency::Candidate;
+use super::{Coming, Stream, give_up};
+use crate::weights::gguf::BlockMatrix;
+use crate::weights::lane::StagingError;
+use crate::weights::mapping::Mapping;
+use crate::weights::stored::StoredMatrix;
+use crate::weights::{Weights, WeightsError};
+
+/// How a file has the numbers of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::weights) enum Form {
+    /// Of one kind, which becomes another, times a scale.
+    Plain {
+        stored: Kind,
+        kind: Kind,
+        scale: Option<f32>,
+    },
+    /// Of eight bits, and as such to the product.
+    Fp8 {
+        stored: Kind,
+        scale: f32,
+    },
+    Blocks(BlockType),
+}
+
+/// Bytes of a file.
+#[derive(Clone)]
+pub(in crate::weights) struct Source {
+    pub(in crate::weights) file: Arc<File>,
+    pub(in crate::weights) mapping: Option<Arc<Mapping>>,
+    pub(in crate::weights) path: PathBuf,
+    pub(in crate::weights) start: u64,
+    pub(in crate::weights) len: usize,
+}
+
+/// Rows of a matrix that one tensor of a file has.
+#[derive(Clone)]
+pub(super) struct Part {
+    pub(super) source: Source,
+    form: Form,
+    rows: i64,
+}
+
+/// Where a matrix is once that is settled.
+pub(super) enum Home {
+    Resident(StoredMatrix),
+    /// In its file, and by this number in the stream's window.
+    Window(usize),
+}
+
+/// `(rows, columns)` numbers in a file.
+pub(in crate::weights) struct StreamedMatrix {
+    stream: Arc<Stream>,
+    key: String,
+    parts: Arc<Vec<Part>>,
+    columns: i64,
+    is_seldom: bool,
+    home: OnceLock<Home>,
+}
+
+impl Form {
+    /// What the bytes of the file are.
+    fn stored(self) -> Kind {
+        match self {
+            Self::Plain { stored, .. } | Self::Fp8 { stored, .. } => stored,
+            Self::Blocks(_) => Kind::Uint8,
+        }
+    }
+
+    /// `numbers`: flat, of the [stored](Self::stored) kind, `rows` × `columns` of them -> what a file gives that is
+    /// loaded at once, bit for bit
+    fn matrix(self, numbers: &Tensor, rows: i64, columns: i64) -> StoredMatrix {
+        let shaped = || numbers.view([rows, columns]);
+        match self {
+            Self::Plain {
+                kind, scale: None, ..
+            } => StoredMatrix::plain(shaped().to_kind(kind)),
+            Self::Plain {
+                kind,
+                scale: Some(scale),
+                ..
+            } => {
+                let exact = shaped().to_kind(Kind::Float);
+                StoredMatrix::plain((exact * f64::from(scale)).to_kind(kind))
+            }
+            Self::Fp8 { scale, .. } => StoredMatrix::fp8(shaped(), scale),
+            Self::Blocks(block) => {
+                StoredMatrix::blocks(BlockMatrix::new(numbers, block, [rows, columns]))
+            }
+        }
+    }
+
+    /// Whether rows of both can be one matrix.
+    fn stacks_with(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Plain { kind, .. }, Self::Plain { kind: others, .. }) => kind == others,
+            _ => self == other,
+        }
+    }
+}
+
+impl StreamedMatrix {
+    /// A matrix of the network, which streams or stays.
+    pub(in crate::weights) fn new(
+        w: &Weights,
+        stream: &Arc<Stream>,
+        key: &str,
+        source: Source,
+        form: Form,
+        [rows, columns]: [i64; 2],
+    ) -> Arc<Self> {
+        let matrix = Self::table(w, stream, key, source, form, [rows, columns]);
+        stream.know(&matrix);
+        matrix
+    }
+
+    /// One of which only some rows are read: it stays in its file.
+    pub(in crate::weights) fn table(
+        w: &Weights,
+        stream: &Arc<Stream>,
+        key: &str,
+        source: Source,
+        form: Form,
+        [rows, columns]: [i64; 2],
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            stream: Arc::clone(stream),
+            key: key.to_owned(),
+            parts: Arc::new(vec![Part { source, form, rows }]),
+            columns,
+            is_seldom: w.is_seldom,
+            home: OnceLock::new(),
+        })
+    }
+
+    /// One below the other, where all are stored alike.
+    pub(in crate::weights) fn stack(matrices: &[&Arc<Self>]) -> Option<Arc<Self>> {
+        let (first, others) = matrices.split_first()?;
+        let form = first.parts.first()?.form;
+        let is_alike = |other: &&Arc<Self>| {
+            let forms = other.parts.iter().all(|part| part.form.stacks_with(form));
+            forms && other.columns == first.columns
+        };
+        let has_whole_rows = match form {
+            Form::Blocks(block) => first.columns % block.block_len() as i64 == 0,
+            _ => true,
+        };
+        if !has_whole_rows || !others.iter().all(is_alike) {
+            return None;
+        }
+        let parts = matrices.iter().flat_map(|it| it.parts.iter().cloned());
+        let stacked = Arc::new(Self {
+            stream: Arc::clone(&first.stream),
+            key: first.key.clone(),
+            parts: Arc::new(parts.collect()),
+            columns: first.columns,
+            is_seldom: first.is_seldom,
+            home: OnceLock::new(),
+        });
+        first.stream.know(&stacked);
+        Some(stacked)
+    }
+
+    pub(in crate::weights) fn rows(&self) -> i64 {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    pub(in crate::weights) fn columns(&self) -> i64 {
+        self.columns
+    }
+
+    pub(in crate::weights) fn device(&self) -> Device {
+        self.stream.device
+    }
+
+    /// Whether a product takes the numbers as they come.
+    pub(in crate::weights) fn needs_no_expansion(&self, kind: Kind) -> bool {
+        self.parts.iter().all(|part| match part.form {
+            Form::Plain { kind: own, .. } => own == kind,
+            Form::Fp8 { .. } => false,
+            Form::Blocks(block) => self.columns % block.block_len() as i64 != 0,
+        })
+    }
+
+    /// On the device as long as nobody uses it.
+    pub(in crate::weights) fn resident_bytes(&self) -> u64 {
+        match self.home.get() {
+            Some(Home::Resident(matrix)) => matrix.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Calls with the matrix on its device, which is there until another one is used; unwinds where it cannot be
+    /// brought there.
+    pub(in crate::weights) fn with<T>(&self, call: impl FnOnce(&StoredMatrix) -> T) -> T {
+        if self.home.get().is_none() {
+            self.stream.settle().unwrap_or_else(|err| give_up(err));
+        }
+        match self.home.get() {
+            Some(Home::Resident(matrix)) => call(matrix),
+            Some(&Home::Window(index)) => {
+                let bytes = self.stream.fetch(index);
+                let bytes = bytes.unwrap_or_else(|err| give_up(self.failed(err)));
+                call(&self.matrix(&bytes))
+            }
+            None => self.apart(call),
+        }
+    }
+
+    /// The same, read for this call alone, and without settling anything: while the network is built.
+    pub(in crate::weights) fn apart<T>(&self, call: impl FnOnce(&StoredMatrix) -> T) -> T {
+        let read = self.begin().and_then(|coming| self.finish(coming));
+        call(&read.unwrap_or_else(|err| give_up(err)))
+    }
+
+    /// The rows at `ids`, flat -> `(N, columns)` of `kind`. Where the matrix is not on the device, only they are read.
+    pub(in crate::weights) fn look_up(&self, ids: &Tensor, kind: Kind) -> Tensor {
+        if let Some(Home::Resident(matrix)) = self.home.get() {
+            return matrix.look_up(ids, kind);
+        }
+        match self.some_rows(ids) {
+            Ok(Some((rows, ids))) => rows.look_up(&ids, kind),
+            Ok(None) => self.apart(|matrix| matrix.look_up(ids, kind)),
+            Err(err) => give_up(err),
+        }
+    }
+
+    /// The rows that `ids` name, each once, and what names them there; `None` where they cannot be read by themselves.
+    fn some_rows(&self, ids: &Tensor) -> Result<Option<(StoredMatrix, Tensor)>, WeightsError> {
+        let [Part { source, form, rows }] = &self.parts[..] else {
+            return Ok(None);
+        };
+        let rows = *rows as usize;
+        if rows == 0 || source.len % rows != 0 {
+            return Ok(None);
+        }
+        let wanted: Vec<i64> =
+            Vec::try_from(ids.to_kind(Kind::Int64)).map_err(|err| self.torch(err))?;
+        let mut places: BTreeMap<usize, i64> = BTreeMap::new();
+        for &id in &wanted {
+            match usize::try_from(id) {
+                Ok(id) if id < rows => places.insert(id, 0),
+                _ => return Ok(None),
+            };
+        }
+        let len = source.len / rows;
+        let mut bytes = vec![0; len * places.len()];
+        for (place, (row, number)) in places.iter_mut().enumerate() {
+            *number = place as i64;
+            let start = source.start + (*row * len) as u64;
+            let read = source
+                .file
+                .read_exact_at(&mut bytes[place * len..][..len], start);
+            read.map_err(|err| self.failed(err.into()))?;
+        }
+        let count = places.len() as i64;
+        let bytes = Tensor::from_slice(&bytes).to_device(self.device());
+        let numbers = bytes.view_dtype(form.stored());
+        let ids: Vec<i64> = wanted.iter().map(|id| places[&(*id as usize)]).collect();
+        let ids = Tensor::from_slice(&ids).to_device(self.device());
+        Ok(Some((form.matrix(&numbers, count, self.columns), ids)))
+    }
+
+    /// `bytes`: all parts, one behind the other.
+    fn matrix(&self, bytes: &Tensor) -> StoredMatrix {
+        let first = self.parts[0].form;
+        if self.parts.iter().all(|part| part.form == first) {
+            let numbers = bytes.view_dtype(first.stored());
+            return first.matrix(&numbers, self.rows(), self.columns);
+        }
+        let mut place = 0;
+        let all = self.parts.iter().map(|part| {
+            let len = part.source.len as i64;
+            let numbers = bytes.narrow(0, place, len).view_dtype(part.form.stored());
+            place += len;
+            part.form.matrix(&numbers, part.rows, self.columns)
+        });
+        let all: Vec<StoredMatrix> = all.collect();
+        StoredMatrix::stack(&all.iter().collect::<Vec<_>>())
+            .expect("only what stacks was made one matrix")
+    }
+
+    /// Begins to read it to memory of its own.
+    pub(super) fn begin(&self) -> Result<Coming, WeightsError> {
+        let bytes = Tensor::f_empty([self.len() as i64], (Kind::Uint8, self.device()));
+        let bytes = bytes.map_err(|err| self.torch(err))?;
+        Coming::begin(0, &self.parts, bytes).map_err(|err| self.failed(err))
+    }
+
+    pub(super) fn finish(&self, coming: Coming) -> Result<StoredMatrix, WeightsError> {
+        coming.wait().map_err(|err| self.failed(err))?;
+        Ok(self.matrix(&coming.bytes))
+    }
+
+    /// On the CPU the file itself is what stays.
+    pub(super) fn mapped(&self) -> Result<Option<StoredMatrix>, WeightsError> {
+        let [Part { source, form, rows }] = &self.parts[..] else {
+            return Ok(None);
+        };
+        let Some(mapping) = &source.mapping else {
+            return Ok(None);
+        };
+        let stored = form.stored();
+        let count = source.len / stored.elt_size_in_bytes();
+        let numbers = mapping.tensor(source.start as usize, &[count as i64], stored);
+        let numbers = numbers.map_err(|err| self.torch(err))?;
+        Ok(Some(form.matrix(&numbers, *rows, self.columns)))
+    }
+
+    pub(super) fn settle(&self, home: Home) {
+        self.home.set(home).ok(); // It is settled once.
+    }
+
+    pub(super) fn parts(&self) -> Arc<Vec<Part>> {
+        Arc::clone(&self.parts)
+    }
+
+    /// In its files.
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.source.len).sum()
+    }
+
+    pub(super) fn candidate(&self) -> Candidate {
+        let width = |part: &Part| match part.form {
+            Form::Plain { kind, .. } => part.rows * self.columns * kind.elt_size_in_bytes() as i64,
+            Form::Fp8 { .. } | Form::Blocks(_) => part.source.len as i64,
+        };
+        Candidate {
+            bytes: self.parts.iter().map(width).sum::<i64>() as u64,
+            is_seldom: self.is_seldom,
+        }
+    }
+
+    pub(super) fn failed(&self, err: StagingError) -> WeightsError {
+        match err {
+            StagingError::Io(source) => WeightsError::Io {
+                source,
+                path: self.parts[0].source.path.clone(),
+            },
+            StagingError::Tensor(source) => self.torch(source),
+        }
+    }
+
+    fn torch(&self, source: tch::TchError) -> WeightsError {
+        WeightsError::Tensor {
+            key: self.key.clone(),
+            source,
+            path: self.parts[0].source.path.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for StreamedMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamedMatrix({})", self.key)
+    }
+}

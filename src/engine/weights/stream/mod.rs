@@ -1,0 +1,396 @@
+//! Matrices of a network that stay in their files and come to the device for each product, ahead of it.
+//!
+//! Which of them stay on the device is settled when the first is used, and the whole network is known. For the others
+//! there is one buffer, allocated once and used in a circle: while one is computed with, those that followed it the last
+//! time come into the rest of the buffer. A copy waits for what was queued before its place was free, so nothing is
+//! overwritten while it is read. The page cache is what they come from; nothing else is kept on the host.
+//!
+//! On the CPU the same goes on in ordinary memory, where it is of use to tests alone. Reading is
+//! [`ring`](super::ring)'s, products are [`nn`](crate::nn)'s.
+
+mod matrix;
+mod residency;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tch::{Device, Kind, Tensor};
+
+pub(super) use self::matrix::{Form, Source, StreamedMatrix};
+use self::matrix::{Home, Part};
+use self::residency::Candidate;
+use self::window::{ALIGNMENT, Window};
+use super::lane::StagingError;
+use super::ring::{self, Transfer};
+use super::{Weights, WeightsError};
+
+/// What may be on the device, or on its way there, of matrices that do not stay. A block of Wan's 14B has 700 MB, of
+/// which long attention leaves time for half.
+const WINDOW_BYTES: usize = 512 << 20;
+/// What is on its way at a time while those that stay are loaded.
+const LOADED_AHEAD_BYTES: u64 = 256 << 20;
+
+/// A failure in the middle of a product, which has no other way to say so: [`Weights`] unwinds with it.
+#[derive(Debug)]
+pub struct StreamFailure(pub WeightsError);
+
+/// The matrices of one network and what of them may stay.
+pub(super) struct Stream {
+    device: Device,
+    budget: u64,
+    window_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// All, in the order in which the network was built, until it is settled which stay.
+    known: Vec<Weak<StreamedMatrix>>,
+    /// What stays whatever the budget says.
+    fixed_bytes: u64,
+    resident_bytes: u64,
+    is_settled: bool,
+    circle: Option<Circle>,
+}
+
+/// The matrices that do not stay, by their numbers.
+struct Circle {
+    buffer: Tensor,
+    window: Window,
+    parts: Vec<Arc<Vec<Part>>>,
+    /// Which one was used behind each of them the last time.
+    next: Vec<usize>,
+    last: Option<usize>,
+    /// What is computed with: its number, and its bytes in the buffer. They are the window's oldest.
+    lent: Option<(usize, Tensor)>,
+    /// What is on its way, in the order of the window.
+    ahead: VecDeque<Coming>,
+}
+
+/// Bytes on their way. Once it is dropped nobody writes to them any more.
+struct Coming {
+    index: usize,
+    bytes: Tensor,
+    transfers: Vec<Transfer>,
+}
+
+/// What a stream took of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamBytes {
+    /// Of all that stays, what cannot stream included.
+    pub resident: u64,
+    /// Of the buffer that the others come into.
+    pub window: u64,
+}
+
+impl Weights {
+    /// The same, where no more than so many bytes of the network may stay on the device. `None`: all may.
+    ///
+    /// What is no matrix stays in any case. On top of it comes a buffer of two of the largest matrices that do not stay,
+    /// or of 512 MiB where there are so many bytes of them.
+    pub fn with_residency(&self, resident_bytes: Option<u64>) -> Self {
+        self.with_window(resident_bytes, WINDOW_BYTES)
+    }
+
+    pub(super) fn with_window(&self, resident_bytes: Option<u64>, window_bytes: usize) -> Self {
+        // Tensors without a file cannot be read again.
+        let budget = resident_bytes.filter(|_| self.source.random.is_none());
+        let stream = budget.map(|budget| {
+            for file in &self.source.files {
+                file.read_only_tiny_ahead();
+            }
+            Arc::new(Stream {
+                device: self.device,
+                budget,
+                window_bytes,
+                state: Mutex::default(),
+            })
+        });
+        Self {
+            stream,
+            ..self.clone()
+        }
+    }
+
+    /// The same position, whose matrices are used once in a job and not in every step: they are the first to stream.
+    pub fn seldom(&self) -> Self {
+        Self {
+            is_seldom: true,
+            ..self.clone()
+        }
+    }
+
+    /// What the network takes; `None` where all of it stays, or nothing has been used.
+    pub fn stream_bytes(&self) -> Option<StreamBytes> {
+        let stream = self.stream.as_ref()?;
+        let state = stream.state();
+        state.is_settled.then(|| StreamBytes {
+            resident: state.fixed_bytes + state.resident_bytes,
+            window: state
+                .circle
+                .as_ref()
+                .map_or(0, |it| it.buffer.numel() as u64),
+        })
+    }
+
+    /// Counts what stays in any case.
+    pub(super) fn note_fixed(&self, tensor: &Tensor) {
+        if let Some(stream) = &self.stream {
+            let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
+            stream.state().fixed_bytes += bytes as u64;
+        }
+    }
+}
+
+impl Stream {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn know(&self, matrix: &Arc<StreamedMatrix>) {
+        self.state().known.push(Arc::downgrade(matrix));
+    }
+
+    /// Decides which of the matrices stay and loads those. What is asked for later is read by itself for each use.
+    fn settle(&self) -> Result<(), WeightsError> {
+        let mut state = self.state();
+        if state.is_settled {
+            return Ok(());
+        }
+        state.is_settled = true;
+        let all: Vec<Arc<StreamedMatrix>> = state
+            .known
+            .drain(..)
+            .filter_map(|it| it.upgrade())
+            .collect();
+        let candidates: Vec<Candidate> = all.iter().map(|it| it.candidate()).collect();
+        let streams =
+            residency::streamed(&candidates, self.budget.saturating_sub(state.fixed_bytes));
+        let of = |wanted: bool| {
+            let chosen = all
+                .iter()
+                .zip(&streams)
+                .filter(move |(_, it)| **it == wanted);
+            chosen.map(|(matrix, _)| matrix)
+        };
+        // One large piece of memory is found most easily before all the others.
+        state.circle = Circle::new(
+            &of(true).collect::<Vec<_>>(),
+            self.device,
+            self.window_bytes,
+        )?;
+        state.resident_bytes = load(&of(false).collect::<Vec<_>>())?;
+        let window = state.circle.as_ref().map_or(0, |it| it.buffer.numel());
+        tracing::info!(
+            "{} of {} matrices stream through {} MiB; {} MiB stay on the device",
+            of(true).count(),
+            all.len(),
+            window >> 20,
+            (state.resident_bytes + state.fixed_bytes) >> 20
+        );
+        Ok(())
+    }
+
+    /// The bytes of matrix number `index`, which are its own until another one is asked for.
+    fn fetch(&self, index: usize) -> Result<Tensor, StagingError> {
+        let mut state = self.state();
+        let Some(circle) = &mut state.circle else {
+            return Err(std::io::Error::other("nothing streams").into());
+        };
+        circle.fetch(index)
+    }
+}
+
+/// Brings what stays to the device, several at a time -> its bytes
+fn load(matrices: &[&Arc<StreamedMatrix>]) -> Result<u64, WeightsError> {
+    let mut under_way: VecDeque<(&StreamedMatrix, Coming)> = VecDeque::new();
+    let (mut ahead, mut bytes) = (0, 0);
+    let finish = |(matrix, reading): (&StreamedMatrix, Coming)| {
+        let loaded = matrix.finish(reading)?;
+        let bytes = loaded.bytes();
+        matrix.settle(Home::Resident(loaded));
+        Ok::<u64, WeightsError>(bytes)
+    };
+    for matrix in matrices {
+        if let Some(mapped) = matrix.mapped()? {
+            bytes += mapped.bytes();
+            matrix.settle(Home::Resident(mapped));
+            continue;
+        }
+        under_way.push_back((matrix, matrix.begin()?));
+        ahead += matrix.candidate().bytes;
+        while ahead > LOADED_AHEAD_BYTES
+            && let Some(first) = under_way.pop_front()
+        {
+            ahead -= first.0.candidate().bytes;
+            bytes += finish(first)?;
+        }
+    }
+    for reading in under_way {
+        bytes += finish(reading)?;
+    }
+    Ok(bytes)
+}
+
+impl Circle {
+    /// `None` where nothing streams.
+    fn new(
+        matrices: &[&Arc<StreamedMatrix>],
+        device: Device,
+        window_bytes: usize,
+    ) -> Result<Option<Self>, WeightsError> {
+        let lens = || {
+            matrices
+                .iter()
+                .map(|it| it.len().next_multiple_of(ALIGNMENT))
+        };
+        let Some((largest, first)) = lens().max().zip(matrices.first()) else {
+            return Ok(None);
+        };
+        let capacity = lens().sum::<usize>().min(window_bytes.max(2 * largest));
+        let buffer = Tensor::f_empty([capacity as i64], (Kind::Uint8, device));
+        for (index, matrix) in matrices.iter().enumerate() {
+            matrix.settle(Home::Window(index));
+        }
+        Ok(Some(Self {
+            buffer: buffer.map_err(|source| first.failed(source.into()))?,
+            window: Window::new(capacity),
+            parts: matrices.iter().map(|it| it.parts()).collect(),
+            next: first_guesses(
+                &matrices
+                    .iter()
+                    .map(|it| it.candidate().is_seldom)
+                    .collect::<Vec<_>>(),
+            ),
+            last: None,
+            lent: None,
+            ahead: VecDeque::new(),
+        }))
+    }
+
+    fn fetch(&mut self, index: usize) -> Result<Tensor, StagingError> {
+        if let Some((lent, bytes)) = &self.lent
+            && *lent == index
+        {
+            return Ok(bytes.shallow_clone());
+        }
+        // Its product has been queued: what is copied to its place from now on waits for that.
+        if self.lent.take().is_some() {
+            self.window.give_back();
+        }
+        if let Some(last) = self.last.replace(index) {
+            self.next[last] = index;
+        }
+        // Wrong guesses go, all of them where this one is not among those on their way.
+        let wrong = self.ahead.iter().position(|it| it.index == index);
+        for _ in 0..wrong.unwrap_or(self.ahead.len()) {
+            self.ahead.pop_front();
+            self.window.give_back();
+        }
+        if self.ahead.is_empty() && !self.begin(index)? {
+            return Err(std::io::Error::other("a matrix is larger than its window").into());
+        }
+        // Whoever uses one of them says why it failed.
+        self.look_ahead(index).ok();
+        let Some(coming) = self.ahead.pop_front() else {
+            return Err(std::io::Error::other("nothing is on its way").into());
+        };
+        let bytes = coming.bytes.shallow_clone();
+        self.lent = Some((index, bytes.shallow_clone()));
+        if let Err(err) = coming.wait() {
+            // Another try reads it again.
+            drop(coming);
+            self.lent = None;
+            self.window.give_back();
+            return Err(err);
+        }
+        Ok(bytes)
+    }
+
+    /// Begins with those that are likely to be used behind `index`, as many as there is room for.
+    fn look_ahead(&mut self, index: usize) -> Result<(), StagingError> {
+        let mut last = self.ahead.back().map_or(index, |it| it.index);
+        loop {
+            let next = self.next[last];
+            if next == index || self.ahead.iter().any(|it| it.index == next) || !self.begin(next)? {
+                return Ok(());
+            }
+            last = next;
+        }
+    }
+
+    /// `false` where there is no room for it.
+    fn begin(&mut self, index: usize) -> Result<bool, StagingError> {
+        let parts = Arc::clone(&self.parts[index]);
+        let len: usize = parts.iter().map(|part| part.source.len).sum();
+        let Some(start) = self.window.take(len) else {
+            return Ok(false);
+        };
+        let bytes = self.buffer.f_narrow(0, start as i64, len as i64)?;
+        match Coming::begin(index, &parts, bytes) {
+            Ok(coming) => self.ahead.push_back(coming),
+            Err(err) => {
+                self.window.undo();
+                return Err(err);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Coming {
+    /// Sends all parts to `bytes`, one behind the other.
+    fn begin(index: usize, parts: &[Part], bytes: Tensor) -> Result<Self, StagingError> {
+        let mut coming = Self {
+            index,
+            bytes,
+            transfers: Vec::with_capacity(parts.len()),
+        };
+        let mut place = 0;
+        for Part { source, .. } in parts {
+            let target = coming.bytes.f_narrow(0, place as i64, source.len as i64)?;
+            let part = ring::Part {
+                start: source.start,
+                len: source.len,
+                place: 0,
+            };
+            let transfer = Transfer::begin(&source.file, &[part], &target)?;
+            coming.transfers.push(transfer);
+            place += source.len;
+        }
+        Ok(coming)
+    }
+
+    fn wait(&self) -> Result<(), StagingError> {
+        self.transfers.iter().try_for_each(Transfer::wait)
+    }
+}
+
+/// Before anything is known: each is followed by the next of its class, and the last by the first.
+fn first_guesses(is_seldom: &[bool]) -> Vec<usize> {
+    let count = is_seldom.len();
+    let following = |i: usize| {
+        let mut others = (i + 1..count).chain(0..=i);
+        others
+            .find(|&other| is_seldom[other] == is_seldom[i])
+            .unwrap_or(i)
+    };
+    (0..count).map(following).collect()
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        for transfer in &self.transfers {
+            transfer.abandon();
+        }
+    }
+}
+
+/// Ends the stage from within a product: networks have no other way out.
+fn give_up(err: WeightsError) -> ! {
+    resume_unwind(Box::new(StreamFailure(err)))
+}

@@ -1,0 +1,243 @@
+//! What happens when memory runs out: each stage climbs its ladder, tells of it, and ends once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use safelight_core::job::{DeviceChoice, JobErrorKind, JobOutcome, JobOutput, JobUpdate, Stage};
+use safelight_core::memory::counters::Counters;
+use safelight_core::memory::{Fault, Rung};
+
+use crate::Rig;
+use crate::fake_engine::Act;
+
+const GPU: DeviceChoice = DeviceChoice::Cuda(0);
+
+/// A rig on a GPU whose `stage` fails so below a rung.
+fn rig(stage: Stage, fault: Fault, below: Rung) -> Rig {
+    Rig::new(move |_, running| {
+        if running == stage {
+            Act::FailBelow(fault, below)
+        } else {
+            Act::Work
+        }
+    })
+}
+
+/// A wide clip, so that there are rungs for tiles too.
+fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
+    rig.submit_with(GPU, |request| request.width = 640);
+    rig.hear()
+}
+
+fn finished(outcome: JobOutcome) -> JobOutput {
+    match outcome {
+        JobOutcome::Finished(output) => output,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// The rungs that a stage was sent on, in order.
+fn sent(rig: &Rig, stage: Stage) -> Vec<Rung> {
+    let orders = rig.orders.lock().unwrap();
+    let of_stage = orders.iter().filter(|(other, _)| *other == stage);
+    of_stage.map(|(_, memory)| memory.rung).collect()
+}
+
+#[test]
+fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so() {
+    let rig = rig(Stage::Decode, Fault::DeviceMemory, Rung::Tiles256);
+    let (updates, outcome) = run(&rig);
+    let output = finished(outcome);
+    assert_eq!(output.clip.frames.len(), 5);
+    let expected = [
+        Rung::Ground,
+        Rung::FreeAndRetry,
+        Rung::Tiles512,
+        Rung::Tiles256,
+    ];
+    assert_eq!(sent(&rig, Stage::Decode), expected);
+    assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground]);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    let climbed: Vec<_> = output.rungs.iter().map(|c| (c.rung, c.helped)).collect();
+    assert_eq!(
+        climbed,
+        [
+            (Rung::FreeAndRetry, false),
+            (Rung::Tiles512, false),
+            (Rung::Tiles256, true)
+        ]
+    );
+    let warned: Vec<&String> = updates
+        .iter()
+        .filter_map(|update| match update {
+            JobUpdate::Warning(text) => Some(text),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(warned, output.warnings.iter().collect::<Vec<_>>());
+    assert_eq!(
+        warned[1],
+        "Memory ran out while decoding frames; trying again in tiles of 512 pixels"
+    );
+    assert!(
+        updates
+            .iter()
+            .all(|update| !matches!(update, JobUpdate::Stage { resumed: true, .. }))
+    );
+
+    let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+    let device = counters.device("fake").unwrap();
+    let tally = device.rungs[&Rung::Tiles256];
+    assert_eq!((tally.attempts, tally.successes), (1, 1));
+    assert_eq!(device.rungs[&Rung::Tiles512].successes, 0);
+    assert_eq!(device.engine_restarts, 0);
+}
+
+#[test]
+fn only_rungs_that_change_the_picture_are_written_into_the_file() {
+    let settings = |rig: &Rig| {
+        let output = finished(run(rig).1);
+        let text = safelight_core::media::read_settings(output.path()).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text.unwrap()).unwrap()
+    };
+    let same = rig(Stage::Denoise, Fault::DeviceMemory, Rung::StreamMore);
+    assert!(settings(&same)["memory_rungs"].is_null());
+    let tiled = rig(Stage::Decode, Fault::DeviceMemory, Rung::Tiles512);
+    let settings = settings(&tiled);
+    let rungs = settings["memory_rungs"].as_array().unwrap();
+    assert_eq!(rungs.len(), 1, "{settings}");
+    assert_eq!(rungs[0]["rung"], "tiles512");
+    assert_eq!(rungs[0]["stage"], "decode");
+    assert!(settings["request"]["vae_tile"].is_null());
+}
+
+#[test]
+fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
+    let rig = rig(Stage::Denoise, Fault::HostMemory, Rung::StreamMore);
+    finished(run(&rig).1);
+    let orders = rig.orders.lock().unwrap();
+    let resident: Vec<_> = orders
+        .iter()
+        .filter(|(stage, _)| *stage == Stage::Denoise)
+        .map(|(_, memory)| memory.resident_bytes)
+        .collect();
+    assert_eq!(resident, [None, None, Some(0)]);
+}
+
+#[test]
+fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
+    for fault in [Fault::RuntimeMemory, Fault::Device] {
+        let rig = rig(Stage::Decode, fault, Rung::Tiles256);
+        let (updates, outcome) = run(&rig);
+        assert_eq!(finished(outcome).clip.frames.len(), 5, "{fault:?}");
+        let expected = [Rung::Ground, Rung::Tiles512, Rung::Tiles256];
+        assert_eq!(sent(&rig, Stage::Decode), expected, "{fault:?}");
+        assert_eq!(rig.launches.load(Ordering::Relaxed), 3, "{fault:?}");
+        assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground], "{fault:?}");
+        let again = updates
+            .iter()
+            .filter(|update| matches!(update, JobUpdate::Stage { resumed: true, .. }));
+        assert_eq!(again.count(), 2, "{fault:?}");
+        let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+        assert_eq!(counters.device("fake").unwrap().engine_restarts, 2);
+    }
+}
+
+#[test]
+fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
+    let rig = rig(Stage::Denoise, Fault::Device, Rung::OnCpu);
+    let (_, outcome) = run(&rig);
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(err.kind, JobErrorKind::EngineLost);
+    assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground, Rung::Ground]);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept() {
+    // Nothing helps while denoising, whose last rung is streaming.
+    let rig = rig(Stage::Denoise, Fault::DeviceMemory, Rung::OnCpu);
+    let (updates, outcome) = run(&rig);
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(err.kind.exit_code(), 4);
+    assert!(
+        err.details.contains("tried: free_and_retry, stream_more"),
+        "{}",
+        err.details
+    );
+    for part in [
+        "Try a smaller size or fewer frames",
+        "is kept for a week in",
+    ] {
+        assert!(err.advice.contains(part), "{}", err.advice);
+    }
+    assert_eq!(rig.job_folders(), 1, "what was finished is kept");
+    let warnings = updates
+        .iter()
+        .filter(|update| matches!(update, JobUpdate::Warning(_)));
+    assert_eq!(warnings.count(), 2);
+    assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
+    let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+    assert_eq!(counters.device("fake").unwrap().given_up, 1);
+}
+
+#[test]
+fn a_stage_that_leaves_the_gpu_is_announced_with_the_time_it_will_take() {
+    let rig = rig(Stage::EncodeText, Fault::DeviceMemory, Rung::OnCpu);
+    let (_, outcome) = run(&rig);
+    let output = finished(outcome);
+    let last = output.warnings.last().unwrap();
+    assert!(last.contains("on the CPU, which is slow: about "), "{last}");
+    assert_eq!(sent(&rig, Stage::EncodeText).len(), 4);
+}
+
+#[test]
+fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
+    let tries = AtomicU32::new(0);
+    let rig = Rig::new(move |_, stage| match stage {
+        Stage::Decode if tries.fetch_add(1, Ordering::Relaxed) == 0 => {
+            Act::FailBelow(Fault::DeviceMemory, Rung::OnCpu)
+        }
+        Stage::Decode => Act::UntilCancelled,
+        _ => Act::Work,
+    });
+    let cancel = rig.submit(GPU);
+    let outcome = loop {
+        match rig.handle.wait().expect("the worker lives").update {
+            JobUpdate::Warning(_) => cancel.cancel(),
+            JobUpdate::Ended(outcome) => break outcome,
+            _ => {}
+        }
+    };
+    assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");
+    assert_eq!(
+        sent(&rig, Stage::Decode),
+        [Rung::Ground, Rung::FreeAndRetry]
+    );
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_smaller_is_left() {
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Decode {
+            Act::Die
+        } else {
+            Act::Work
+        }
+    });
+    rig.is_out_of_memory.store(true, Ordering::Relaxed);
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
+    assert_eq!(err.kind, JobErrorKind::OutOfMemory);
+    assert!(
+        err.advice.contains("is kept for a week in"),
+        "{}",
+        err.advice
+    );
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+}
