@@ -13,6 +13,9 @@ use serde_json::json;
 use super::{Surroundings, out};
 use crate::doctor::{Check, Status, examine_this_machine, miopen, worst};
 
+/// The longest name of a check, so that all stand under each other.
+const WIDTH: usize = 12;
+
 /// Check the engine, GPUs, memory, environment, speed, models and folders
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
@@ -37,14 +40,20 @@ pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
         surroundings.paths.clone(),
         surroundings.process_launcher(),
         !args.quick,
-        &mut |check| checks.push(check),
+        &mut |check| {
+            if !args.json {
+                // As it is known: measuring takes its time. A reader that went away still gets the exit code.
+                out::print(&as_text(&check), 0);
+            }
+            checks.push(check);
+        },
     );
     let worst = worst(&checks);
     let code = u8::from(worst == Status::Fail);
     if args.json {
         out::print_json(&json!({"status": worst, "checks": checks}), code)
     } else {
-        out::print(&as_text(&checks), code)
+        ExitCode::from(code)
     }
 }
 
@@ -60,25 +69,17 @@ fn clear(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-fn as_text(checks: &[Check]) -> String {
-    let mut text = String::new();
-    let width = checks
-        .iter()
-        .map(|check| check.name.len())
-        .max()
-        .unwrap_or(0);
-    for check in checks {
-        let mark = match check.status {
-            Status::Ok => "ok  ",
-            Status::Warn => "note",
-            Status::Fail => "FAIL",
-        };
-        // Writing to a string cannot fail.
-        writeln!(text, "{mark}  {:width$}  {}", check.name, check.message).ok();
-        for (arrow, line) in [("->", &check.advice), (" $", &check.command)] {
-            if !line.is_empty() {
-                writeln!(text, "      {:width$}  {arrow} {line}", "").ok();
-            }
+fn as_text(check: &Check) -> String {
+    let mark = match check.status {
+        Status::Ok => "ok  ",
+        Status::Warn => "note",
+        Status::Fail => "FAIL",
+    };
+    let mut text = format!("{mark}  {:WIDTH$}  {}\n", check.name, check.message);
+    for (arrow, line) in [("->", &check.advice), (" $", &check.command)] {
+        if !line.is_empty() {
+            // Writing to a string cannot fail.
+            writeln!(text, "      {:WIDTH$}  {arrow} {line}", "").ok();
         }
     }
     text
@@ -101,17 +102,18 @@ mod tests {
             command: command.to_owned(),
             figure: None,
         };
-        let text = as_text(&[
+        let checks = [
             check("a", Status::Ok, "fine", "", ""),
             check("long", Status::Fail, "bad", "mend it", "sudo mend"),
             check("b", Status::Warn, "odd", "", ""),
-        ]);
+        ];
+        let text: String = checks.iter().map(as_text).collect();
         let lines = [
-            "ok    a     fine",
-            "FAIL  long  bad",
-            "            -> mend it",
-            "             $ sudo mend",
-            "note  b     odd",
+            "ok    a             fine",
+            "FAIL  long          bad",
+            "                    -> mend it",
+            "                     $ sudo mend",
+            "note  b             odd",
         ];
         assert_eq!(text, lines.join("\n") + "\n");
     }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Check;
@@ -13,11 +14,13 @@ use crate::telemetry::Roots;
 const GROUPS: [&str; 2] = ["render", "video"];
 
 pub(super) fn all(roots: &Roots) -> Vec<Check> {
+    let mut is_there = true;
     let refused: Vec<String> = devices(&roots.dev)
         .into_iter()
         .filter_map(|device| {
             let opened = OpenOptions::new().read(true).write(true).open(&device);
             let err = opened.err()?;
+            is_there &= err.kind() != ErrorKind::NotFound;
             Some(format!("{}: {err}", device.display()))
         })
         .collect();
@@ -27,7 +30,7 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
             "gpu access",
             format!("the GPU cannot be opened: {}", refused.join("; ")),
         );
-        return vec![if missing.is_empty() {
+        return vec![if missing.is_empty() || !is_there {
             check
                 .advise("Load the driver, and in a container pass /dev/kfd and /dev/dri on")
                 .mend("sudo modprobe amdgpu")
@@ -114,11 +117,13 @@ mod tests {
     #[test]
     fn what_cannot_be_opened_is_named_with_the_groups_that_are_missing() {
         let (_root, roots) = machine("4 44");
+        // What cannot be opened for whatever reason, root's too.
+        fs::create_dir(roots.dev.join("kfd")).unwrap();
         let check = &all(&roots)[0];
         assert_eq!(check.status, Status::Warn);
         assert!(check.message.contains("kfd"), "{check:?}");
         assert_eq!(check.command, "sudo usermod -aG render \"$USER\"");
-        let (_root, roots) = machine("44 993");
+        let (_root, roots) = machine("4 44");
         assert_eq!(all(&roots)[0].command, "sudo modprobe amdgpu");
     }
 

@@ -17,7 +17,7 @@ use crate::telemetry::limit::within;
 
 const LIMIT: Duration = Duration::from_secs(15);
 /// Below this much of a file, what is measured is the disk's first answer.
-const MIN_BYTES: u64 = 16 << 20;
+const MIN_BYTES: u64 = 8 << 20;
 const MAX_BYTES: u64 = 256 << 20;
 const MAX_TIME: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 4 << 20;
@@ -60,7 +60,7 @@ fn judge(file: &Path, rate: f64) -> Check {
     let megabytes = rate / 1e6;
     let folder = file.parent().unwrap_or(file);
     let message = format!(
-        "models are read at {} a second: {}",
+        "reading models: {} a second ({})",
         size_text(rate as u64),
         folder.display()
     );

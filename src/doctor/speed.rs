@@ -40,10 +40,9 @@ pub(super) fn all(
             begun = None;
             rates.insert(probe, rate);
             let message = format!(
-                "{}: {} {} ({size}, {})",
+                "{}: {} ({size}, {})",
                 probe.label(),
-                figure(rate),
-                probe.unit(),
+                figure(rate, probe.unit()),
                 time(secs)
             );
             let check = judge(probe, rate, keeps_scores, message, &rates, target);
@@ -118,14 +117,17 @@ fn judge(
     }
 }
 
-/// Three digits.
-fn figure(rate: f64) -> String {
+/// Three digits, in the smaller unit below a tenth.
+fn figure(rate: f64, unit: &str) -> String {
+    if rate < 0.1 && unit == "TFLOP/s" {
+        return format!("{:.0} GFLOP/s", rate * 1000.0);
+    }
     let decimals = match rate {
         ..10.0 => 2,
         10.0..100.0 => 1,
         _ => 0,
     };
-    format!("{rate:.decimals$}")
+    format!("{rate:.decimals$} {unit}")
 }
 
 fn time(secs: f64) -> String {

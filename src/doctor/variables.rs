@@ -47,16 +47,16 @@ fn hurtful(variable: &Variable) -> Option<Check> {
     let found = inherited.as_ref().filter(|found| !found.is_empty())?;
     let (message, advice) = match origin {
         Origin::Removed => (
-            format!("{name}={found} is set, which {why}; the engine does not get it"),
+            format!("{name}={found} is set and kept from the engine: it {why}"),
             "Unless other programs need it, take it out of your shell's start-up files; the table [runtime.environment] of the settings gives it to the engine on purpose",
         ),
         Origin::Inherited => (
-            format!("{name}={found} is set, which {why}"),
+            format!("{name}={found} is set: it {why}"),
             "Unless you mean it, start Safelight without it",
         ),
         Origin::Safelight if value.as_ref() != Some(found) => (
             format!(
-                "{name}={found} is set; the engine gets {name}={} instead, which {why}",
+                "{name}={found} is set; the engine gets {name}={} instead: {why}",
                 value.as_deref().unwrap_or_default()
             ),
             "The table [runtime.environment] of the settings gives the engine another value on purpose",

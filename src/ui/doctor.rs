@@ -149,13 +149,25 @@ fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
             ui.label(RichText::new(icon).size(16.0).color(colour));
         });
         fixed_ui(ui, vec2(theme::CHECK_NAME_WIDTH, height), |ui| {
-            ui.label(RichText::new(sentence(name)).color(weak));
+            ui.label(RichText::new(title(name)).color(weak));
         });
         ui.vertical(|ui| {
             ui.set_width(ui.available_width());
             words_ui(ui, view, check);
         });
     });
+}
+
+/// The name of a check as people write it.
+fn title(name: &str) -> String {
+    match name {
+        "libtorch" => name.to_owned(),
+        "miopen cache" => "MIOpen cache".to_owned(),
+        _ => match name.strip_prefix("gpu") {
+            Some(rest) => format!("GPU{rest}"),
+            None => sentence(name),
+        },
+    }
 }
 
 fn fixed_ui(ui: &mut Ui, size: egui::Vec2, contents: impl FnOnce(&mut Ui)) {
@@ -166,7 +178,16 @@ fn fixed_ui(ui: &mut Ui, size: egui::Vec2, contents: impl FnOnce(&mut Ui)) {
 
 fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
     let palette = palette(ui);
-    ui.add(Label::new(sentence(&check.message)).wrap());
+    match check
+        .message
+        .split_once(": ")
+        .filter(|_| check.figure.is_some())
+    {
+        Some((what, figure)) => figure_ui(ui, what, figure),
+        None => {
+            ui.add(Label::new(sentence(&check.message)).wrap());
+        }
+    }
     if !check.advice.is_empty() {
         let colour = match check.status {
             Status::Ok => palette.weak,
@@ -189,6 +210,26 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
     } else if !check.command.is_empty() {
         command_ui(ui, view, &check.command);
     }
+}
+
+/// What was measured: the figures of all lines stand under each other.
+fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
+    let weak = palette(ui).weak;
+    let (rate, details) = figure.split_once(" (").unwrap_or((figure, ""));
+    ui.horizontal(|ui| {
+        fixed_ui(
+            ui,
+            vec2(theme::CHECK_FIGURE_AT, theme::CHECK_HEIGHT),
+            |ui| {
+                ui.label(sentence(what));
+            },
+        );
+        ui.label(RichText::new(rate).strong());
+        let details = RichText::new(details.trim_end_matches(')'))
+            .small()
+            .color(weak);
+        ui.add(Label::new(details).truncate());
+    });
 }
 
 /// A line for a shell, with a button that copies it.

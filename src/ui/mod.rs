@@ -157,9 +157,12 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
             let is_open = view.session.doctor.is_open;
             let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
-            if widgets::icon_toggle(ui, is_open, icons::STETHOSCOPE, "Doctor", explanation)
-                .clicked()
-            {
+            let button = if is_open {
+                widgets::icon_toggle(ui, true, icons::STETHOSCOPE, "Doctor", explanation)
+            } else {
+                widgets::icon_button(ui, icons::STETHOSCOPE, "Doctor", explanation)
+            };
+            if button.clicked() {
                 view.push(AppCommand::ShowDoctor(!is_open));
             }
             let is_dark = view.settings.interface.theme == Theme::Dark;

@@ -62,6 +62,8 @@ pub const PAGE_WIDTH: f32 = 860.0;
 pub const CHECK_ICON_WIDTH: f32 = 20.0;
 /// What such a line is about.
 pub const CHECK_NAME_WIDTH: f32 = 104.0;
+/// Where its figure stands, when it has one.
+pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
 /// Width of the settings window.

@@ -164,7 +164,7 @@ struct Known {
     why: &'static str,
 }
 
-const ALLOCATOR: &str = "changes how libtorch keeps GPU memory and can hang on ROCm; the setting runtime.allocator does it on purpose";
+const ALLOCATOR: &str = "changes how libtorch keeps GPU memory and can hang on ROCm (the setting runtime.allocator does it on purpose)";
 const HIDES: &str = "hides GPUs or changes their numbers";
 const BLOCKS: &str = "makes the processor wait for every step of the GPU";
 const CONVOLUTIONS: &str =
