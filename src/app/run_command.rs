@@ -178,6 +178,7 @@ impl App {
         if is_queued {
             self.state.form.settle(&request);
             self.session.is_seed_used = true;
+            self.session.doctor.is_open = false;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
             self.session

@@ -18,6 +18,8 @@ use crate::telemetry::limit::within;
 const LIMIT: Duration = Duration::from_secs(15);
 /// Below this much of a file, what is measured is the disk's first answer.
 const MIN_BYTES: u64 = 8 << 20;
+/// A smaller file tells how soon the disk begins rather than how fast it is.
+const JUDGED_BYTES: u64 = 64 << 20;
 const MAX_BYTES: u64 = 256 << 20;
 const MAX_TIME: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 4 << 20;
@@ -64,7 +66,8 @@ fn judge(file: &Path, rate: f64) -> Check {
         size_text(rate as u64),
         folder.display()
     );
-    let check = if megabytes < SLOW_MB {
+    let is_large = fs::metadata(file).is_ok_and(|meta| meta.len() >= JUDGED_BYTES);
+    let check = if megabytes < SLOW_MB && is_large {
         Check::warn("disk speed", message)
             .advise("Loading a large model takes minutes from here: move models to a faster disk")
     } else {
@@ -175,8 +178,17 @@ mod tests {
 
     #[test]
     fn a_slow_disk_is_a_note_and_a_fast_one_is_well() {
-        let file = Path::new("/models/a.safetensors");
-        assert_eq!(judge(file, 100e6).status, Status::Warn);
-        assert_eq!(judge(file, 2e9).status, Status::Ok);
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.safetensors");
+        let file = File::create(&path).unwrap();
+        file.set_len(JUDGED_BYTES).unwrap();
+        assert_eq!(judge(&path, 100e6).status, Status::Warn);
+        assert_eq!(judge(&path, 2e9).status, Status::Ok);
+        file.set_len(JUDGED_BYTES - 1).unwrap();
+        assert_eq!(
+            judge(&path, 100e6).status,
+            Status::Ok,
+            "too small to judge by"
+        );
     }
 }
