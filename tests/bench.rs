@@ -135,3 +135,35 @@ fn a_program_that_reads_json_gets_the_refusal_as_an_object_too() {
         assert!(error(&output).contains(part), "people are told as well");
     }
 }
+
+#[test]
+fn a_soak_runs_every_kind_of_job_in_one_engine_and_memory_comes_back() {
+    let model =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
+    let model = model.display().to_string();
+    let args = [
+        "--jobs", "14", "--seed", "5", "--small", "--device", "cpu", "--json",
+    ];
+    let output = bench("soak", &[&args[..], &["--model", &model]].concat());
+    let [found] = &lines(&output)[..] else {
+        panic!("{output:?}")
+    };
+    let number = |name: &str| found[name].as_u64().unwrap();
+    let ended = number("finished") + number("cancelled") + number("failed");
+    assert_eq!(ended, 14, "{found}");
+    assert!(
+        number("cancelled") > 0 && number("failed") > 0 && number("climbs") > 0,
+        "{found}"
+    );
+    assert_eq!(found["odd"], serde_json::json!([]));
+    assert_eq!(number("engines"), 1, "no failure here ends an engine");
+    let [before, after] = [&found["before"], &found["after"]];
+    let tensors = "device_allocated_bytes";
+    assert_eq!(before[tensors], after[tensors], "{found}");
+    assert!(
+        before["engine_rss_bytes"].as_u64().unwrap() > 1 << 20,
+        "{found}"
+    );
+    // So few jobs tell no more than that nothing is kept of each.
+    assert!(found["growth"].as_f64().unwrap() < 0.1, "{found}");
+}

@@ -7,6 +7,8 @@ mod common;
 mod faults;
 #[path = "generate/inputs.rs"]
 mod inputs;
+#[path = "generate/ladder.rs"]
+mod ladder;
 #[path = "generate/loras.rs"]
 mod loras;
 #[path = "generate/several.rs"]

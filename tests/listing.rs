@@ -218,3 +218,40 @@ fn a_reader_that_goes_away_early_is_no_failure() {
         .unwrap();
     assert_eq!(complaint, "");
 }
+
+#[test]
+fn jobs_that_can_go_on_are_listed_and_others_refused() {
+    let home = Home::new();
+    let output = run(&home, &["resume"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("No job can go on"), "{text}");
+
+    let sections = json!({"count": 2, "window": 9, "order": "original"});
+    let request = json!({
+        "model": "framepack-i2v", "family": "framepack", "prompt": "a dancer turns", "negative_prompt": "",
+        "image": "dancer.png", "width": 640, "height": 608, "num_frames": 73, "sections": sections,
+        "fps": 30.0, "num_steps": 25, "guidance_scale": 10.0, "sampler": "unipc_bh1", "seed": 3,
+        "out": "/clips/dancer.mp4",
+    });
+    let folder = home.path().join("data/safelight/jobs/1700000000000000");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("request.json"), request.to_string()).unwrap();
+    fs::write(folder.join("latents.safetensors"), "").unwrap();
+    let listed = object(&run(&home, &["resume", "--json"]));
+    let job = &listed["jobs"][0];
+    assert_eq!(job["job"], "1700000000000000");
+    // Text, picture, a look at it, and the first of two sections denoised.
+    assert_eq!((&job["finished"], &job["stages"]), (&json!(4), &json!(10)));
+    assert_eq!(job["prompt"], "a dancer turns");
+    let text = String::from_utf8(run(&home, &["resume"]).stdout).unwrap();
+    assert!(
+        text.contains("1 of 2 sections") && text.contains("/clips/dancer.mp4"),
+        "{text}"
+    );
+
+    let output = run(&home, &["resume", "17"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("there is no job that can go on"), "{text}");
+}

@@ -27,8 +27,9 @@ use super::inputs::{Placing, Slot};
 use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
 };
+use super::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::doctor::Check;
-use crate::worker::engine_executable;
+use crate::worker::{LeftJob, engine_executable};
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
@@ -129,7 +130,11 @@ pub enum Task {
     /// Go on from a finished result.
     Continue(Continued),
     SaveSettings(Box<Settings>, PathBuf),
+    /// Look for jobs that another program left in this folder of jobs.
+    FindLeft(PathBuf),
     FindOutput(OutputWish),
+    /// Read what plans are made from.
+    ReadPlan(ReadPlan, Box<Settings>, Box<PlanWish>),
 }
 
 /// What a job's prompts are made of, and where its result goes.
@@ -160,6 +165,8 @@ pub enum Answer {
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
     Inputs(OpenedInputs),
+    /// Jobs that can go on.
+    Left(Vec<LeftJob>),
     Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
@@ -173,6 +180,8 @@ pub enum Answer {
     Exported(PathBuf),
     /// Of the errand with this number.
     Fetched(u64, Fetched),
+    /// For which wish.
+    Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Problem(JobError),
 }
 
@@ -404,6 +413,10 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
     match task {
         Task::LoadModels(load, settings) => Some(Answer::Models(load(&settings))),
         Task::CheckEngine(check, settings) => Some(Answer::Engine(check(&settings))),
+        Task::ReadPlan(read, settings, wish) => {
+            let basis = read(&settings, &wish).map(Box::new);
+            Some(Answer::Plan(wish, basis))
+        }
         Task::OpenInputs {
             paths,
             placing,
@@ -424,6 +437,7 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
         Task::SaveSettings(settings, path) => {
             save_settings(&settings, &path).err().map(Answer::Problem)
         }
+        Task::FindLeft(jobs) => Some(Answer::Left(LeftJob::all(&jobs))),
         Task::FindOutput(wish) => {
             let id = wish.id;
             Some(Answer::Output(id, find_output(wish, taken)))

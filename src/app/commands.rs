@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use safelight_core::job::JobId;
+use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use super::inputs::{Placing, Slot};
@@ -25,6 +26,10 @@ pub enum AppCommand {
     /// Stop the running job.
     Cancel,
     RemoveWaiting(JobId),
+    /// Let a job go on that was left behind.
+    Resume(JobId),
+    /// Do not show a job any more that could go on.
+    ForgetLeft(JobId),
     ChooseModel(String),
     /// The model's own values for everything but the prompt.
     ResetForm,
@@ -45,6 +50,8 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    /// Make a change that the memory plan suggests.
+    ApplyChange(Change),
     ShowSettings(bool),
     /// The doctor's page.
     ShowDoctor(bool),

@@ -4,9 +4,10 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::{Guidance, ModelSpec, Preset};
+use safelight_core::catalog::{Guidance, InputUse, ModelSpec, Preset};
 use safelight_core::job::{
-    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, SigmaSchedule, Validated, random_seed,
+    FieldError, Fit, GenerateForm, GenerateRequest, Sampler, SectionOrder, SigmaSchedule,
+    StepCache, Validated, random_seed,
 };
 use safelight_core::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub enum SizeChoice {
     Aspect(u32, u32),
     Custom,
 }
+
+/// How long a clip that is made in sections is at first.
+const DEFAULT_SECS: f64 = 5.0;
 
 /// How noise becomes a clip: what a preset sets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +81,12 @@ pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
     }
 }
 
+/// Whether a clip of this form may end on a picture: with sections it goes by their order.
+pub fn end_image(form: &FormState, spec: &ModelSpec) -> InputUse {
+    let chosen = form.section_order.filter(|_| spec.section_order.is_some());
+    chosen.map_or(spec.end_image, SectionOrder::end_image)
+}
+
 /// Whether one transformer works on high noise and another on low noise.
 pub fn has_two_experts(spec: &ModelSpec) -> bool {
     spec.files.transformer_2.is_some()
@@ -100,6 +110,12 @@ pub struct FormState {
     pub width: u32,
     pub height: u32,
     pub num_frames: u32,
+    /// In place of frames, for models that make clips section by section.
+    pub secs: f64,
+    /// The model's own when absent.
+    pub section_order: Option<SectionOrder>,
+    /// `None`: every step is computed.
+    pub step_cache: Option<StepCache>,
     pub fps: f64,
     /// How many to make.
     pub batch_size: u32,
@@ -138,6 +154,9 @@ impl Default for FormState {
             width: 0,
             height: 0,
             num_frames: 1,
+            secs: DEFAULT_SECS,
+            section_order: None,
+            step_cache: None,
             fps: 8.0,
             batch_size: 1,
             strength: 1.0,
@@ -171,6 +190,8 @@ impl FormState {
             width: defaults.width,
             height: defaults.height,
             num_frames: defaults.num_frames,
+            // Models differ in many things, and the wish for a length in none.
+            secs: self.secs,
             fps: defaults.fps,
             strength: defaults.strength.unwrap_or(1.0),
             seed: std::mem::take(&mut self.seed),
@@ -191,6 +212,12 @@ impl FormState {
             width: request.width,
             height: request.height,
             num_frames: request.num_frames,
+            secs: request.sections.map_or(DEFAULT_SECS, |sections| {
+                // Exactly as many sections come of it again.
+                f64::from(sections.count * sections.frames_a_section()) / 30.0
+            }),
+            section_order: request.sections.map(|sections| sections.order),
+            step_cache: request.step_cache,
             fps: request.fps,
             batch_size: request.batch_size,
             strength: request.strength.unwrap_or(1.0),
@@ -318,6 +345,7 @@ impl FormState {
         let size = self.size(spec);
         let seed = self.seed.trim().parse::<u64>();
         let makes_pictures = spec.family.makes_pictures();
+        let has_sections = spec.section_order.is_some();
         let has_strength = spec.defaults.strength.is_some() && sources.image.is_some();
         let form = GenerateForm {
             prompt: self.effective_prompt(spec).to_owned(),
@@ -327,11 +355,14 @@ impl FormState {
             extend: sources.extend.cloned(),
             mask: sources.mask.cloned(),
             strength: has_strength.then_some(self.strength),
-            fit: self.fit,
+            fit: Some(self.fit),
             preset: None,
             width: size.map(|(width, _)| width),
             height: size.map(|(_, height)| height),
-            num_frames: (!makes_pictures).then_some(self.num_frames),
+            num_frames: (!makes_pictures && !has_sections).then_some(self.num_frames),
+            secs: has_sections.then_some(self.secs),
+            section_order: self.section_order.filter(|_| has_sections),
+            step_cache: self.step_cache.filter(|_| has_sections),
             fps: (!makes_pictures && sources.extend.is_none()).then_some(self.fps),
             batch_size: takes_batches(spec).then_some(self.batch_size),
             num_steps: Some(self.num_steps),
@@ -388,7 +419,8 @@ impl FormState {
 
     /// The kind of file: a picture for a single frame, else what the settings say.
     pub fn extension(&self, spec: &ModelSpec, settings: &Settings) -> String {
-        if self.num_frames == 1 || spec.family.makes_pictures() {
+        let is_picture = self.num_frames == 1 && spec.section_order.is_none();
+        if is_picture || spec.family.makes_pictures() {
             "png".to_owned()
         } else {
             settings.output.format.clone()

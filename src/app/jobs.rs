@@ -11,8 +11,11 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
 
 use super::memory::MemoryHistory;
+use super::player::Player;
+use crate::worker::LeftJob;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
@@ -25,6 +28,8 @@ pub struct WaitingJob {
     pub device: DeviceChoice,
     /// Its folder exists and its file name is free.
     pub has_output: bool,
+    /// The folder of the same job, where an earlier try left it.
+    pub resume: Option<PathBuf>,
 }
 
 /// The job that the worker has.
@@ -37,6 +42,8 @@ pub struct RunningJob {
     /// The engine's line about its device.
     pub device_line: Option<String>,
     pub stage: Option<Stage>,
+    /// Which time of the stage, counted from 0.
+    pub section: u32,
     pub has_resumed: bool,
     /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
@@ -46,7 +53,11 @@ pub struct RunningJob {
     previews: Vec<Option<Arc<Picture>>>,
     /// The newest real frame.
     pub frame: Option<Frame>,
+    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<Player>,
     pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
 }
 
 /// A finished job and its thumbnail.
@@ -83,6 +94,8 @@ impl ResultItem {
 pub struct JobQueue {
     pub waiting: VecDeque<WaitingJob>,
     pub running: Option<RunningJob>,
+    /// Jobs that failed, or whose program died, and that can go on.
+    pub left: Vec<LeftJob>,
     /// Oldest first.
     pub results: Vec<ResultItem>,
     /// The graph of the last job, so that it can be read when the job has ended.
@@ -130,13 +143,16 @@ impl RunningJob {
             recipe: None,
             device_line: None,
             stage: None,
+            section: 0,
             has_resumed: false,
             step: None,
             secs_left: None,
             num_frames_decoded: 0,
             previews: Vec::new(),
             frame: None,
+            growing: None,
             memory: MemoryHistory::default(),
+            plan: None,
         }
     }
 
@@ -145,8 +161,22 @@ impl RunningJob {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
-            JobUpdate::Stage { stage, resumed } => {
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(plan.peak_bytes);
+                self.plan = Some(plan);
+            }
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => {
                 self.stage = Some(stage);
+                self.section = section;
+                if stage == Stage::Denoise {
+                    // The last section's are not this one's.
+                    self.previews.clear();
+                }
+                self.num_frames_decoded = 0;
                 self.has_resumed |= resumed;
                 if stage != Stage::DenoiseLow {
                     // The second expert counts on where the first one stopped.
@@ -173,6 +203,7 @@ impl RunningJob {
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
             JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
+            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }
@@ -210,16 +241,16 @@ impl RunningJob {
         let Some(recipe) = &self.recipe else {
             return 0.0;
         };
-        let mut done = 0.0;
-        let mut is_before = true;
-        for &stage in &recipe.stages {
-            if Some(stage) == self.stage {
-                is_before = false;
-                done += weight(stage) * self.stage_progress();
-            } else if is_before && self.stage.is_some() {
-                done += weight(stage);
+        let running = self
+            .stage
+            .and_then(|stage| recipe.position(stage, self.section));
+        let mut done = match (running, self.stage) {
+            (Some(position), Some(stage)) => {
+                let before = recipe.stages.iter().take(position).copied();
+                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
             }
-        }
+            _ => 0.0,
+        };
         if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
             // One count over both experts, of whom each makes an unknown part.
             let stages = recipe.stages.iter().copied();
@@ -234,6 +265,14 @@ impl RunningJob {
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
+    /// How many frames the running decoding gives.
+    pub fn num_frames_of_stage(&self) -> usize {
+        match &self.request.sections {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
     fn is_with_expert(&self) -> bool {
         matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
     }
@@ -241,7 +280,7 @@ impl RunningJob {
     fn stage_progress(&self) -> f32 {
         match (self.stage, self.step) {
             (Some(Stage::Decode), None) => {
-                self.num_frames_decoded as f32 / self.request.num_decoded().max(1) as f32
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
             }
             (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
             _ => 0.0,

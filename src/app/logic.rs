@@ -95,11 +95,17 @@ impl App {
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
             JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
+            JobOutcome::Kept(output) => {
+                self.keep_result(ctx, &job, output);
+                "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
+            }
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
                 self.session.notify(Severity::Error, err);
+                self.find_left();
             }
         }
+        self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_job = Some(job.id);
         self.queue.last_memory.end();
@@ -149,6 +155,7 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
+            Answer::Left(left) => self.queue.left = left,
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
@@ -176,6 +183,9 @@ impl App {
                 self.session.last_word = format!("Telemetry written: {}", path.display());
             }
             Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
+            Answer::Plan(wish, basis) => {
+                self.session.planning.take(&wish, basis.map(|basis| *basis));
+            }
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -242,6 +252,7 @@ impl App {
             request: Box::new(job.request.clone()),
             device: job.device,
             cancel: cancel.clone(),
+            resume: job.resume.clone(),
         };
         if self.worker.try_send(command).is_err() {
             self.queue.waiting.clear();
@@ -267,6 +278,9 @@ impl App {
             let sources = self.session.inputs.sources();
             self.state.form.to_request(spec, sources, &self.settings)
         });
+        let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
+        let request = request.map(|checked| checked.request.clone());
+        self.plan_form(request.as_ref());
         (self.session.field_errors, self.session.field_notices) = match checked {
             None => (Vec::new(), Vec::new()),
             Some(Ok(checked)) => (Vec::new(), checked.notices),
@@ -293,9 +307,13 @@ impl App {
         if !is_visible {
             return;
         }
-        let wait = match (self.session.viewing, &self.queue.running) {
+        let wait = match (self.session.viewing, &mut self.queue.running) {
             (Viewing::Live, Some(job)) => {
-                let (picture, wait) = live_picture(job, now);
+                let wait = job.growing.as_mut().map(|clip| clip.tick(now));
+                let (picture, wait) = match (&job.growing, wait) {
+                    (Some(clip), Some(wait)) => (clip.picture(), wait),
+                    _ => live_picture(job, now),
+                };
                 if let Some(picture) = picture {
                     self.session.screen.show(ctx, picture);
                 }

@@ -33,6 +33,8 @@ pub struct MemoryHistory {
     /// The engine's clock at the first sample, less what earlier engines lived.
     origin_secs: f64,
     last_engine_secs: f64,
+    /// What the plan said that the allocator would count at most.
+    predicted_bytes: Option<u64>,
 }
 
 impl MemoryHistory {
@@ -51,6 +53,15 @@ impl MemoryHistory {
 
     pub fn last(&self) -> Option<&MemorySample> {
         self.samples.last()
+    }
+
+    /// What the plan said of the highest peak.
+    pub fn predicted_bytes(&self) -> Option<u64> {
+        self.predicted_bytes
+    }
+
+    pub fn predict(&mut self, peak_bytes: u64) {
+        self.predicted_bytes = Some(peak_bytes);
     }
 
     /// The end of the time axis.

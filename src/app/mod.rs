@@ -16,6 +16,7 @@ pub mod jobs;
 mod logic;
 pub mod memory;
 mod opening;
+pub mod planning;
 pub mod player;
 mod run_command;
 pub mod state;
@@ -38,6 +39,7 @@ use commands::AppCommand;
 use doctor::Examine;
 use inputs::Placing;
 use jobs::JobQueue;
+use planning::ReadPlan;
 use state::{Models, Session, Severity, State};
 use wayland_drop::FileDrag;
 pub use window::{WindowError, run};
@@ -56,6 +58,7 @@ pub struct StartupOptions {
     pub check_engine: CheckEngine,
     /// What the doctor's page does.
     pub examine: Examine,
+    pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
@@ -86,6 +89,7 @@ impl StartupOptions {
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
             examine: doctor::examine(paths.clone()),
+            read_plan: planning::read_plan(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
@@ -106,6 +110,7 @@ pub struct App {
     load_models: LoadModels,
     check_engine: CheckEngine,
     examine: Examine,
+    read_plan: ReadPlan,
     hub: Hub,
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
@@ -125,6 +130,7 @@ impl App {
             load_models,
             check_engine,
             examine,
+            read_plan,
             hub,
             problems,
             picture,
@@ -150,6 +156,7 @@ impl App {
             load_models,
             check_engine,
             examine,
+            read_plan,
             hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
@@ -168,6 +175,7 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
+        app.find_left();
         app
     }
 
@@ -183,6 +191,13 @@ impl App {
             Box::new(self.settings.clone()),
         );
         self.background.run(task);
+    }
+
+    /// Looks for jobs that can go on.
+    fn find_left(&self) {
+        if let Some(paths) = &self.paths {
+            self.background.run(Task::FindLeft(paths.jobs()));
+        }
     }
 
     fn check_engine(&self) {

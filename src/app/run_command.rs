@@ -32,6 +32,8 @@ impl App {
                 }
             }
             AppCommand::RemoveWaiting(id) => self.queue.waiting.retain(|job| job.id != id),
+            AppCommand::Resume(id) => self.resume(id),
+            AppCommand::ForgetLeft(id) => self.queue.left.retain(|job| job.id != id),
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
@@ -69,6 +71,7 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
+            AppCommand::ApplyChange(change) => self.apply_change(&change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
             AppCommand::ShowSettings(is_open) => {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());
@@ -188,6 +191,21 @@ impl App {
         }
     }
 
+    /// Lets a job go on behind those that wait. It has its file's name already.
+    fn resume(&mut self, id: JobId) {
+        let Some(at) = self.queue.left.iter().position(|job| job.id == id) else {
+            return;
+        };
+        let left = self.queue.left.remove(at);
+        self.queue.waiting.push_back(WaitingJob {
+            id,
+            request: left.request,
+            device: self.settings.runtime.device,
+            has_output: true,
+            resume: Some(left.folder),
+        });
+    }
+
     /// Puts a job behind those that wait; its file is looked for meanwhile.
     fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
         let id = JobId::next();
@@ -215,6 +233,7 @@ impl App {
                 request,
                 device: self.settings.runtime.device,
                 has_output: false,
+                resume: None,
             });
         }
         is_queued

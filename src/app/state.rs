@@ -14,6 +14,7 @@ use super::doctor::DoctorPage;
 use super::fetching::Fetch;
 use super::form::FormState;
 use super::inputs::Inputs;
+use super::planning::Planning;
 use super::player::Player;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -170,6 +171,8 @@ pub struct Session {
     pub are_settings_dirty: bool,
     /// Files are held over the window.
     pub held: Option<Held>,
+    /// What the form's job would need of memory.
+    pub planning: Planning,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use serde_json::{Value, json};
 
+use super::soak::{self, SoakArgs};
 use super::watching::{self, TelemetryArgs};
 use super::{Surroundings, out};
 use crate::worker::not_started;
@@ -30,10 +31,14 @@ enum Family {
     Wan(FamilyArgs),
     /// Flux: one step of the transformer, decoding, reading a prompt
     Flux(FamilyArgs),
+    /// FramePack: one step of a section, decoding, reading a prompt
+    #[command(name = "framepack")]
+    FramePack(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
+    Soak(SoakArgs),
 }
 
 #[derive(Args, Debug)]
@@ -66,6 +71,12 @@ struct FamilyArgs {
     /// Timed runs of each case
     #[arg(long, value_name = "N")]
     runs: Option<String>,
+    /// Also with so many GiB kept free of weights, which then stream from a file made for it
+    #[arg(long, value_name = "GIB,…")]
+    preserved: Option<String>,
+    /// Use no more than so many GiB of the device where weights stream
+    #[arg(long, value_name = "GIB")]
+    cap: Option<String>,
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -90,8 +101,13 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
     let request = match &args.family {
         Family::Wan(args) => args.request("wan"),
         Family::Flux(args) => args.request("flux"),
+        Family::FramePack(args) => args.request("framepack"),
         Family::Load(args) => args.request(),
         Family::Telemetry(args) => return watching::run(args, surroundings),
+        Family::Soak(args) => {
+            let soaked = soak::run(args, surroundings);
+            return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
+        }
     };
     match measure(&request, surroundings) {
         Ok(code) => code,
@@ -107,6 +123,12 @@ impl FamilyArgs {
         }
         if let Some(runs) = &self.runs {
             options.extend(["--runs", runs]);
+        }
+        if let Some(preserved) = &self.preserved {
+            options.extend(["--preserved", preserved]);
+        }
+        if let Some(cap) = &self.cap {
+            options.extend(["--cap", cap]);
         }
         Request {
             family,

@@ -8,6 +8,8 @@ mod inspect;
 mod log;
 mod models;
 mod out;
+mod plan;
+mod soak;
 mod surroundings;
 mod watching;
 mod window;
@@ -15,6 +17,7 @@ mod window;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
@@ -41,6 +44,8 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Generate(Box<GenerateArgs>),
+    Resume(generate::resume::ResumeArgs),
+    Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
@@ -50,22 +55,37 @@ enum Command {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|err| {
-        if err.use_stderr() {
-            report_misunderstood(&err);
-        }
-        err.exit()
-    });
+    let arguments = Arguments::try_parse()
+        .and_then(with_prompt)
+        .unwrap_or_else(|err| {
+            if err.use_stderr() {
+                report_misunderstood(&err);
+            }
+            err.exit()
+        });
     log::start();
     let surroundings = Surroundings::of_this_user();
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
+        Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
+        Some(Command::Plan(args)) => plan::run(*args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Bench(args)) => bench::run(&args, &surroundings),
         None => window::run(surroundings, arguments.picture),
+    }
+}
+
+/// A plan needs no prompt, a job does.
+fn with_prompt(arguments: Arguments) -> Result<Arguments, clap::Error> {
+    match &arguments.command {
+        Some(Command::Generate(args)) if args.lacks_prompt() => Err(Arguments::command().error(
+            ErrorKind::MissingRequiredArgument,
+            "the following required arguments were not provided: --prompt <TEXT> (or --prompts-file or --from)",
+        )),
+        _ => Ok(arguments),
     }
 }
 

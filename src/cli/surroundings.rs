@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use safelight_core::settings::{LoadedSettings, Paths, Settings};
+use safelight_core::settings::{LoadedSettings, Paths, Settings, runtime_folder};
 
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
@@ -48,15 +48,35 @@ impl Surroundings {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
             telemetry: Some(self.paths.telemetry()),
+            tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
                 let runtime = Settings::load(&file).settings.runtime;
                 WorkerLimits {
                     stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
                     cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
+                    convolution: runtime.convolution,
+                    attention: runtime.attention,
                 }
             }),
         }
+    }
+
+    /// Where it is kept how far the memory plan was off: beside the worker's times.
+    pub fn corrections_file(&self) -> std::path::PathBuf {
+        self.paths.data.join("memory.json")
+    }
+
+    /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.
+    pub fn runtime_kind(&self) -> &'static str {
+        let exe = std::env::current_exe().ok();
+        let runtime = runtime_folder(
+            self.settings(),
+            std::env::var_os("SAFELIGHT_LIBTORCH"),
+            exe.as_deref().and_then(std::path::Path::parent),
+            &self.paths.cache,
+        );
+        runtime.map_or("cpu", |runtime| runtime.kind())
     }
 
     /// Starts engines on the runtime that the settings name at that moment.

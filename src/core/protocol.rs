@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Reclaim, Stage};
-use crate::memory::StageMemory;
+use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -102,6 +102,12 @@ pub struct EngineReport {
     #[serde(default)]
     pub pci: String,
     pub total_bytes: u64,
+    /// What all programs used on the device when the engine had started, its own context included.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// How its memory relates to the host's, where its driver says so.
+    #[serde(default)]
+    pub class: Option<DeviceClass>,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
 }
@@ -118,9 +124,16 @@ pub struct PixelHeader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum StageEnd {
-    Finished { secs: f64 },
+    Finished {
+        secs: f64,
+        /// The most bytes of tensors at once.
+        #[serde(default)]
+        peak_bytes: u64,
+    },
     Cancelled,
-    Failed { error: JobError },
+    Failed {
+        error: JobError,
+    },
 }
 
 /// Writes one frame and flushes it.

@@ -34,6 +34,8 @@ impl Instruments for &FakeEngine {
             device_name: "CPU".to_owned(),
             pci: String::new(),
             total_bytes: self.total_bytes,
+            used_bytes: 0,
+            class: None,
             line: "computes on the CPU".to_owned(),
         })
     }

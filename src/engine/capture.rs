@@ -17,7 +17,12 @@ const MERGED_NAME: &str = "capture.safetensors";
 pub struct Capture {
     path: Option<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
+    /// Of clips that are made in sections: which one is made.
+    section: Option<u32>,
 }
+
+/// What the reference records of each section, by how its names begin.
+const OF_SECTIONS: [&str; 3] = ["step.", "transformer.in.", "latents.initial"];
 
 impl Capture {
     /// Records nothing.
@@ -25,6 +30,7 @@ impl Capture {
         Self {
             path: None,
             tensors: BTreeMap::new(),
+            section: None,
         }
     }
 
@@ -39,7 +45,18 @@ impl Capture {
         Ok(Self {
             path: Some(path),
             tensors,
+            section: None,
         })
+    }
+
+    /// What is recorded from now on is of this section.
+    pub fn set_section(&mut self, section: u32) {
+        self.section = Some(section);
+    }
+
+    /// What is recorded under a name already, by this run or by one that died.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
     }
 
     pub fn is_on(&self) -> bool {
@@ -56,7 +73,13 @@ impl Capture {
             kind => kind,
         };
         let copy = tensor.detach().to_device(Device::Cpu).to_kind(kind);
-        self.tensors.insert(name.into(), copy.contiguous().copy());
+        let mut name = name.into();
+        if let Some(section) = self.section
+            && OF_SECTIONS.iter().any(|start| name.starts_with(start))
+        {
+            name = format!("section.{section}.{name}");
+        }
+        self.tensors.insert(name, copy.contiguous().copy());
     }
 
     /// Writes what is recorded so far.

@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::place::Placement;
+use crate::runtime::distrust_fused_attention;
 use crate::sampling::Solver;
 use crate::store::{self, Named};
 
@@ -141,9 +142,20 @@ pub fn walk(
             told: solver.timesteps().get(index as i64),
         };
         capture.put(call.name("timestep"), &call.told);
-        let Some(velocity) = model.velocity(&latents, &call, capture) else {
+        let Some(mut velocity) = model.velocity(&latents, &call, capture) else {
             return Ok(None);
         };
+        // Some kernels of attention are wrong on some GPUs, from the first call on.
+        if index == state.step && !is_finite(&velocity) && distrust_fused_attention() {
+            hooks.warn(
+                "the first step gave no numbers: it is computed again with sliced attention, and all that follow"
+                    .to_owned(),
+            );
+            let Some(again) = model.velocity(&latents, &call, capture) else {
+                return Ok(None);
+            };
+            velocity = again;
+        }
         fault::at(Site::Sampler);
         let next = solver.step(index, &velocity, &latents);
         latents = next.latents;
@@ -179,9 +191,13 @@ pub fn walk(
     }))
 }
 
+fn is_finite(xs: &Tensor) -> bool {
+    xs.isfinite().all().int64_value(&[]) == 1
+}
+
 /// Latents that are no numbers would become a black picture at the end of the job.
 fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
-    if latents.isfinite().all().int64_value(&[]) == 1 {
+    if is_finite(latents) {
         return Ok(());
     }
     let numbers = match place.kind {
@@ -194,4 +210,89 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
             "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use safelight_core::job::Sampler;
+    use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+
+    use super::*;
+    use crate::runtime::{attention_choice, enter_ways};
+    use crate::sampling::Algorithm;
+
+    /// A model whose fused attention gives no numbers.
+    struct Broken {
+        /// Nor does the sliced one.
+        is_hopeless: bool,
+        calls: Cell<usize>,
+    }
+
+    impl Denoiser for Broken {
+        fn velocity(&self, latents: &Tensor, _: &Call, _: &mut Capture) -> Option<Tensor> {
+            self.calls.set(self.calls.get() + 1);
+            let is_well = attention_choice() == AttentionChoice::Sliced && !self.is_hopeless;
+            Some(latents * if is_well { 0.5 } else { f64::NAN })
+        }
+
+        fn shown(&self, x0: &Tensor) -> Tensor {
+            x0.shallow_clone()
+        }
+    }
+
+    #[derive(Default)]
+    struct Warnings(RefCell<Vec<String>>);
+
+    impl Hooks for Warnings {
+        fn warn(&self, message: String) {
+            self.0.borrow_mut().push(message);
+        }
+    }
+
+    /// How three steps end, the calls of the model that they made, and the warnings.
+    fn run(
+        is_hopeless: bool,
+        attention: AttentionChoice,
+    ) -> (Result<Tensor, EngineError>, usize, Vec<String>) {
+        let place = Placement::new(Device::Cpu, Kind::Float);
+        let _ways = enter_ways(place.device, ConvolutionTier::Direct, attention);
+        let model = Broken {
+            is_hopeless,
+            calls: Cell::default(),
+        };
+        let euler = Algorithm::along(Sampler::Euler, vec![1.0, 0.9, 0.6], 1000, 1);
+        let mut solver = Solver::new(euler, 0..3).unwrap();
+        let state = DenoiseState {
+            step: 0,
+            latents: Tensor::ones([1, 2, 1, 3, 3], (Kind::Float, Device::Cpu)),
+            history: Vec::new(),
+        };
+        let (mut capture, hooks) = (Capture::off(), Warnings::default());
+        let end = walk(&model, &state, 3, &mut solver, place, &mut capture, &hooks);
+        let end = end.map(|state| state.unwrap().latents);
+        (end, model.calls.get(), hooks.0.into_inner())
+    }
+
+    #[test]
+    fn a_first_step_without_numbers_is_computed_again_with_sliced_attention() {
+        let (end, calls, warnings) = run(false, AttentionChoice::Auto);
+        assert!(is_finite(&end.unwrap()));
+        assert_eq!(calls, 4, "three steps and the first one again");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("sliced attention"), "{warnings:?}");
+        // The next stage begins with what its user chose.
+        assert_eq!(attention_choice(), AttentionChoice::Auto);
+    }
+
+    #[test]
+    fn where_slices_give_no_numbers_either_the_job_ends_with_what_to_try() {
+        for (attention, expected) in [(AttentionChoice::Auto, 2), (AttentionChoice::Sliced, 1)] {
+            let (end, calls, _) = run(true, attention);
+            let text = end.unwrap_err().to_string();
+            assert!(text.contains("no numbers"), "{text}");
+            assert_eq!(calls, expected);
+        }
+    }
 }

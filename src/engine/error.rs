@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::runtime::meminfo_bytes;
 use crate::vae::VaeError;
-use crate::weights::WeightsError;
+use crate::weights::{StreamFailure, WeightsError};
 
 #[derive(Debug, Error)]
 pub enum EngineError {
@@ -70,6 +70,10 @@ impl EngineError {
 
     /// What a caught panic means: tch's infix operators report errors by panicking.
     pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
+        let failure = payload.downcast_ref::<StreamFailure>();
+        if let Some(err) = failure.and_then(StreamFailure::take) {
+            return err.into();
+        }
         let message = payload
             .downcast_ref::<String>()
             .map(String::as_str)

@@ -18,6 +18,7 @@ pub mod nn;
 pub mod pixels;
 pub mod place;
 pub mod preview;
+pub mod probe;
 pub mod runtime;
 pub mod sampling;
 pub mod serve;

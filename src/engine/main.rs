@@ -1,5 +1,6 @@
 //! The engine process: frames in over standard input, frames out over standard output. With `bench` as its first
-//! argument it measures networks, or loading, instead; with `probe-speed` the device.
+//! argument it measures networks, loading or single layers instead, with `probe` it tries what may hang, with
+//! `probe-speed` it measures the device.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
 //! process, so it never outlives the app, whatever its stage or its device's driver does.
@@ -15,9 +16,11 @@ use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_engine::bench::load::{self, LoadArguments};
+use safelight_engine::bench::ways::{self, Ways, WaysArguments};
 use safelight_engine::bench::{self, BenchArguments, BenchError};
 use safelight_engine::fault::kill_this_process;
 use safelight_engine::kernels;
+use safelight_engine::probe::{self, ProbeArguments};
 use safelight_engine::runtime::Runtime;
 use safelight_engine::serve::{Outgoing, serve};
 use safelight_engine::speed;
@@ -26,22 +29,8 @@ use safelight_engine::speed;
 const GRACE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let first = arguments.next();
-    if first.as_deref() == Some("probe-speed") {
-        return measured(|out| {
-            let device =
-                self::device(arguments).map_err(|err| BenchError::Arguments(format!("{err:#}")))?;
-            speed::run(device, out).map(|()| true)
-        });
-    }
-    if first.as_deref() == Some("bench") {
-        let mut arguments = arguments.peekable();
-        return if arguments.next_if(|family| family == "load").is_some() {
-            measured(|out| load::run(&LoadArguments::parse(arguments)?, out))
-        } else {
-            measured(|out| bench::run(&BenchArguments::parse(arguments)?, out))
-        };
+    if let Some(code) = other_work() {
+        return code;
     }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -57,6 +46,34 @@ fn main() -> ExitCode {
             tracing::error!("{err:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Measures or probes where the first argument asks for it.
+fn other_work() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next()?.as_str() {
+        "probe" => Some(measured(|out| {
+            probe::run(&ProbeArguments::parse(arguments)?, out)
+        })),
+        "probe-speed" => Some(measured(|out| {
+            let device = device(arguments);
+            let device = device.map_err(|err| BenchError::Arguments(format!("{err:#}")))?;
+            speed::run(device, out).map(|()| true)
+        })),
+        "bench" => {
+            let mut arguments = arguments.peekable();
+            let family = arguments.peek().cloned().unwrap_or_default();
+            Some(if let Some(ways) = Ways::from_name(&family) {
+                let arguments = arguments.skip(1);
+                measured(|out| ways::run(ways, &WaysArguments::parse(ways, arguments)?, out))
+            } else if family == "load" {
+                measured(|out| load::run(&LoadArguments::parse(arguments.skip(1))?, out))
+            } else {
+                measured(|out| bench::run(&BenchArguments::parse(arguments)?, out))
+            })
+        }
+        _ => None,
     }
 }
 

@@ -15,12 +15,27 @@ use crate::weights::Weights;
 pub struct Placement {
     pub device: Device,
     pub kind: Kind,
+    /// Bytes of a component's weights that may stay on the device; the others stream. `None`: all stay.
+    pub resident_bytes: Option<u64>,
+    /// Whether networks may stay loaded behind their stage.
+    pub keeps: bool,
 }
 
 impl Placement {
+    /// Where all weights stay while their stage runs, and none behind it.
+    pub fn new(device: Device, kind: Kind) -> Self {
+        Self {
+            device,
+            kind,
+            resident_bytes: None,
+            keeps: false,
+        }
+    }
+
     /// The weights of a component: a folder or a file, which may hold other components too.
     pub fn open(self, place: &Path) -> Result<Weights, EngineError> {
-        Ok(Weights::open(place, self.kind, self.device)?)
+        let weights = Weights::open(place, self.kind, self.device)?;
+        Ok(weights.with_residency(self.resident_bytes))
     }
 }
 

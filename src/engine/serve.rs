@@ -18,6 +18,7 @@ use tch::Device;
 
 use crate::error::EngineError;
 use crate::fault;
+use crate::memory::{Boundary, forget_all};
 use crate::runtime::{self, Runtime};
 use crate::stages::{self, StageContext};
 
@@ -109,6 +110,8 @@ fn report(runtime: &Runtime) -> EngineReport {
         device_name: runtime.device_name.clone(),
         pci: runtime.pci.clone(),
         total_bytes: runtime.total_bytes,
+        used_bytes: runtime::memory_counts(runtime.device).used,
+        class: runtime.class,
         line: runtime.line.clone(),
     }
 }
@@ -126,10 +129,12 @@ struct Shared {
 
 impl Shared {
     fn work(&self, orders: &Receiver<(StageOrder, CancelToken)>) {
+        let mut last = None;
         for (order, cancel) in orders {
             let order = stages::on_its_rung(order);
             self.is_busy.store(true, Ordering::Relaxed);
-            let end = self.run(&order, cancel);
+            let is_first = last.replace(order.job) != Some(order.job);
+            let end = self.run(&order, is_first, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
             if self
@@ -143,7 +148,7 @@ impl Shared {
     }
 
     /// One stage, with the one panic boundary: a panic fails this stage alone.
-    fn run(&self, order: &StageOrder, cancel: CancelToken) -> StageEnd {
+    fn run(&self, order: &StageOrder, is_first: bool, cancel: CancelToken) -> StageEnd {
         let started = Instant::now();
         let context = StageContext {
             order,
@@ -153,13 +158,24 @@ impl Shared {
             ticks: Arc::clone(&self.ticks),
             messages: self.messages.clone(),
         };
+        if is_first {
+            context.reclaim(Boundary::WorkerStart);
+        }
+        runtime::reset_peaks(self.device);
         let result = catch_unwind(AssertUnwindSafe(|| stages::run(&context)))
             .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
         let result = result.map_err(|err| self.with_drained_device(err));
-        runtime::empty_cache(self.device);
+        if result.is_err() {
+            forget_all();
+        }
+        if !matches!(result, Ok(Some(()))) {
+            context.reclaim(Boundary::ExceptionCleanup);
+        }
+        runtime::trim_host();
         match result {
             Ok(Some(())) => StageEnd::Finished {
                 secs: started.elapsed().as_secs_f64(),
+                peak_bytes: runtime::memory_peaks(self.device).allocated,
             },
             Ok(None) => StageEnd::Cancelled,
             Err(err) => {

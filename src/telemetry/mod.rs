@@ -11,6 +11,7 @@ pub mod device;
 pub(crate) mod fake_tree;
 pub mod host;
 pub mod limit;
+pub mod machine;
 pub mod monitor;
 pub mod nvidia;
 pub mod record;

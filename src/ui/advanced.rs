@@ -2,7 +2,7 @@
 
 use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::job::{Sampler, SigmaSchedule, StepCache, StepCacheKind};
 
 use super::View;
 use super::guidance::guidance_ui;
@@ -34,6 +34,10 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     tile_ui(ui, view, spec);
     said_ui(ui, view, &["vae-tile"]);
+    if spec.section_order.is_some() {
+        step_cache_ui(ui, view);
+        said_ui(ui, view, &["step-cache"]);
+    }
     if ui
         .button("Reset to the model's defaults")
         .on_hover_text("Everything but the prompt, the pictures and the seed")
@@ -253,6 +257,40 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             None => {
                 ui.label(whole);
             }
+        }
+    });
+}
+
+/// For models whose clips are made section by section.
+fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation =
+        "Skips steps that would change little: about twice as fast, with a loss. For drafts";
+    let form = &mut view.state.form;
+    row(ui, "Step cache", explanation, |ui, label| {
+        let name = form.step_cache.map_or("Off", |cache| cache.kind.label());
+        ComboBox::from_id_salt("step cache")
+            .selected_text(name)
+            .show_ui(ui, |ui| {
+                ui.selectable_value(&mut form.step_cache, None, "Off");
+                for kind in StepCacheKind::ALL {
+                    let is_chosen = form.step_cache.is_some_and(|cache| cache.kind == kind);
+                    if ui.selectable_label(is_chosen, kind.label()).clicked() {
+                        form.step_cache = Some(kind.into());
+                    }
+                }
+            })
+            .response
+            .labelled_by(label);
+        if let Some(cache) = &mut form.step_cache {
+            ui.add(
+                DragValue::new(&mut cache.threshold)
+                    .speed(0.005)
+                    .range(StepCache::THRESHOLDS),
+            )
+            .on_hover_text(
+                "How much may change before a step is computed: more is faster and worse",
+            )
+            .accessible_name("Step cache threshold");
         }
     });
 }

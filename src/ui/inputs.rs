@@ -15,6 +15,7 @@ use super::widgets::{
 };
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
+use crate::app::form::end_image;
 use crate::app::inputs::{Slot, second_slot};
 
 pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -50,9 +51,10 @@ fn is_shown(view: &View<'_>, slot: Slot) -> bool {
 }
 
 fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
+    let form = &view.state.form;
     let of = |spec: &ModelSpec| match slot {
         Slot::Start => spec.start_image,
-        Slot::End => spec.end_image,
+        Slot::End => end_image(form, spec),
         Slot::Mask => spec.mask,
     };
     // Before the models are known, a picture can be dropped already.
@@ -60,7 +62,7 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::Start => InputUse::Optional,
         Slot::End | Slot::Mask => InputUse::No,
     };
-    view.session.model(&view.state.form).map_or(unknown, of)
+    view.session.model(form).map_or(unknown, of)
 }
 
 /// The model cannot do without, and there is none.

@@ -7,6 +7,7 @@ use egui::{Button, Color32, RichText, Ui};
 use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, Span, VLine};
 use safelight_core::job::{JobId, MachineSample, MemorySample, Reclaim};
 
+use super::plan::plan_ui;
 use super::widgets::{bytes_text, palette, with_icon};
 use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
@@ -23,6 +24,7 @@ struct Series {
 }
 
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>) {
+    plan_ui(ui, view);
     let palette = palette(ui);
     let series = [
         Series {
@@ -102,6 +104,11 @@ fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
         let layout = egui::Layout::right_to_left(egui::Align::Center);
         ui.with_layout(layout, |ui| {
             let job = export_ui(ui, view);
+            if let Some(predicted) = history.predicted_bytes() {
+                let text = format!("Predicted peak {}", bytes_text(predicted));
+                ui.label(RichText::new(text).small().color(palette.weak))
+                    .on_hover_text("What the plan expects of tensors, the dotted line");
+            }
             let text = format!("Peak {}", bytes_text(peak));
             ui.label(RichText::new(text).small().color(palette.weak))
                 .on_hover_text("The most that was used in this job");
@@ -198,6 +205,7 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
             let own = series.iter().filter(|line| !line.is_thin);
             own.map(move |line| gib((line.bytes)(sample)))
         })
+        .chain(history.predicted_bytes().map(gib))
         .fold(0.0, f64::max);
     // A cap far above everything would press the lines flat: its line stays at the upper edge then.
     let is_cap_near = cap < most * 4.0;
@@ -262,6 +270,13 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
                 plot.vline(
                     VLine::new(format!("{boundary}: {given} given back"), mark.at_secs)
                         .color(palette.good.gamma_multiply(0.6))
+                        .style(LineStyle::dotted_dense()),
+                );
+            }
+            if let Some(bytes) = history.predicted_bytes() {
+                plot.hline(
+                    HLine::new("Predicted peak", gib(bytes).min(top * 0.99))
+                        .color(palette.allocated)
                         .style(LineStyle::dotted_dense()),
                 );
             }

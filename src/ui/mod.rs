@@ -15,6 +15,7 @@ mod memory;
 mod model;
 mod notices;
 mod parameters;
+mod plan;
 mod presets;
 mod preview;
 mod prompt;

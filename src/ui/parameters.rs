@@ -2,6 +2,7 @@
 
 use egui::{CollapsingHeader, ComboBox, DragValue, Slider, TextEdit, Ui};
 use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{SectionOrder, Sections, WINDOW};
 
 use super::advanced::{advanced_ui, said_ui};
 use super::presets::presets_ui;
@@ -29,7 +30,9 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     };
     size_ui(ui, view, &spec);
-    if !spec.family.makes_pictures() {
+    if spec.section_order.is_some() {
+        sections_ui(ui, view, &spec);
+    } else if !spec.family.makes_pictures() {
         length_ui(ui, view, &spec);
     }
     count_ui(ui, view, &spec);
@@ -149,6 +152,57 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         wide_slider(ui, slider, explanation).labelled_by(label);
     });
     said_ui(ui, view, &["batch"]);
+}
+
+/// The length of a clip that is made section by section, and their order.
+fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let explanation =
+        "How long the clip is. It is made in sections, each of which can be seen at once";
+    row(ui, "Length", explanation, |ui, label| {
+        let slider = Slider::new(&mut view.state.form.secs, 1.0..=120.0)
+            .logarithmic(true)
+            .fixed_decimals(1)
+            .suffix(" s");
+        wide_slider(ui, slider, explanation).labelled_by(label);
+    });
+    field_hint(ui, &sections_text(view));
+    said_ui(ui, view, &["seconds", "frames"]);
+    let Some(own) = spec.section_order else {
+        return;
+    };
+    let explanation =
+        "Which section is made first. Models are made for one order; their files do not say which";
+    row(ui, "Order", explanation, |ui, label| {
+        let form = &mut view.state.form;
+        let mut order = form.section_order.unwrap_or(own);
+        ComboBox::from_id_salt("order")
+            .selected_text(order.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for choice in SectionOrder::ALL {
+                    ui.selectable_value(&mut order, choice, choice.label());
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(explanation);
+        form.section_order = (order != own).then_some(order);
+    });
+    said_ui(ui, view, &["sampling", "extend"]);
+}
+
+/// How many sections there are, and how long they are together.
+fn sections_text(view: &View<'_>) -> String {
+    let form = &view.state.form;
+    let count = Sections::in_secs(form.secs, WINDOW);
+    let sections = Sections {
+        count,
+        window: WINDOW,
+        order: SectionOrder::default(),
+    };
+    let secs = seconds_text(f64::from(sections.num_frames()) / form.fps);
+    let noun = if count == 1 { "section" } else { "sections" };
+    format!("{count} {noun}, {secs} at {} frames a second", form.fps)
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {

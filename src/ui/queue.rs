@@ -8,8 +8,11 @@ use crate::app::commands::AppCommand;
 
 /// The list of waiting jobs scrolls beyond this height.
 const MAX_LIST_HEIGHT: f32 = 110.0;
+/// Of jobs that can go on, the newest are enough.
+const MAX_LEFT: usize = 3;
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
+    left_ui(ui, view);
     waiting_ui(ui, view);
     cancel_ui(ui, view);
     let has_model = view.session.model(&view.state.form).is_some();
@@ -56,6 +59,34 @@ fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(AppCommand::Cancel);
         }
     }
+}
+
+/// Jobs that failed, or whose program died: they can go on.
+fn left_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if view.queue.left.is_empty() {
+        return;
+    }
+    let palette = palette(ui);
+    let text = format!("Unfinished ({})", view.queue.left.len());
+    ui.label(RichText::new(text).color(palette.weak));
+    for job in view.queue.left.iter().take(MAX_LEFT) {
+        ui.horizontal(|ui| {
+            let prompt = &job.request.prompt;
+            let name = format!("Go on with: {prompt}");
+            if icon_button(ui, icons::PLAY, &name, "Go on where it stopped").clicked() {
+                view.commands.push(AppCommand::Resume(job.id));
+            }
+            let name = format!("Do not go on with: {prompt}");
+            let explanation = "Take it from this list. Its folder is kept for a week";
+            if icon_button(ui, icons::X, &name, explanation).clicked() {
+                view.commands.push(AppCommand::ForgetLeft(job.id));
+            }
+            let text = format!("{}: {prompt}", job.progress_text());
+            ui.add(Label::new(text).truncate())
+                .on_hover_text(format!("{prompt}\n{}", job.request.out.display()));
+        });
+    }
+    ui.add_space(theme::SMALL_GAP);
 }
 
 fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {

@@ -8,9 +8,10 @@ use egui::{
     Button, ComboBox, Context, DragValue, Frame, Grid, Margin, Modal, RichText, TextEdit, Ui,
 };
 use safelight_core::job::{DeviceChoice, DtypeChoice};
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::settings::{
-    AllocatorChoice, InterfaceSettings, ModelSettings, OutputSettings, RuntimeSettings, Settings,
-    Theme,
+    AllocatorChoice, InterfaceSettings, MemorySettings, ModelSettings, OutputSettings,
+    RuntimeSettings, Settings, Theme,
 };
 
 use super::widgets::{icon_button, palette};
@@ -42,13 +43,14 @@ pub(super) fn settings_ui(ctx: &Context, view: &mut View<'_>) {
                 output,
                 models,
                 interface,
-                memory: _,
+                memory,
             } = &mut draft;
             Grid::new("settings grid")
                 .num_columns(2)
                 .spacing([14.0, 8.0])
                 .show(ui, |ui| {
                     runtime_ui(ui, runtime, &mut wishes);
+                    memory_ui(ui, memory);
                     output_ui(ui, output, &mut wishes);
                     models_ui(ui, models, &mut wishes);
                     interface_ui(ui, interface);
@@ -77,6 +79,8 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
         libtorch,
         device,
         dtype,
+        convolution,
+        attention,
         stall_limit_secs,
         cancel_grace_secs,
         allocator,
@@ -113,6 +117,38 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
         .show_ui(ui, |ui| {
             for choice in DtypeChoice::ALL {
                 ui.selectable_value(dtype, choice, dtype_text(choice));
+            }
+        })
+        .response
+        .labelled_by(label);
+    ui.end_row();
+
+    let label = name(
+        ui,
+        "Convolutions",
+        "How the autoencoders of clips are computed. Automatic: the fastest that works, which AMD GPUs are tried for",
+    );
+    ComboBox::from_id_salt("convolution")
+        .selected_text(convolution_text(*convolution))
+        .show_ui(ui, |ui| {
+            for choice in ConvolutionChoice::ALL {
+                ui.selectable_value(convolution, choice, convolution_text(choice));
+            }
+        })
+        .response
+        .labelled_by(label);
+    ui.end_row();
+
+    let label = name(
+        ui,
+        "Attention",
+        "How attention is computed on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
+    );
+    ComboBox::from_id_salt("attention")
+        .selected_text(attention_text(*attention))
+        .show_ui(ui, |ui| {
+            for choice in AttentionChoice::ALL {
+                ui.selectable_value(attention, choice, attention_text(choice));
             }
         })
         .response
@@ -181,6 +217,25 @@ fn allocator_ui(ui: &mut Ui, allocator: &mut AllocatorChoice, verbose_miopen: &m
     ui.end_row();
 }
 
+fn convolution_text(choice: ConvolutionChoice) -> &'static str {
+    match choice {
+        ConvolutionChoice::Auto => "Automatic",
+        ConvolutionChoice::Direct => "By cuDNN or MIOpen",
+        ConvolutionChoice::NoMiopen => "Without cuDNN or MIOpen",
+        ConvolutionChoice::Frames => "Frame by frame",
+        ConvolutionChoice::Cpu => "On the CPU",
+    }
+}
+
+fn attention_text(choice: AttentionChoice) -> &'static str {
+    match choice {
+        AttentionChoice::Auto => "Automatic",
+        AttentionChoice::Flash => "Flash",
+        AttentionChoice::Efficient => "Memory-efficient",
+        AttentionChoice::Sliced => "In slices",
+    }
+}
+
 fn dtype_text(dtype: DtypeChoice) -> &'static str {
     if dtype == DtypeChoice::Auto {
         "Automatic"
@@ -216,6 +271,49 @@ fn device_ui(ui: &mut Ui, label: egui::Id, device: &mut DeviceChoice) {
         if let DeviceChoice::Cuda(index) = device {
             ui.add(DragValue::new(index).range(0..=15).prefix("number "))
                 .accessible_name("GPU number");
+        }
+    });
+}
+
+fn memory_ui(ui: &mut Ui, memory: &mut MemorySettings) {
+    let MemorySettings {
+        preserved_gib,
+        cap_gib,
+        keep_loaded,
+    } = memory;
+    let label = name(
+        ui,
+        "Preserved memory",
+        "Memory of the device kept free for what a model makes besides its weights. More is safer and slower",
+    );
+    gib_ui(ui, label, preserved_gib, "Computed for each job");
+    ui.end_row();
+
+    let label = name(
+        ui,
+        "Memory cap",
+        "Memory of the device that is never gone beyond, other programs' use included",
+    );
+    gib_ui(ui, label, cap_gib, "By the kind of the device");
+    ui.end_row();
+
+    name(ui, "Between stages", "");
+    ui.checkbox(keep_loaded, "Keep models loaded where they fit together")
+        .on_hover_text("Otherwise each is unloaded before the next, which always fits more");
+    ui.end_row();
+}
+
+/// A number of GiB, or what stands in its place.
+fn gib_ui(ui: &mut Ui, label: egui::Id, gib: &mut Option<f64>, automatic: &str) {
+    ui.horizontal(|ui| {
+        let mut is_automatic = gib.is_none();
+        if ui.checkbox(&mut is_automatic, automatic).changed() {
+            *gib = (!is_automatic).then_some(8.0);
+        }
+        if let Some(gib) = gib {
+            let drag = DragValue::new(gib).range(0.0..=4096.0).speed(0.1);
+            ui.add(drag.fixed_decimals(1).suffix(" GiB"))
+                .labelled_by(label);
         }
     });
 }

@@ -1,7 +1,7 @@
 //! The status line: what happens now, how far it is, and how long it will still take.
 
 use egui::{Button, ProgressBar, RichText, Ui};
-use safelight_core::job::Stage;
+use safelight_core::job::{Recipe, Stage};
 
 use super::widgets::{duration_text, palette};
 use super::{View, icons, theme};
@@ -89,6 +89,14 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
         Some(stage) => stage.label(),
     };
     let mut parts = vec![stage.to_owned()];
+    let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
+    let is_of_section = matches!(
+        job.stage,
+        Some(Stage::Denoise | Stage::Unload | Stage::Decode)
+    );
+    if num_sections > 1 && is_of_section {
+        parts.push(format!("section {} of {num_sections}", job.section + 1));
+    }
     if let Some((step, num_steps)) = job.step {
         parts.push(format!("{step} of {num_steps}"));
     } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
@@ -100,7 +108,7 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
         parts.push(format!(
             "{what} {} of {}",
             job.num_frames_decoded,
-            job.request.num_decoded()
+            job.num_frames_of_stage()
         ));
     }
     if job.has_resumed {

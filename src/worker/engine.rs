@@ -9,20 +9,22 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, Recipe, Stage,
+    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, MemorySample,
+    Recipe, Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
 use safelight_core::memory::{Fault, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
-use safelight_core::settings::kind_of;
 
 use super::WorkerLimits;
 use super::estimate::{Estimates, Mark, Progress};
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
-use crate::telemetry::DeviceQuery;
+use super::plan::Planned;
+use super::tiers::{self, Tiers};
 
 /// How often the cancel flag and the clocks are looked at while the engine is silent.
 const WATCH: Duration = Duration::from_millis(25);
@@ -33,13 +35,19 @@ pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
+    /// Which time of it, counted from 0.
+    pub(super) section: u32,
     pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
     pub(super) request: &'a GenerateRequest,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
+    /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
+    pub(super) planned:
+        &'a dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError>,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -60,6 +68,8 @@ pub(super) struct StageReport {
     pub(super) frames: Vec<Arc<Picture>>,
     pub(super) warnings: Vec<String>,
     pub(super) peak_bytes: u64,
+    /// The most that the allocator counted.
+    pub(super) allocated_bytes: u64,
 }
 
 /// The place for one engine.
@@ -68,6 +78,9 @@ pub(super) struct EngineSlot {
     running: Option<Running>,
     wanted: DeviceChoice,
     last_report: Option<EngineReport>,
+    /// Of the running engine.
+    last_memory: Option<MemorySample>,
+    tiers: Tiers,
 }
 
 struct Running {
@@ -80,12 +93,14 @@ struct Running {
 }
 
 impl EngineSlot {
-    pub(super) fn new(launcher: Box<dyn EngineLauncher>) -> Self {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers) -> Self {
         Self {
             launcher,
+            tiers,
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
+            last_memory: None,
         }
     }
 
@@ -136,22 +151,32 @@ impl EngineSlot {
             frames: Vec::new(),
             warnings: Vec::new(),
             peak_bytes: 0,
+            allocated_bytes: 0,
         };
-        if self.running.is_none() {
-            match self.start(&run)? {
-                Some(Started::Ready(running)) => self.running = Some(running),
-                Some(Started::Died(reason)) => {
-                    report.result = StageResult::Lost { reason };
-                    return Ok(report);
-                }
-                None => return Ok(report),
-            }
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
+        }
+        let Some(tier) = self.tier_of(&run) else {
+            return Ok(report);
+        };
+        // A probe ended the engine.
+        if !self.make_ready(&run, &mut report)? {
+            return Ok(report);
         }
         let device_name = self.device_name().to_owned();
-        self.watch_device(run.events);
+        if let (Some(report), Some(running)) = (&self.last_report, &self.running) {
+            run.events.watch(report, running.runtime.as_deref());
+        }
+        let planned = match &self.last_report {
+            Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
+            None => Planned::default(),
+        };
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
+        let mut planned = planned;
+        planned.memory.convolution = tier.tier;
+        planned.memory.attention = run.limits.attention;
         let mut watch = Watch {
             run,
             device_name,
@@ -159,27 +184,74 @@ impl EngineSlot {
             began: Instant::now(),
             first_step: None,
             engine_lives: true,
+            planned,
+            last_memory: self.last_memory,
         };
         let result = watch.follow(&mut running.link);
+        self.last_memory = watch.last_memory;
         if !watch.engine_lives {
             self.running = None;
+        }
+        if let Some(key) = &tier.key
+            && !matches!(result, Ok(StageResult::Cancelled))
+        {
+            let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
+            let lost = match &result {
+                Ok(StageResult::Lost { reason }) => Some(reason.as_str()),
+                _ => None,
+            };
+            self.tiers.count(key, tier.tier, has_worked, lost);
         }
         watch.report.result = result?;
         Ok(watch.report)
     }
 
-    /// Tells the monitor which device the engine has.
-    fn watch_device(&self, events: &JobEvents<'_>) {
-        let (Some(report), Some(running)) = (&self.last_report, &self.running) else {
-            return;
-        };
-        let query = DeviceQuery {
-            kind: running.runtime.as_deref().map_or("cpu", kind_of),
-            device: report.device,
-            pci: report.pci.clone(),
-            driver_total_bytes: report.total_bytes,
-        };
-        events.watch(query, &report.line);
+    /// Starts an engine where none is there; `false` when there is none in the end, as `report` says.
+    fn make_ready(
+        &mut self,
+        run: &StageRun<'_>,
+        report: &mut StageReport,
+    ) -> Result<bool, JobError> {
+        if self.running.is_none() {
+            self.last_memory = None;
+            match self.start(run)? {
+                Some(Started::Ready(running)) => self.running = Some(running),
+                Some(Started::Died(reason)) => report.result = StageResult::Lost { reason },
+                None => {}
+            }
+        }
+        Ok(self.running.is_some())
+    }
+
+    /// How the stage's convolutions are computed; `None` when the job was cancelled while that was found out.
+    fn tier_of(&mut self, run: &StageRun<'_>) -> Option<StageTier> {
+        let choice = run.limits.convolution;
+        let on_gpu = self
+            .last_report
+            .as_ref()
+            .filter(|report| matches!(report.device, DeviceChoice::Cuda(_)));
+        let has_convolutions = tiers::has_convolutions(run.stage, run.request.family);
+        let order = has_convolutions.then(|| self.launcher.probe()).flatten();
+        let probed = on_gpu.cloned().zip(order);
+        if let Some(tier) = tiers::chosen(choice, run.stage, probed.is_some()) {
+            return Some(StageTier { tier, key: None });
+        }
+        let (report, order) = probed?;
+        let key = tiers::key(&report, &order, run.request, run.memory.rung);
+        if self.tiers.tier(&key, run.request.family).is_none() {
+            let text = "trying once how convolutions work on this GPU, which can take some minutes";
+            run.events.certain(JobUpdate::Warning(text.to_owned()));
+            // A probe may hang the device, and wants its memory.
+            self.running = None;
+            let launcher = &mut self.launcher;
+            let mut order = || launcher.probe();
+            let is_cancelled = || run.events.is_cancelled();
+            self.tiers
+                .probe(&key, report.device, &mut order, &is_cancelled)?;
+        }
+        let tier = self.tiers.tier(&key, run.request.family)?;
+        let key = Some(key);
+        Some(StageTier { tier, key })
     }
 
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
@@ -232,6 +304,12 @@ impl EngineSlot {
     }
 }
 
+/// How a stage's convolutions are computed, and what that is remembered under where a probe found it.
+struct StageTier {
+    tier: ConvolutionTier,
+    key: Option<TierKey>,
+}
+
 enum Started {
     Ready(Running),
     Died(String),
@@ -262,6 +340,8 @@ struct Watch<'a> {
     first_step: Option<Mark>,
     /// Whether the engine can take another stage.
     engine_lives: bool,
+    planned: Planned,
+    last_memory: Option<MemorySample>,
 }
 
 impl Watch<'_> {
@@ -285,13 +365,18 @@ impl Watch<'_> {
     }
 
     fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        let mut request = self.run.request.clone();
+        if let Some(tile) = self.planned.tile {
+            let asked = request.vae_tile.unwrap_or(tile);
+            request.vae_tile = Some(tile.min(asked));
+        }
         let order = EngineCommand::RunStage(Box::new(StageOrder {
             job: self.run.id,
             stage: self.run.stage,
             folder: self.run.folder.to_owned(),
-            request: self.run.request.clone(),
-            section: 0,
-            memory: self.run.memory,
+            request,
+            section: self.run.section,
+            memory: self.planned.memory,
             capture: self.run.request.capture.is_some(),
         }));
         if link.commands.send(order).is_err() {
@@ -316,7 +401,11 @@ impl Watch<'_> {
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
                     return match end {
-                        StageEnd::Finished { secs } => Ok(StageResult::Finished { secs }),
+                        StageEnd::Finished { secs, peak_bytes } => {
+                            let allocated = self.report.allocated_bytes.max(peak_bytes);
+                            self.report.allocated_bytes = allocated;
+                            Ok(StageResult::Finished { secs })
+                        }
                         StageEnd::Cancelled => Ok(StageResult::Cancelled),
                         StageEnd::Failed { error } => Err(error),
                     };
@@ -327,10 +416,10 @@ impl Watch<'_> {
                         last_progress = Instant::now();
                     }
                     self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
+                    let allocated = self.report.allocated_bytes.max(memory.allocated_bytes);
+                    self.report.allocated_bytes = allocated;
+                    self.last_memory = Some(memory);
                     self.run.events.lossy(JobUpdate::Memory(memory));
-                }
-                Ok((EngineMessage::Reclaimed(reclaim), _)) => {
-                    self.run.events.lossy(JobUpdate::Reclaimed(reclaim));
                 }
                 Ok((message, payload)) => {
                     last_progress = Instant::now();
@@ -366,7 +455,7 @@ impl Watch<'_> {
                     self.run.request,
                     &self.device_name,
                     self.run.recipe,
-                    stage,
+                    (stage, self.run.section),
                     progress,
                 );
                 events.lossy(JobUpdate::Step {
@@ -387,6 +476,7 @@ impl Watch<'_> {
                     events.lossy(JobUpdate::Frame(frame));
                 }
             }
+            EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
             EngineMessage::Warning { text } => {
                 events.certain(JobUpdate::Warning(text.clone()));
                 self.report.warnings.push(text);
@@ -394,7 +484,6 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
-            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

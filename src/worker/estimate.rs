@@ -67,7 +67,7 @@ impl Estimates {
         request: &GenerateRequest,
         device: &str,
         recipe: &Recipe,
-        stage: Stage,
+        (stage, section): (Stage, u32),
         progress: Progress,
     ) -> f64 {
         let seen = |stage: Stage| self.secs_of(request, device, stage);
@@ -81,17 +81,15 @@ impl Estimates {
         // One count runs over the steps of both experts.
         let is_counted =
             |later| counts_steps && stage == Stage::DenoiseHigh && later == Stage::DenoiseLow;
-        let position = recipe
-            .stages
-            .iter()
-            .position(|&other| other == stage)
-            .unwrap_or(0);
+        let position = recipe.position(stage, section).unwrap_or(0);
+        // The next sections take as long as this one.
+        let like_this = |later| (later == stage).then_some(progress.now.secs + of_stage);
         let later: f64 = recipe
             .stages
             .iter()
             .skip(position + 1)
             .filter(|&&later| !is_counted(later))
-            .filter_map(|&later| seen(later))
+            .filter_map(|&later| seen(later).or_else(|| like_this(later)))
             .sum();
         of_stage + later
     }
@@ -166,7 +164,12 @@ fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
 /// What a stage's time grows with: megapixels of all frames, those of each step while denoising.
 fn work(request: &GenerateRequest, stage: Stage) -> f64 {
     let pixels = f64::from(request.width) * f64::from(request.height);
-    let megapixels = pixels / 1e6 * request.num_decoded() as f64;
+    // A section takes as long in a short clip as in a long one.
+    let num_frames = match &request.sections {
+        Some(sections) => f64::from(sections.frames_a_section()),
+        None => request.num_decoded() as f64,
+    };
+    let megapixels = pixels / 1e6 * num_frames;
     match stage {
         Stage::EncodeText | Stage::EncodeVision | Stage::Unload => 1.0,
         // One picture, however many come of it.
@@ -197,6 +200,14 @@ mod tests {
         serde_json::from_str(request).unwrap()
     }
 
+    fn time(stage: Stage, secs: f64) -> StageTime {
+        StageTime {
+            stage,
+            section: 0,
+            secs,
+        }
+    }
+
     fn left(estimates: &Estimates, stage: Stage, first: (u32, f64), now: (u32, f64)) -> f64 {
         let request = request();
         let recipe = Recipe::of(&request);
@@ -208,7 +219,7 @@ mod tests {
             now,
             total: 40,
         };
-        estimates.secs_left(&request, "gpu", &recipe, stage, progress)
+        estimates.secs_left(&request, "gpu", &recipe, (stage, 0), progress)
     }
 
     #[test]
@@ -239,7 +250,7 @@ mod tests {
         learned.learn(
             &request(),
             "gpu",
-            &times.map(|(stage, secs)| StageTime { stage, secs }),
+            &times.map(|(stage, secs)| time(stage, secs)),
         );
         let by_steps = left(&learned, Stage::DenoiseHigh, (1, 10.0), (5, 18.0));
         assert_eq!(by_steps, 2.0 * 35.0 + 7.0);
@@ -250,7 +261,6 @@ mod tests {
     #[test]
     fn a_size_or_batch_that_was_not_made_yet_is_guessed_by_its_megapixels() {
         let mut learned = Estimates::default();
-        let time = |stage, secs| StageTime { stage, secs };
         let times = [time(Stage::EncodeText, 3.0), time(Stage::Decode, 7.0)];
         learned.learn(&request(), "gpu", &times);
         let larger = GenerateRequest {
@@ -269,7 +279,7 @@ mod tests {
             total: 40,
         };
         let left = |device: &str| {
-            learned.secs_left(&larger, device, &Recipe::of(&larger), stage, progress)
+            learned.secs_left(&larger, device, &Recipe::of(&larger), (stage, 0), progress)
         };
         assert!((left("gpu") - 6.0 * 7.0).abs() < 1e-9, "{}", left("gpu"));
         assert_eq!(left("another"), 0.0);

@@ -2,8 +2,12 @@
 //!
 //! What passes through here is also what the telemetry of the job is told: its stages, what was given back, its end.
 
+use std::path::Path;
+
 use crossbeam_channel::Sender;
 use safelight_core::job::{CancelToken, JobId, JobUpdate};
+use safelight_core::protocol::EngineReport;
+use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
 use crate::telemetry::DeviceQuery;
@@ -69,10 +73,16 @@ impl JobEvents<'_> {
         }
     }
 
-    /// The device that the job runs on, with the engine's word on it.
-    pub(super) fn watch(&self, query: DeviceQuery, line: &str) {
+    /// The device that the job runs on is the one of this engine, on the libtorch in this folder.
+    pub(super) fn watch(&self, report: &EngineReport, lib: Option<&Path>) {
         if let Some(monitor) = &self.events.monitor {
-            monitor.watch(query, line);
+            let query = DeviceQuery {
+                kind: lib.map_or("cpu", kind_of),
+                device: report.device,
+                pci: report.pci.clone(),
+                driver_total_bytes: report.total_bytes,
+            };
+            monitor.watch(query, &report.line);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The near end of the worker: two bounded channels that never block their user.
 
+use std::path::PathBuf;
+
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use safelight_core::job::{CancelToken, DeviceChoice, GenerateRequest, JobId, JobUpdate};
 
@@ -14,6 +16,8 @@ pub enum WorkerCommand {
         request: Box<GenerateRequest>,
         device: DeviceChoice,
         cancel: CancelToken,
+        /// The folder of the same job, left behind by a program that ended before it.
+        resume: Option<PathBuf>,
     },
 }
 

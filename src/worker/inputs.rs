@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::catalog::lora::{self, CheckedLora};
+use safelight_core::files::write_atomically;
 use safelight_core::job::{Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder};
 use safelight_core::media::{self, MediaError, Picture};
 
 use super::save;
 
 /// What a job starts from.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Inputs {
     /// Fingerprints of the files by the names of their fields in the request.
     pub(super) fingerprints: BTreeMap<String, String>,
@@ -72,6 +73,32 @@ impl Inputs {
             }
         }
         Ok(inputs)
+    }
+
+    /// The inputs of a job that goes on in its folder: those that were copied there.
+    pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
+        let mut inputs = Self::default();
+        // Without them the clip only says less of what it was made of.
+        if let Ok(text) = std::fs::read(folder.inputs_file()) {
+            inputs.fingerprints = serde_json::from_slice(&text).unwrap_or_default();
+        }
+        if let Some(clip) = &request.extend {
+            let copy = folder.extended().join(clip.file_name().unwrap_or_default());
+            let info = media::clip_info(&copy).map_err(|err| unusable(&err))?;
+            inputs.num_extended = info.num_frames as usize;
+            inputs.extended = Some(copy);
+        }
+        inputs.loras = lora::check(&request.loras, request.family, &request.files)
+            .map_err(|err| JobError::from(&err))?;
+        Ok(inputs)
+    }
+
+    /// Notes what is known of them, for a job that goes on when this program has ended.
+    pub(super) fn keep(&self, folder: &JobFolder) {
+        let json = serde_json::to_vec(&self.fingerprints).unwrap_or_default();
+        if let Err(err) = write_atomically(&folder.inputs_file(), &json) {
+            tracing::warn!("what is known of a job's pictures could not be noted: {err}");
+        }
     }
 
     fn remember(

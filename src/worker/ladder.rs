@@ -21,6 +21,8 @@ pub(super) struct Place<'a> {
     /// Which time this is that the recipe has the stage, counted from 0.
     pub(super) section: u32,
     pub(super) request: &'a GenerateRequest,
+    /// Tiles that the plan chose, where nobody asked for any.
+    pub(super) planned_tile: Option<u32>,
     pub(super) device_name: &'a str,
     /// The device is the CPU already.
     pub(super) is_cpu: bool,
@@ -161,7 +163,8 @@ fn tile_of(place: Place<'_>) -> Option<u32> {
         (Stage::EncodeImage | Stage::Decode, _) => request.width.max(request.height),
         _ => return None,
     };
-    Some(request.vae_tile.unwrap_or(edge).min(edge))
+    let tiles = request.vae_tile.into_iter().chain(place.planned_tile);
+    Some(tiles.fold(edge, u32::min))
 }
 
 /// Stages whose network is large and made of blocks.
@@ -236,7 +239,14 @@ fn doing(stage: Stage) -> String {
 }
 
 /// The one error of a job for whose stage no rung is left. `why`: how the last try failed.
-pub(super) fn exhausted(place: Place<'_>, why: JobError, climbs: &[Climb]) -> JobError {
+///
+/// `planned`: what the plan says would make it fit, one phrase each.
+pub(super) fn exhausted(
+    place: Place<'_>,
+    why: JobError,
+    climbs: &[Climb],
+    planned: Vec<String>,
+) -> JobError {
     let tried: Vec<&str> = climbs
         .iter()
         .filter(|climb| (climb.stage, climb.section) == (place.stage, place.section))
@@ -257,14 +267,17 @@ pub(super) fn exhausted(place: Place<'_>, why: JobError, climbs: &[Climb]) -> Jo
         )
     };
     JobError::new(JobErrorKind::OutOfMemory, summary)
-        .advise(suggestions(place).join(". "))
+        .advise(suggestions(place, planned).join(". "))
         .detail(details)
         .with_fault(why.fault)
 }
 
 /// What would make the job fit, one sentence each without its full stop; most useful first.
-fn suggestions(place: Place<'_>) -> Vec<String> {
+fn suggestions(place: Place<'_>, planned: Vec<String>) -> Vec<String> {
     let request = place.request;
+    if !planned.is_empty() {
+        return vec![planned.join(", or ")];
+    }
     let what = if request.num_decoded() > 1 {
         "a smaller size or fewer frames"
     } else {
@@ -296,6 +309,7 @@ mod tests {
             stage,
             section: 0,
             request,
+            planned_tile: None,
             device_name: "a GPU",
             is_cpu: false,
         }
@@ -335,6 +349,12 @@ mod tests {
             let found = all(place(Stage::Decode, &request), full, false);
             assert_eq!(found, expected, "{width} {tile:?}");
         }
+        let planned = Place {
+            planned_tile: Some(512),
+            ..place(Stage::Decode, &large)
+        };
+        let found = all(planned, full, false);
+        assert_eq!(found, [FreeAndRetry, Tiles256, OnCpu]);
         let on_cpu = Place {
             is_cpu: true,
             ..place(Stage::Decode, &large)
@@ -370,7 +390,7 @@ mod tests {
             cap_bytes: Some(7),
             keep_loaded: true,
             resident_bytes: Some(5),
-            rung: Rung::Ground,
+            ..StageMemory::default()
         };
         let found = ladder.memory(Stage::Denoise, planned);
         assert_eq!(found.rung, Rung::StreamMore);

@@ -3,6 +3,7 @@
 //! Whether a process, a thread or a test stands behind it is not known here.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
@@ -46,4 +47,16 @@ pub trait EngineLauncher: Send {
     fn environment(&mut self) -> String {
         String::new()
     }
+
+    /// How the convolutions of these engines' GPUs are probed; `None` where no probe is needed.
+    fn probe(&mut self) -> Option<ProbeOrder> {
+        None
+    }
+}
+
+/// What probes a device, without arguments yet, and the versions that its verdict holds for.
+pub struct ProbeOrder {
+    pub command: Command,
+    pub driver: String,
+    pub libtorch: String,
 }

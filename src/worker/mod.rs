@@ -3,6 +3,7 @@
 //! It knows no widgets and no tensors. The queue of waiting jobs is not here: it belongs to whoever
 //! submits.
 
+mod climbing;
 mod engine;
 pub mod environment;
 mod estimate;
@@ -10,10 +11,14 @@ mod events;
 mod handle;
 mod inputs;
 mod ladder;
+mod left;
 pub mod link;
+mod plan;
 mod process;
 mod save;
+mod sections;
 mod sweep;
+mod tiers;
 mod walk;
 
 use std::io;
@@ -24,10 +29,12 @@ use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::protocol::{EngineMessage, EngineReport};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
@@ -35,6 +42,8 @@ use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
+use plan::JobPlan;
+use tiers::Tiers;
 use walk::Walk;
 
 use crate::telemetry::Roots;
@@ -48,19 +57,23 @@ pub struct WorkerOptions {
     pub estimates: Option<PathBuf>,
     /// Where the telemetry of the last jobs is kept, if anywhere.
     pub telemetry: Option<PathBuf>,
+    /// Where is kept what probes found of devices, if anywhere.
+    pub tiers: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
     pub counters: Option<PathBuf>,
     /// Asked before each job, so that a changed setting counts for the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
 
-/// How long an engine may be silent.
+/// What the settings say of running an engine: how long it may be silent, and how it computes.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
     /// Without any progress, before it counts as hung.
     pub stall: Duration,
     /// After a cancel, before it is ended.
     pub cancel_grace: Duration,
+    pub convolution: ConvolutionChoice,
+    pub attention: AttentionChoice,
 }
 
 /// Starts the worker thread. It ends when the handle is dropped; a running job is cancelled then.
@@ -83,7 +96,7 @@ fn work(
     far_end: &WorkerFarEnd,
 ) {
     sweep::sweep(&options.jobs);
-    let mut engine = EngineSlot::new(launcher);
+    let mut engine = EngineSlot::new(launcher, Tiers::load(options.tiers.clone()));
     let mut estimates = Estimates::load(options.estimates.clone());
     let monitor = Monitor::start(Roots::of_this_machine(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
@@ -99,6 +112,7 @@ fn work(
             request,
             device,
             cancel,
+            resume,
         } = command;
         let job_events = events.of(id, &request.model, cancel);
         let limits = (options.limits)();
@@ -107,12 +121,14 @@ fn work(
             Walk {
                 id,
                 request: &request,
+                resume: resume.as_deref(),
                 events: &job_events,
                 options,
                 limits: &limits,
                 engine: &mut engine,
                 estimates: &mut estimates,
                 ladder: Ladder::new(options.counters.clone()),
+                plan: JobPlan::new(&request, options.estimates.as_deref()),
             }
             .run()
         }));

@@ -20,7 +20,7 @@ use safelight_core::settings::{
 };
 
 use super::environment::{self, EngineTarget};
-use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
+use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 use crate::telemetry::Roots;
 
 /// How many of the engine's last lines are kept for a report.
@@ -39,6 +39,8 @@ pub type FindRuntime =
 pub struct ProcessLauncher {
     executable: PathBuf,
     find_runtime: FindRuntime,
+    /// What the engine's environment has beside this process's.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl ProcessLauncher {
@@ -47,6 +49,7 @@ impl ProcessLauncher {
         Self {
             executable: engine_executable(),
             find_runtime,
+            variables: Vec::new(),
         }
     }
 
@@ -67,6 +70,11 @@ impl ProcessLauncher {
         }))
     }
 
+    /// For every engine from here on.
+    pub fn set_variable(&mut self, name: &'static str, value: String) {
+        self.variables.push((name, value));
+    }
+
     /// The engine with the library path and the environment that its runtime and device need, without any argument.
     pub fn command(&mut self, device: DeviceChoice) -> Result<Command, JobError> {
         let (settings, runtime) = (self.find_runtime)();
@@ -82,6 +90,7 @@ impl ProcessLauncher {
         let target = EngineTarget::find(&Roots::of_this_machine(), &runtime, device);
         let variables = environment::variables(&target, &settings, &environment::inherited());
         environment::apply(&variables, &mut command);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 }
@@ -131,6 +140,19 @@ impl EngineLauncher for ProcessLauncher {
             ..
         } = (self.find_runtime)().0;
         format!("{allocator:?} {verbose_miopen} {environment:?}")
+    }
+
+    fn probe(&mut self) -> Option<ProbeOrder> {
+        let runtime = (self.find_runtime)().1.ok()?;
+        // Elsewhere it is known which convolutions work.
+        if runtime.kind() != "rocm" {
+            return None;
+        }
+        Some(ProbeOrder {
+            command: self.command(DeviceChoice::Auto).ok()?,
+            driver: driver_versions(&runtime),
+            libtorch: runtime.version().unwrap_or_default(),
+        })
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
@@ -262,16 +284,8 @@ impl ProcessControl {
 
 impl EngineControl for ProcessControl {
     fn kill(&mut self) {
-        let Some(child) = &mut self.child else { return };
-        // Fails only when the process is gone already, which is what is wanted.
-        child.kill().ok();
-        if self.wait(EXIT_GRACE).is_none()
-            && let Some(mut child) = self.child.take()
-        {
-            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
-            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
-            // Without a thread for it, it stays a zombie until the app ends.
-            reaper.spawn(move || child.wait()).ok();
+        if let Some(child) = self.child.take() {
+            end_process(child);
         }
     }
 
@@ -296,6 +310,41 @@ impl EngineControl for ProcessControl {
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
     }
+}
+
+/// Ends a process at once, and waits a short while until it is gone.
+pub(super) fn end_process(mut child: Child) {
+    // Fails only when the process is gone already, which is what is wanted.
+    child.kill().ok();
+    let deadline = Instant::now() + EXIT_GRACE;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() >= deadline {
+            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
+            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
+            // Without a thread for it, it stays a zombie until the app ends.
+            reaper.spawn(move || child.wait()).ok();
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
+/// it is not the kernel's, and the HIP runtime beside libtorch.
+fn driver_versions(runtime: &Runtime) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let module = read("/sys/module/amdgpu/version");
+    // libamdhip64.so.7 is a link to libamdhip64.so.7.1.52802.
+    let names = std::fs::read_dir(&runtime.lib).ok().into_iter().flatten();
+    let mut hip: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("libamdhip64"))
+        .collect();
+    hip.sort();
+    let parts = [kernel, module].into_iter().flatten().chain(hip.pop());
+    let parts: Vec<String> = parts.map(|part| part.trim().to_owned()).collect();
+    parts.join(", ")
 }
 
 impl Drop for ProcessControl {

@@ -1,65 +1,54 @@
 //! One job: its folder, its recipe walked stage by stage, its engine restarted once when it dies,
-//! and its one outcome.
+//! and its one outcome. A job that a program left behind goes on in its folder.
 //!
 //! Sends no `Ended` itself: the caller does, in one place.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    JobUpdate, Recipe, Stage, StageTime,
+    JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
-use safelight_core::memory::{Fault, Rung, StageMemory};
+use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::protocol::EngineReport;
 
+use super::climbing::Trouble;
 use super::engine::{EngineSlot, StageResult, StageRun};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
-use super::ladder::{self, Ladder, Place};
+use super::ladder::Ladder;
+use super::plan::{JobPlan, Planned};
 use super::save;
+use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
-
-/// What the CPU is called where times are kept.
-const CPU: &str = "CPU";
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
     pub(super) id: JobId,
     pub(super) request: &'a GenerateRequest,
+    /// The folder of the same job, where an earlier program left it.
+    pub(super) resume: Option<&'a Path>,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) options: &'a WorkerOptions,
     pub(super) limits: &'a WorkerLimits,
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) plan: JobPlan,
 }
 
 /// What has come together so far.
 #[derive(Default)]
-struct Gathered {
-    clip: Clip,
-    times: Vec<StageTime>,
-    warnings: Vec<String>,
+pub(super) struct Gathered {
+    pub(super) clip: Clip,
+    pub(super) growing: GrowingFile,
+    pub(super) times: Vec<StageTime>,
+    pub(super) warnings: Vec<String>,
     peak_bytes: u64,
-}
-
-/// A stage that did not end well.
-enum Trouble {
-    /// Its engine is gone.
-    Lost { reason: String },
-    /// The engine said so.
-    Failed(JobError),
-}
-
-impl Trouble {
-    fn fault(&self) -> Option<Fault> {
-        match self {
-            Self::Lost { reason } => Fault::of_last_words(reason),
-            Self::Failed(err) => err.fault,
-        }
-    }
 }
 
 impl Walk<'_> {
@@ -71,15 +60,34 @@ impl Walk<'_> {
             Err(err) => return JobOutcome::Failed(err),
         };
         // Where locks do not work, the folder's age alone tells that the job lives.
-        let _held = folder.hold();
-        let outcome = match self.walk(&folder, &inputs, started) {
+        let held = folder.hold();
+        if self.resume.is_some()
+            && let Err(err) = &held
+        {
+            return JobOutcome::Failed(JobError::new(
+                JobErrorKind::InvalidRequest,
+                format!("the job runs already, or its folder cannot be written to: {err}"),
+            ));
+        }
+        let mut gathered = Gathered {
+            clip: Clip {
+                frames: Vec::new(),
+                fps: self.request.fps,
+            },
+            ..Gathered::default()
+        };
+        let outcome = match self.walk(&folder, &inputs, &mut gathered, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
-            Ok(None) => JobOutcome::Cancelled,
+            Ok(None) => self
+                .keep(&inputs, gathered, started)
+                .map_or(JobOutcome::Cancelled, JobOutcome::Kept),
             Err(err) if folder.num_finished(&Recipe::of(self.request)) > 0 => {
                 let kept = format!(
-                    "What was finished is kept for a week in {}",
-                    folder.path().display()
+                    "What was finished is kept for a week in {0}; `safelight resume {1}` goes on from there",
+                    folder.path().display(),
+                    self.id
                 );
+                drop(gathered.growing.into_written());
                 let advice = [err.advice.as_str(), &kept].map(str::trim).join(". ");
                 return JobOutcome::Failed(err.advise(advice.trim_start_matches(". ")));
             }
@@ -94,6 +102,11 @@ impl Walk<'_> {
     /// Checks what only the disk knows, and makes the job's folder with copies of its pictures.
     fn prepare(&self) -> Result<(JobFolder, Inputs), JobError> {
         save::check(self.request)?;
+        if let Some(folder) = self.resume {
+            let folder = JobFolder::at(folder);
+            let inputs = Inputs::reopen(self.request, &folder)?;
+            return Ok((folder, inputs));
+        }
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
             .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
         let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
@@ -101,6 +114,7 @@ impl Walk<'_> {
             let doubled = inputs.num_extended.min(1);
             let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
             save::check_frames(self.request, num_frames)?;
+            inputs.keep(&folder);
             Ok(inputs)
         });
         match prepared {
@@ -117,29 +131,26 @@ impl Walk<'_> {
         &mut self,
         folder: &JobFolder,
         inputs: &Inputs,
+        gathered: &mut Gathered,
         started: Instant,
     ) -> Result<Option<JobOutput>, JobError> {
         let recipe = Recipe::of(self.request);
         self.events.certain(JobUpdate::Started(recipe.clone()));
-        let mut gathered = Gathered {
-            clip: Clip {
-                frames: Vec::new(),
-                fps: self.request.fps,
-            },
-            ..Gathered::default()
+        self.tell_of_loras(inputs, gathered);
+        let mut done = match self.resume {
+            Some(_) => folder.finished(&recipe),
+            None => vec![false; recipe.stages.len()],
         };
-        self.tell_of_loras(inputs, &mut gathered);
-        let mut position = 0;
         // Stages whose engine was lost: for good, which may be once, and for want of memory.
         let (mut lost_in, mut again_in) = (None, None);
-        while let Some(&stage) = recipe.stages.get(position) {
+        while let Some(position) = done.iter().position(|is_done| !is_done) {
+            let (stage, section) = (recipe.stages[position], recipe.section(position));
             if self.events.is_cancelled() {
                 return Ok(None);
             }
             if stage == Stage::Save {
-                let output = self.save(inputs, &mut gathered, started)?;
-                if lost_in.is_none() && self.ladder.climbs().is_empty() {
-                    // The times of a job that was interrupted are nobody's measure.
+                let output = self.save(inputs, gathered, started)?;
+                if lost_in.is_none() && self.is_measure() {
                     self.estimates
                         .learn(self.request, self.engine.device_name(), &output.stages);
                 }
@@ -147,15 +158,22 @@ impl Walk<'_> {
             }
             self.events.certain(JobUpdate::Stage {
                 stage,
-                resumed: lost_in == Some(stage) || again_in == Some(stage),
+                section,
+                resumed: lost_in == Some(position) || again_in == Some(position),
             });
-            if stage == Stage::Decode {
-                gathered.clip.frames.clear();
-            }
-            let trouble = match self.run_stage(folder, &recipe, stage, &mut gathered) {
+            let trouble = match self.run_stage(folder, &recipe, (stage, section), gathered) {
                 Ok(StageResult::Finished { secs }) => {
-                    self.end_stage(StageTime { stage, secs }, &mut gathered);
-                    position += 1;
+                    let time = StageTime {
+                        stage,
+                        section,
+                        secs,
+                    };
+                    self.end_stage(time, gathered);
+                    done[position] = true;
+                    if stage == Stage::Decode {
+                        let is_measure = lost_in.is_none() && self.is_measure();
+                        self.show_section(inputs, section, gathered, is_measure);
+                    }
                     continue;
                 }
                 Ok(StageResult::Cancelled) => return Ok(None),
@@ -163,15 +181,21 @@ impl Walk<'_> {
                 Err(err) => Trouble::Failed(err),
             };
             let had_engine = self.count_lost_engine(&trouble);
-            if self.climb(stage, &trouble, had_engine, &mut gathered) {
-                again_in = Some(stage).filter(|_| !had_engine);
+            if self.climb((stage, section), &trouble, had_engine, gathered) {
+                again_in = Some(position).filter(|_| !had_engine);
                 continue;
             }
-            match self.give_up(stage, trouble, lost_in.is_some()) {
+            let may_go_on = self.may_go_on(&recipe, lost_in, position);
+            match self.give_up((stage, section), trouble, may_go_on) {
                 Ok(reason) => {
-                    lost_in = Some(stage);
-                    self.warn_of_resume(stage, &reason, &mut gathered);
-                    position = folder.num_finished(&recipe);
+                    lost_in = Some(position);
+                    self.warn_of_resume(stage, &reason, gathered);
+                    let on_disk = folder.finished(&recipe);
+                    for (position, is_done) in done.iter_mut().enumerate() {
+                        // Frames that came are here, whatever became of the engine.
+                        *is_done = on_disk[position]
+                            || (*is_done && recipe.stages[position] == Stage::Decode);
+                    }
                 }
                 Err(err) => return Err(err),
             }
@@ -182,16 +206,37 @@ impl Walk<'_> {
         ))
     }
 
+    /// The times of a job that was interrupted are nobody's measure.
+    fn is_measure(&self) -> bool {
+        self.resume.is_none() && self.ladder.climbs().is_empty()
+    }
+
     fn run_stage(
         &mut self,
         folder: &JobFolder,
         recipe: &Recipe,
-        stage: Stage,
+        (stage, section): (Stage, u32),
         gathered: &mut Gathered,
     ) -> Result<StageResult, JobError> {
+        let (request, events) = (self.request, self.events);
+        let (plan, ladder) = (&self.plan, &self.ladder);
+        let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
+            if let Some(made) = plan.settle(request, engine, last)? {
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if let Some(text) = plan.warning() {
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
+            let planned = plan.of_stage(stage);
+            Ok(Planned {
+                memory: ladder.memory(stage, planned.memory),
+                ..planned
+            })
+        };
         let run = StageRun {
             id: self.id,
             stage,
+            section,
             recipe,
             folder: folder.path(),
             request: self.request,
@@ -199,109 +244,38 @@ impl Walk<'_> {
             limits: self.limits,
             estimates: self.estimates,
             memory: self.ladder.memory(stage, StageMemory::default()),
+            planned: &planned,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
-        gathered.clip.frames.extend(report.frames);
+        if self.ladder.rung(stage) == Rung::Ground {
+            self.plan.measured(stage, report.allocated_bytes);
+        }
+        if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {
+            let frames = &mut gathered.clip.frames;
+            sections::join(frames, self.request, section, report.frames)?;
+        }
         Ok(report.result)
     }
 
-    fn end_stage(&mut self, time: StageTime, gathered: &mut Gathered) {
-        gathered.times.push(time);
-        let rung = self.ladder.rung(time.stage);
-        self.ladder.finished(place(
-            self.request,
-            time.stage,
-            self.engine.device_name(),
-            self.engine.is_on_cpu(),
-        ));
-        if rung == Rung::OnCpu {
-            // For the estimate that the next one is announced with.
-            self.estimates.learn(self.request, CPU, &[time]);
-        }
-        self.events.certain(JobUpdate::StageEnded(time));
-    }
-
-    /// Gives an engine up that is of no use any more, and counts it; whether the next try has one that runs.
-    fn count_lost_engine(&mut self, trouble: &Trouble) -> bool {
-        let fault = trouble.fault();
-        if fault.is_some_and(Fault::ends_engine) {
-            self.engine.drop_engine();
-        }
-        let runs = self.engine.is_running();
-        // An engine that never ran is not one that was lost.
-        if !runs && (fault.is_some() || matches!(trouble, Trouble::Lost { .. })) {
-            self.ladder.count_restart(self.engine.device_name());
-        }
-        runs
-    }
-
-    /// Whether there is a next rung for a stage whose memory ran out, or whose device failed; it is told.
-    fn climb(
+    pub(super) fn output(
         &mut self,
-        stage: Stage,
-        trouble: &Trouble,
-        has_engine: bool,
-        gathered: &mut Gathered,
-    ) -> bool {
-        let Some(fault) = trouble.fault() else {
-            return false;
-        };
-        let place = place(
-            self.request,
-            stage,
-            self.engine.device_name(),
-            self.engine.is_on_cpu(),
-        );
-        let Some(rung) = self.ladder.climb(place, fault, !has_engine) else {
-            return false;
-        };
-        let cpu_secs = self.estimates.secs_of(self.request, CPU, stage);
-        let cpu_secs = cpu_secs.unwrap_or_else(|| ladder::guess_cpu_secs(place));
-        let text = ladder::announce(place, fault, rung, cpu_secs);
-        let why = match trouble {
-            Trouble::Lost { reason } => reason,
-            Trouble::Failed(err) => &err.details,
-        };
-        tracing::warn!("{text}\n{why}");
-        self.events.certain(JobUpdate::Warning(text.clone()));
-        gathered.warnings.push(text);
-        true
-    }
-
-    /// What is left where no rung is: the reason why an engine was lost that a new one goes on from, which happens once,
-    /// or the job's error.
-    fn give_up(
-        &self,
-        stage: Stage,
-        trouble: Trouble,
-        has_been_lost: bool,
-    ) -> Result<String, JobError> {
-        let fault = trouble.fault();
-        if fault.is_some_and(Fault::is_memory) {
-            let why = match trouble {
-                Trouble::Failed(err) => err,
-                Trouble::Lost { reason } => {
-                    let first_line = "the engine ran out of memory and ended";
-                    JobError::new(JobErrorKind::OutOfMemory, first_line)
-                        .detail(reason)
-                        .with_fault(fault)
-                }
-            };
-            let name = self.engine.device_name();
-            let place = place(self.request, stage, name, self.engine.is_on_cpu());
-            return Err(ladder::exhausted(place, why, self.ladder.climbs()));
-        }
-        let reason = match trouble {
-            Trouble::Lost { reason } => reason,
-            Trouble::Failed(err) if fault == Some(Fault::Device) => err.details,
-            Trouble::Failed(err) => return Err(err),
-        };
-        if has_been_lost {
-            Err(lost_twice(stage, &reason))
-        } else {
-            Ok(reason)
+        paths: Vec<PathBuf>,
+        clip: Clip,
+        gathered: Gathered,
+        started: Instant,
+    ) -> JobOutput {
+        JobOutput {
+            paths,
+            clip: Arc::new(clip),
+            seed: self.request.seed,
+            secs: started.elapsed().as_secs_f64(),
+            stages: gathered.times,
+            peak_bytes: gathered.peak_bytes,
+            warnings: gathered.warnings,
+            plan: self.plan.finish(self.request),
+            rungs: self.ladder.climbs().to_vec(),
         }
     }
 
@@ -330,7 +304,7 @@ impl Walk<'_> {
     }
 
     fn save(
-        &self,
+        &mut self,
         inputs: &Inputs,
         gathered: &mut Gathered,
         started: Instant,
@@ -338,9 +312,12 @@ impl Walk<'_> {
         let stage = Stage::Save;
         self.events.certain(JobUpdate::Stage {
             stage,
+            section: 0,
             resumed: false,
         });
         let began = Instant::now();
+        // Of no use any more, and in the way while it is written; what was wrong with it shows again.
+        gathered.growing.settle();
         let clip = std::mem::take(&mut gathered.clip);
         let (expected, found) = (self.request.num_decoded(), clip.frames.len());
         if found != expected {
@@ -348,11 +325,7 @@ impl Walk<'_> {
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let made = save::Made {
-            engine: self.engine.report(),
-            rungs: self.ladder.climbs(),
-        };
-        let written = save::write(self.request, &clip, inputs, made)?;
+        let written = save::write(self.request, &clip, inputs, self.made())?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
             self.events.certain(JobUpdate::Warning(text.clone()));
@@ -360,50 +333,14 @@ impl Walk<'_> {
         }
         let time = StageTime {
             stage,
+            section: 0,
             secs: began.elapsed().as_secs_f64(),
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
-        Ok(JobOutput {
-            paths: written.paths,
-            clip: Arc::new(clip),
-            seed: self.request.seed,
-            secs: started.elapsed().as_secs_f64(),
-            stages: std::mem::take(&mut gathered.times),
-            peak_bytes: gathered.peak_bytes,
-            warnings: std::mem::take(&mut gathered.warnings),
-            rungs: self.ladder.climbs().to_vec(),
-        })
+        gathered.warnings.extend(self.plan.warning());
+        Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
-}
-
-/// Where a stage stands.
-fn place<'a>(
-    request: &'a GenerateRequest,
-    stage: Stage,
-    device_name: &'a str,
-    is_cpu: bool,
-) -> Place<'a> {
-    Place {
-        stage,
-        section: 0,
-        request,
-        device_name,
-        is_cpu,
-    }
-}
-
-fn lost_twice(stage: Stage, reason: &str) -> JobError {
-    let first_line = reason.lines().next().unwrap_or_default();
-    JobError::new(
-        JobErrorKind::EngineLost,
-        format!(
-            "the engine ended twice, the second time in the stage '{}' ({first_line})",
-            stage.label()
-        ),
-    )
-    .advise("See the details and `safelight doctor`; a smaller size may help")
-    .detail(reason)
 }
 
 fn disk_error(err: &io::Error, what: &str) -> JobError {

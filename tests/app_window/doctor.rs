@@ -120,6 +120,7 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Denoise,
+            section: 0,
             resumed: false,
         },
     );

@@ -16,7 +16,7 @@ use safelight_core::catalog::{
 };
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
-    Recipe, Sampler, StageTime,
+    Recipe, Sampler, SectionOrder, StageTime,
 };
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::{LoadedSettings, Paths};
@@ -113,6 +113,28 @@ pub fn flux_spec() -> ModelSpec {
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
     (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
+    spec
+}
+
+/// A model that makes clips section by section, as FramePack does.
+pub fn framepack_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.id = "framepack".into();
+    spec.name = "FramePack".into();
+    spec.family = Family::FramePack;
+    spec.variant = "I2V".into();
+    spec.section_order = Some(SectionOrder::Original);
+    spec.start_image = InputUse::Required;
+    spec.end_image = InputUse::Optional;
+    spec.guidance = Guidance::Distilled;
+    let defaults = &mut spec.defaults;
+    (defaults.width, defaults.height) = (640, 608);
+    (defaults.num_frames, defaults.fps) = (145, 30.0);
+    (defaults.num_steps, defaults.guidance_scale) = (25, 10.0);
+    (defaults.shift, defaults.sampler) = (None, Sampler::UniPcBh1);
+    let limits = &mut spec.limits;
+    (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 21, false);
+    limits.max_frames = 3601;
     spec
 }
 
@@ -371,10 +393,12 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         secs: 9.0,
         stages: vec![StageTime {
             stage: safelight_core::job::Stage::Denoise,
+            section: 0,
             secs: 9.0,
         }],
         peak_bytes: 1 << 30,
         warnings: Vec::new(),
+        plan: None,
         rungs: Vec::new(),
     }
 }

@@ -95,13 +95,18 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
             sent.id,
             JobUpdate::Stage {
                 stage,
+                section: 0,
                 resumed: false,
             },
         );
         bench.assert_shows(stage.label());
         bench.say(
             sent.id,
-            JobUpdate::StageEnded(StageTime { stage, secs: 1.0 }),
+            JobUpdate::StageEnded(StageTime {
+                stage,
+                section: 0,
+                secs: 1.0,
+            }),
         );
     }
     let step = JobUpdate::Step {
@@ -117,6 +122,7 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Decode,
+            section: 0,
             resumed: true,
         },
     );
@@ -132,6 +138,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Denoise,
+            section: 0,
             resumed: false,
         },
     );
@@ -147,6 +154,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Decode,
+            section: 0,
             resumed: false,
         },
     );
@@ -184,6 +192,7 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Denoise,
+            section: 0,
             resumed: false,
         },
     );

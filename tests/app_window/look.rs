@@ -24,6 +24,7 @@ fn running() -> (Bench, crate::harness::Sent) {
             sent.id,
             JobUpdate::Stage {
                 stage,
+                section: 0,
                 resumed: false,
             },
         );
@@ -34,7 +35,11 @@ fn running() -> (Bench, crate::harness::Sent) {
         if stage != Stage::Decode {
             bench.say(
                 sent.id,
-                JobUpdate::StageEnded(StageTime { stage, secs: 4.0 }),
+                JobUpdate::StageEnded(StageTime {
+                    stage,
+                    section: 0,
+                    secs: 4.0,
+                }),
             );
         }
     }

@@ -9,8 +9,10 @@ mod jobs;
 mod look;
 mod models;
 mod pictures;
+mod planning;
 mod playback;
 mod problems;
+mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;

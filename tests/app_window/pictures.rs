@@ -312,7 +312,14 @@ fn a_batch_is_counted_while_it_is_decoded() {
     let sent = bench.start_job();
     let stage = Stage::Decode;
     let resumed = false;
-    bench.say(sent.id, JobUpdate::Stage { stage, resumed });
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage,
+            section: 0,
+            resumed,
+        },
+    );
     for index in 0..2 {
         let picture = crate::harness::picture(64, [index as u8, 2, 3]);
         let count = 4;

@@ -102,6 +102,7 @@ fn an_animated_preview_moves_slowly() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Denoise,
+            section: 0,
             resumed: false,
         },
     );
@@ -181,6 +182,7 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
         sent.id,
         JobUpdate::Stage {
             stage: Stage::Decode,
+            section: 0,
             resumed: false,
         },
     );

@@ -164,7 +164,14 @@ fn a_part_that_is_none_is_explained() {
 /// The worker begins a stage, or tells a step of it.
 fn begin(bench: &mut Bench, id: safelight_core::job::JobId, stage: Stage) {
     let resumed = false;
-    bench.say(id, JobUpdate::Stage { stage, resumed });
+    bench.say(
+        id,
+        JobUpdate::Stage {
+            stage,
+            section: 0,
+            resumed,
+        },
+    );
 }
 
 fn step(stage: Stage, step: u32, num_steps: u32) -> JobUpdate {
@@ -206,6 +213,7 @@ fn both_experts_count_on_in_one_row_of_steps() {
         bench.say(sent.id, sample(4.0, 600, 400, 400, 2048));
         let time = StageTime {
             stage: Stage::DenoiseLow,
+            section: 0,
             secs: 2.0,
         };
         bench.say(sent.id, JobUpdate::StageEnded(time));

@@ -2,7 +2,7 @@
 //!
 //! They speak as the real one does, and compute nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, MemorySample, Stage};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, MemorySample, Stage};
 use safelight_core::memory::{Fault, Rung, StageMemory};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd,
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
 
 /// What a fake engine does with a stage.
@@ -44,12 +44,19 @@ pub struct FakeLauncher {
     pub script: Script,
     pub launches: Arc<AtomicU32>,
     pub stages: Arc<Mutex<Vec<Stage>>>,
+    /// The same with the section of each.
+    pub sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     pub worked: Arc<AtomicU32>,
     /// What each stage was told about memory.
-    pub orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    pub told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     /// Whether an engine that dies was ended for memory.
     pub is_out_of_memory: Arc<AtomicBool>,
     pub runtime: Arc<Mutex<PathBuf>>,
+}
+
+/// A frame that says which of which section it is.
+fn pixels(section: u32, index: u32) -> Vec<u8> {
+    vec![(section * 90 + index) as u8; 32 * 32 * 3]
 }
 
 struct FakeControl {
@@ -91,8 +98,9 @@ impl EngineLauncher for FakeLauncher {
             launch,
             script: Arc::clone(&self.script),
             stages: Arc::clone(&self.stages),
+            sections: Arc::clone(&self.sections),
             worked: Arc::clone(&self.worked),
-            orders: Arc::clone(&self.orders),
+            told: Arc::clone(&self.told),
             device: match device {
                 DeviceChoice::Auto => DeviceChoice::Cpu,
                 device => device,
@@ -120,9 +128,10 @@ struct FakeEngine {
     launch: u32,
     script: Script,
     stages: Arc<Mutex<Vec<Stage>>>,
+    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     /// How many stages did their work to the end.
     worked: Arc<AtomicU32>,
-    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     device: DeviceChoice,
     commands: Receiver<EngineCommand>,
     messages: Sender<Incoming>,
@@ -132,12 +141,14 @@ struct FakeEngine {
 impl FakeEngine {
     fn run(self) {
         let report = EngineReport {
+            class: None,
             protocol: PROTOCOL_VERSION,
             libtorch: "2.11.0".to_owned(),
             device: self.device,
             device_name: "fake".to_owned(),
             pci: String::new(),
             total_bytes: 1,
+            used_bytes: 0,
             line: "a fake device".to_owned(),
         };
         self.send(EngineMessage::Ready(report));
@@ -147,7 +158,9 @@ impl FakeEngine {
             };
             self.stages.lock().unwrap().push(order.stage);
             let told = (order.stage, order.memory);
-            self.orders.lock().unwrap().push(told);
+            self.told.lock().unwrap().push(told);
+            let section = (order.stage, order.section);
+            self.sections.lock().unwrap().push(section);
             let end = match (self.script)(self.launch, order.stage) {
                 Act::Die => return,
                 Act::Hang => {
@@ -172,11 +185,17 @@ impl FakeEngine {
                         self.go_on();
                     }
                     let count = if act == Act::Flood { 2000 } else { 2 };
-                    let all = order.request.num_decoded() as u32;
+                    let all = match order.request.sections {
+                        Some(sections) => sections.decoded(order.section).num_frames,
+                        None => order.request.num_decoded() as u32,
+                    };
                     let num_frames = if act == Act::LoseFrames { 3 } else { all };
-                    self.work(&order.folder, order.stage, count, num_frames);
+                    self.work(&order, count, num_frames);
                     self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished { secs: 0.0 }
+                    StageEnd::Finished {
+                        secs: 0.0,
+                        peak_bytes: 0,
+                    }
                 }
             };
             self.send(EngineMessage::StageEnded(end));
@@ -192,7 +211,7 @@ impl FakeEngine {
         }
     }
 
-    fn work(&self, folder: &Path, stage: Stage, num_steps: u32, num_frames: u32) {
+    fn work(&self, order: &StageOrder, num_steps: u32, num_frames: u32) {
         for step in 1..=num_steps {
             self.send(EngineMessage::Step { step, num_steps });
             let memory = MemorySample {
@@ -204,7 +223,7 @@ impl FakeEngine {
                 memory,
             });
         }
-        if stage == Stage::Decode {
+        if order.stage == Stage::Decode {
             for index in 0..num_frames {
                 let header = PixelHeader {
                     index,
@@ -213,15 +232,13 @@ impl FakeEngine {
                     height: 32,
                 };
                 self.messages
-                    .send((
-                        EngineMessage::Frame(header),
-                        vec![index as u8 * 40; 32 * 32 * 3],
-                    ))
+                    .send((EngineMessage::Frame(header), pixels(order.section, index)))
                     .ok();
             }
         }
-        if let Some(name) = stage.result_file() {
-            std::fs::write(folder.join(name), b"a result").unwrap();
+        let folder = JobFolder::at(&order.folder);
+        if let Some(path) = folder.section_result(order.stage, order.section) {
+            std::fs::write(path, b"a result").unwrap();
         }
     }
 

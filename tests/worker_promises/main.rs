@@ -6,8 +6,9 @@
 mod fake_engine;
 mod inputs;
 mod ladder;
+mod sections;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -17,9 +18,10 @@ use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
-    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Sampler, SigmaSchedule, Stage,
+    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobFolder, JobId,
+    JobOutcome, JobUpdate, Sampler, SigmaSchedule, Stage,
 };
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
 
 /// A worker with fake engines and a folder of its own.
@@ -29,8 +31,9 @@ struct Rig {
     folder: tempfile::TempDir,
     launches: Arc<AtomicU32>,
     stages: Arc<Mutex<Vec<Stage>>>,
+    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
     worked: Arc<AtomicU32>,
-    orders: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
 }
@@ -46,16 +49,18 @@ impl Rig {
     ) -> Self {
         let launches = Arc::<AtomicU32>::default();
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
+        let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
         let worked = Arc::<AtomicU32>::default();
-        let orders = Arc::default();
+        let told = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
             stages: Arc::clone(&stages),
+            sections: Arc::clone(&sections),
             worked: Arc::clone(&worked),
-            orders: Arc::clone(&orders),
+            told: Arc::clone(&told),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
         };
@@ -63,10 +68,13 @@ impl Rig {
             jobs: folder.path().join("jobs"),
             estimates: None,
             telemetry: Some(folder.path().join("telemetry")),
+            tiers: None,
             counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
+                convolution: ConvolutionChoice::Auto,
+                attention: AttentionChoice::Auto,
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
@@ -76,8 +84,9 @@ impl Rig {
             folder,
             launches,
             stages,
+            sections,
             worked,
-            orders,
+            told,
             is_out_of_memory,
             runtime,
         }
@@ -142,9 +151,24 @@ impl Rig {
             request: Box::new(request),
             device,
             cancel: cancel.clone(),
+            resume: None,
         };
         self.handle.try_send(command).unwrap();
         cancel
+    }
+
+    /// Lets the job go on that an earlier worker left in its folder.
+    fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
+        let request = JobFolder::at(folder).request().unwrap();
+        let command = WorkerCommand::Generate {
+            id: JobId::next(),
+            request: Box::new(request),
+            device: DeviceChoice::Auto,
+            cancel: CancelToken::default(),
+            resume: Some(folder.to_owned()),
+        };
+        self.handle.try_send(command).unwrap();
+        self.hear()
     }
 
     /// Hears one job to its end.
@@ -468,6 +492,7 @@ fn only_the_stage_in_which_the_engine_died_is_called_resumed() {
         .filter_map(|update| match update {
             JobUpdate::Stage {
                 stage,
+                section: 0,
                 resumed: true,
             } => Some(*stage),
             _ => None,

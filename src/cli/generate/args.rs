@@ -9,11 +9,13 @@ use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
-    Sampler, SigmaSchedule, SourceClip, StartPicture,
+    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
 use serde::Deserialize;
+
+use super::memory::MemoryArgs;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
@@ -23,7 +25,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
     /// What to make
-    #[arg(long, value_name = "TEXT", required_unless_present_any = ["from", "prompts_file"])]
+    #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
@@ -34,7 +36,7 @@ pub struct GenerateArgs {
     /// As `prompt_template`.
     #[arg(skip)]
     pub negative_template: Option<String>,
-    /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux) is above 1 [default: the model's own]
+    /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
     /// A picture to start from: the first frame of a clip, or what a new picture is made of
@@ -52,7 +54,7 @@ pub struct GenerateArgs {
     /// How much of the picture is made anew, for models that begin on the way to it: above 0, 1 is all [default: the model's own]
     #[arg(long, value_name = "X")]
     pub strength: Option<f64>,
-    /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch]
+    /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
     /// Values that go together: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan; other arguments change them
@@ -64,9 +66,24 @@ pub struct GenerateArgs {
     /// Pixels
     #[arg(long, value_name = "N")]
     pub height: Option<u32>,
-    /// New frames of a clip, 4n+1; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
+    /// New frames of a clip, 4n+1, with FramePack at least so many; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
+    /// Seconds of a clip that is made section by section (FramePack), 1 to 120; the nearest number of whole sections is made [default: 5]
+    #[arg(long, value_name = "X", conflicts_with = "frames")]
+    pub seconds: Option<f64>,
+    /// As many sections as the carried clip has.
+    #[arg(skip)]
+    pub num_sections: Option<u32>,
+    /// Latent frames of a section, of 4 frames each [default: 9]
+    #[arg(long, value_name = "N")]
+    pub window: Option<u32>,
+    /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
+    #[arg(long, value_name = "ORDER")]
+    pub sampling: Option<SectionOrder>,
+    /// Skip steps that would change little (FramePack): teacache, magcache or first_block, perhaps with a threshold such as teacache:0.15; twice as fast, with a loss [default: every step is computed]
+    #[arg(long, value_name = "CACHE[:X]")]
+    pub step_cache: Option<StepCache>,
     /// Frames a second of the written clip [default: the model's own, or the extended clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
@@ -76,7 +93,7 @@ pub struct GenerateArgs {
     /// Denoising steps
     #[arg(long, value_name = "N")]
     pub steps: Option<u32>,
-    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told
+    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told, and FramePack
     #[arg(long, value_name = "X")]
     pub guidance: Option<f64>,
     /// Classifier-free guidance of models whose own guidance is another thing, by a second pass with the negative prompt; 1 turns it off
@@ -115,16 +132,18 @@ pub struct GenerateArgs {
     /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
     #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
-    /// The same for the text encoder: UMT5 in Wan, CLIP-L in Flux
+    /// The same for the text encoder: UMT5 in Wan, CLIP-L in Flux, Llama in FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder: Option<PathBuf>,
-    /// The same for the second text encoder: T5 in Flux
+    /// The same for the second text encoder: T5 in Flux, CLIP-L in FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder_2: Option<PathBuf>,
     /// The same for the image encoder
@@ -195,7 +214,22 @@ impl GenerateArgs {
         self.fit = self.fit.or(Some(request.fit));
         self.width = self.width.or(Some(request.width));
         self.height = self.height.or(Some(request.height));
-        self.frames = self.frames.or(Some(request.num_frames));
+        match &request.sections {
+            Some(sections) if self.seconds.is_none() && self.frames.is_none() => {
+                self.num_sections = Some(sections.count);
+            }
+            Some(_) => {}
+            None => {
+                // Seconds say it again for a model that counts in sections.
+                let is_open = self.seconds.is_none();
+                self.frames = self.frames.or(is_open.then_some(request.num_frames));
+            }
+        }
+        if let Some(sections) = &request.sections {
+            self.window = self.window.or(Some(sections.window));
+            self.sampling = self.sampling.or(Some(sections.order));
+        }
+        self.step_cache = self.step_cache.or(request.step_cache);
         self.fps = self.fps.or(Some(request.fps));
         // A preset stands for all of these.
         if self.preset.is_none() {
@@ -378,6 +412,11 @@ impl GenerateArgs {
         }
     }
 
+    /// Whether nothing says what to make.
+    pub fn lacks_prompt(&self) -> bool {
+        self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
+    }
+
     /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
     /// pictures and clips from their files.
     pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
@@ -389,11 +428,16 @@ impl GenerateArgs {
             extend: self.extend.as_deref().map(source_clip).transpose()?,
             mask: self.mask.as_deref().map(start_picture).transpose()?,
             strength: self.strength,
-            fit: self.fit.unwrap_or_default(),
+            fit: self.fit,
             preset: self.preset.clone(),
             width: self.width,
             height: self.height,
             num_frames: self.frames,
+            secs: self.seconds,
+            num_sections: self.num_sections,
+            window: self.window,
+            section_order: self.sampling,
+            step_cache: self.step_cache,
             fps: self.fps,
             batch_size: self.batch,
             num_steps: self.steps,
@@ -403,7 +447,7 @@ impl GenerateArgs {
             start_step: self.start_step,
             end_step: self.end_step,
             vae_tile: self.vae_tile,
-            memory: settings.memory.choice(),
+            memory: self.memory.choice(&settings.memory),
             loras: self.loras.clone(),
             shift: self.shift,
             sampler: self.sampler,

@@ -2,15 +2,22 @@
 
 mod args;
 mod jobs;
+mod memory;
 mod report;
+pub mod resume;
 mod telemetry;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobUpdate};
+use safelight_core::job::{
+    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
+    JobUpdate, Notice, Validated,
+};
 
 pub use args::GenerateArgs;
+pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{duration, explain, print_event, say};
 use telemetry::Telemetry;
@@ -22,6 +29,14 @@ use crate::worker::{self, WorkerCommand, WorkerHandle};
 pub(super) const CANCELLED: u8 = 5;
 /// How long after the first interrupt others belong to it.
 const ONE_PRESS: Duration = Duration::from_millis(200);
+
+/// The jobs that these arguments ask for, checked and not begun.
+pub(super) fn jobs_of(
+    args: &GenerateArgs,
+    surroundings: &Surroundings,
+) -> Result<Vec<Validated>, JobError> {
+    jobs::of(args, surroundings)
+}
 
 /// Runs the jobs to their end.
 pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
@@ -49,8 +64,38 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let jobs = jobs::of(&args, surroundings)?;
-    let mut telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
+    let telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
+    let orders = jobs::of(&args, surroundings)?
+        .into_iter()
+        .map(|job| Order {
+            id: JobId::next(),
+            request: job.request,
+            notices: job.notices,
+            resume: None,
+        })
+        .collect();
+    work(orders, device, args.json, warnings, telemetry, surroundings)
+}
+
+/// A job to run.
+struct Order {
+    id: JobId,
+    request: GenerateRequest,
+    /// What is done differently than the arguments say.
+    notices: Vec<Notice>,
+    /// The folder in which an earlier program left it.
+    resume: Option<PathBuf>,
+}
+
+/// Runs jobs one after the other; the exit code as [`generate`] has it.
+fn work(
+    orders: Vec<Order>,
+    device: DeviceChoice,
+    is_json: bool,
+    warnings: Vec<String>,
+    mut telemetry: Telemetry,
+    surroundings: &Surroundings,
+) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
     cancel_on_interrupt(&cancel)?;
 
@@ -60,16 +105,16 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let num_jobs = jobs.len();
+    let num_jobs = orders.len();
     let mut codes = Vec::new();
     let mut said = surroundings.oddities();
     said.extend(warnings);
-    let mut report: Box<dyn Report> = if args.json {
+    let mut report: Box<dyn Report> = if is_json {
         Box::<JsonReport>::default()
     } else {
         Box::new(HumanReport::new())
     };
-    for (index, job) in jobs.into_iter().enumerate() {
+    for (index, job) in orders.into_iter().enumerate() {
         if num_jobs > 1 {
             report.job(index + 1, num_jobs, &job.request);
         }
@@ -79,12 +124,13 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
-        let id = JobId::next();
+        let id = job.id;
         let command = WorkerCommand::Generate {
             id,
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
+            resume: job.resume,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         if let Err(text) = telemetry.add(id) {
@@ -125,7 +171,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

@@ -93,12 +93,21 @@ impl Report for JsonReport {
                 self.device.clone_from(line);
                 return;
             }
-            JobUpdate::Stage { stage, resumed } => {
-                json!({"event": "stage", "stage": stage, "state": "started", "resumed": resumed})
-            }
-            JobUpdate::StageEnded(time) => {
-                json!({"event": "stage", "stage": time.stage, "state": "ended", "secs": time.secs})
-            }
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => json!({
+                "event": "stage", "stage": stage, "section": section, "state": "started", "resumed": resumed,
+            }),
+            JobUpdate::StageEnded(time) => json!({
+                "event": "stage", "stage": time.stage, "section": time.section, "state": "ended",
+                "secs": time.secs,
+            }),
+            JobUpdate::Section(made) => json!({
+                "event": "section", "section": made.section, "count": made.count,
+                "frames": made.clip.frames.len(), "path": made.path,
+            }),
             JobUpdate::Step {
                 stage,
                 step,
@@ -123,6 +132,7 @@ impl Report for JsonReport {
                 "before_bytes": reclaim.before_bytes,
                 "after_bytes": reclaim.after_bytes,
             }),
+            JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
             JobUpdate::Started(_)
@@ -146,10 +156,17 @@ impl Report for JsonReport {
                 "stages": output.stages,
                 "peak_bytes": output.peak_bytes,
                 "warnings": output.warnings,
+                "plan": output.plan,
                 "rungs": output.rungs,
                 "device": self.device,
             }),
             JobOutcome::Cancelled => json!({"event": "cancelled"}),
+            JobOutcome::Kept(output) => json!({
+                "event": "cancelled",
+                "path": output.path(),
+                "paths": output.paths,
+                "frames": output.clip.frames.len(),
+            }),
             JobOutcome::Failed(err) => failed_event(err),
         });
     }
@@ -188,18 +205,18 @@ impl HumanReport {
         }
     }
 
-    fn begin(&self, stage: Stage, resumed: bool) {
-        let place = self.recipe.as_ref().map_or_else(String::new, |recipe| {
-            let position = recipe
-                .stages
-                .iter()
-                .position(|&other| other == stage)
-                .unwrap_or(0)
-                + 1;
-            format!("{position}/{} ", recipe.stages.len())
-        });
+    fn begin(&self, stage: Stage, section: u32, resumed: bool) {
+        let (mut place, mut part) = (String::new(), String::new());
+        if let Some(recipe) = &self.recipe {
+            let position = recipe.position(stage, section).unwrap_or(0) + 1;
+            place = format!("{position}/{} ", recipe.stages.len());
+            let count = recipe.num_sections();
+            if count > 1 && recipe.position(stage, 1).is_some() {
+                part = format!(", section {} of {count}", section + 1);
+            }
+        }
         let again = if resumed { " again" } else { "" };
-        let text = format!("{place}{}{again}", stage.label());
+        let text = format!("{place}{}{part}{again}", stage.label());
         if self.is_terminal {
             self.bar.set_length(1);
             self.bar.set_position(0);
@@ -237,7 +254,25 @@ impl Report for HumanReport {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
-            JobUpdate::Stage { stage, resumed } => self.begin(*stage, *resumed),
+            // Where it changes something, a warning says the same.
+            JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
+            JobUpdate::Plan(_) => {}
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => self.begin(*stage, *section, *resumed),
+            JobUpdate::Section(made) => {
+                let secs = made.clip.frames.len() as f64 / made.clip.fps.max(f64::EPSILON);
+                let text = format!(
+                    "Section {} of {}: {} of the clip, in {}",
+                    made.section + 1,
+                    made.count,
+                    duration(secs),
+                    made.path.display()
+                );
+                self.bar.suspend(|| say(&text));
+            }
             JobUpdate::Step {
                 step,
                 num_steps,
@@ -274,15 +309,24 @@ impl Report for HumanReport {
         match outcome {
             JobOutcome::Finished(output) => {
                 say(&summary(output));
-                let mut out = std::io::stdout().lock();
-                // The files are there whether or not somebody reads their names.
-                for path in &output.paths {
-                    writeln!(out, "{}", path.display()).ok();
-                }
+                print_paths(output);
             }
             JobOutcome::Cancelled => say("Cancelled"),
+            JobOutcome::Kept(output) => {
+                say("Cancelled; what was made is kept");
+                print_paths(output);
+            }
             JobOutcome::Failed(err) => explain(err),
         }
+    }
+}
+
+/// The files' names, on standard output.
+fn print_paths(output: &JobOutput) {
+    let mut out = std::io::stdout().lock();
+    // The files are there whether or not somebody reads their names.
+    for path in &output.paths {
+        writeln!(out, "{}", path.display()).ok();
     }
 }
 
@@ -296,13 +340,22 @@ pub fn explain(err: &JobError) {
 }
 
 fn summary(output: &JobOutput) -> String {
-    let stages: Vec<String> = output
-        .stages
+    // Sections have stages again and again.
+    let mut times: Vec<(Stage, f64)> = Vec::new();
+    for time in &output.stages {
+        match times.iter_mut().find(|(stage, _)| *stage == time.stage) {
+            Some((_, secs)) => *secs += time.secs,
+            None => times.push((time.stage, time.secs)),
+        }
+    }
+    let stages: Vec<String> = times
         .iter()
-        .map(|time| format!("{} {:.1} s", time.stage.name(), time.secs))
+        .map(|(stage, secs)| format!("{} {secs:.1} s", stage.name()))
         .collect();
+    let plan = output.plan.as_ref();
+    let plan = plan.map_or_else(String::new, |plan| format!("; plan: {}", plan.line()));
     format!(
-        "Finished in {} (seed {}, peak memory {}): {}",
+        "Finished in {} (seed {}, peak memory {}): {}{plan}",
         duration(output.secs),
         output.seed,
         gib(output.peak_bytes),

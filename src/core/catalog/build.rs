@@ -90,11 +90,11 @@ pub(super) fn build(
     Ok(spec)
 }
 
-/// What is known of a variant, for a picture's model of another shape: the steps and the guidance that it was
-/// trained for do not go with its size. Those of clips go with much else.
+/// What is known of a variant, for a model of another shape that makes pictures, or clips in sections: the steps and
+/// the guidance that it was trained for do not go with its size. Those of other clips go with much else.
 fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     let is_same = |entry: &&Entry| {
-        facts.family.makes_pictures()
+        (facts.family.makes_pictures() || facts.section_order.is_some())
             && entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
     };
@@ -103,12 +103,12 @@ fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     };
     let known = &entry.built_in;
     let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
+    let mut defaults = with_schedule(&known.defaults, facts.schedule);
+    if facts.family.makes_pictures() {
+        (defaults.width, defaults.height) = (None, None);
+    }
     Details {
-        defaults: PartialDefaults {
-            width: None,
-            height: None,
-            ..known.defaults.clone()
-        },
+        defaults,
         example_prompts: known.example_prompts.clone(),
         latent_rgb: known.latent_rgb.clone().filter(has_colours),
         ..Details::default()

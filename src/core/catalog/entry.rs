@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -275,14 +276,28 @@ pub(super) fn most_like<'a>(entries: &'a [Entry], facts: &Facts, name: &str) -> 
         .max_by_key(|entry| num_common(entry))
 }
 
+/// What is known without looking at any disk: the shipped models with those of a user's `models.toml` over them, and
+/// what is wrong with that file.
+pub fn known_models(file: &Path) -> (Vec<CatalogEntry>, Option<CatalogError>) {
+    let (entries, problem) = with_users(file);
+    let listed = entries.iter().map(|entry| {
+        let sources = entry.sources.0.iter();
+        entry.listed(sources.map(|(_, source)| source.clone()).collect())
+    });
+    (listed.collect(), problem)
+}
+
 /// The entries that ship with the app.
 pub(super) fn built_in() -> Vec<Entry> {
     shipped().entries
 }
 
 fn shipped() -> Parsed {
-    parse(BUILT_IN, Path::new("models.toml"), None)
-        .expect("the shipped models.toml parses: a test reads it")
+    static SHIPPED: LazyLock<Parsed> = LazyLock::new(|| {
+        parse(BUILT_IN, Path::new("models.toml"), None)
+            .expect("the shipped models.toml parses: a test reads it")
+    });
+    SHIPPED.clone()
 }
 
 /// The shipped entries with those of the user's `models.toml` over them, and what is wrong with that
@@ -317,6 +332,7 @@ pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
 }
 
 /// What one file says.
+#[derive(Clone)]
 struct Parsed {
     entries: Vec<Entry>,
     sources: BTreeMap<String, Source>,

@@ -105,27 +105,24 @@ impl Header {
         Ok((file, header))
     }
 
-    /// The tensors' names; those of safetensors in the order of their data.
-    pub fn names(&self) -> Vec<String> {
+    /// All tensors, sorted by name.
+    pub fn tensors(&self) -> Box<dyn Iterator<Item = (&str, &TensorInfo)> + '_> {
         match self {
-            Self::Safetensors(header) => header.names(),
-            Self::Gguf(header) => header.tensors().keys().cloned().collect(),
+            Self::Safetensors(header) => {
+                let tensors = header.tensors().iter();
+                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
+            }
+            Self::Gguf(header) => {
+                let tensors = header.tensors().iter();
+                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
+            }
         }
     }
 
-    pub fn info(&self, name: &str) -> Option<TensorInfo> {
+    pub fn info(&self, name: &str) -> Option<&TensorInfo> {
         match self {
-            Self::Safetensors(header) => {
-                let info = header.info(name)?;
-                let (begin, end) = info.data_offsets;
-                Some(TensorInfo {
-                    dtype: TensorType::Plain(info.dtype),
-                    shape: info.shape.iter().map(|&n| n as u64).collect(),
-                    start: header.data_start + begin as u64,
-                    bytes: end.saturating_sub(begin) as u64,
-                })
-            }
-            Self::Gguf(header) => header.tensors().get(name).cloned(),
+            Self::Safetensors(header) => header.info(name),
+            Self::Gguf(header) => header.tensors().get(name),
         }
     }
 
@@ -147,7 +144,7 @@ impl Header {
     /// What the file says about itself in a few words.
     pub fn notes(&self) -> BTreeMap<String, String> {
         match self {
-            Self::Safetensors(header) => header.notes(),
+            Self::Safetensors(header) => header.notes().clone(),
             Self::Gguf(header) => header.notes(),
         }
     }

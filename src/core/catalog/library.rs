@@ -183,7 +183,8 @@ fn glance_at_gguf(path: &Path) -> Option<Role> {
         // Whoever put it there should hear what is wrong with it.
         return Some(Role::Foreign);
     };
-    let mut text = header.names().join("\"");
+    let names = header.tensors().map(|(name, _)| name);
+    let mut text = names.collect::<Vec<_>>().join("\"");
     text.push('"');
     role_of_names(&text)
 }

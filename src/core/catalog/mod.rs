@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 pub use card::{ComponentCard, IdentityCard};
 pub use companions::Companions;
 pub use component::{Component, component_config};
-pub use entry::CatalogEntry;
+pub use entry::{CatalogEntry, known_models};
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, format_name, size_text};
 pub use files::ModelFiles;
@@ -58,6 +58,7 @@ pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransforme
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub use networks::kl_vae::KlVaeKeys;
+pub use networks::llama::llama_cpp_from_llama;
 pub use networks::t5::llama_cpp_from_t5;
 pub use places::SearchedPlace;
 pub use source::Source;
@@ -110,6 +111,7 @@ pub struct Catalog {
     /// The parts that lie in the searched places.
     parts: Vec<Item>,
     tokenizers: Vec<PathBuf>,
+    llama_tokenizers: Vec<PathBuf>,
     shipped_tokenizers: Option<PathBuf>,
 }
 
@@ -183,6 +185,8 @@ impl Catalog {
         self.tokenizers = scan::tokenizers(&found, &self.parts);
         library.known.clone_from(&self.parts);
         library.tokenizers.clone_from(&self.tokenizers);
+        self.llama_tokenizers = scan::llama_tokenizers(&found);
+        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
         found
     }
 
@@ -226,6 +230,7 @@ impl Catalog {
         let mut library = Library::shipped(self.shipped_tokenizers.clone());
         library.known.clone_from(&self.parts);
         library.tokenizers.clone_from(&self.tokenizers);
+        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
         library
     }
 

@@ -4,23 +4,36 @@
 //! sizes. Does not know which tensors a model needs, nor about shards.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::Dtype;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::header::HeaderError;
+use super::header::{HeaderError, TensorInfo, TensorType};
 
 /// The format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// A header from which on its texts are looked at before it is read: whoever parses a text copies it, maybe twice.
+const SUSPICIOUS_BYTES: usize = 16 << 20;
+const MAX_TEXT_BYTES: usize = 8 << 20;
+/// The largest networks have some ten thousand.
+const MAX_TENSORS: usize = 1 << 17;
+const MAX_RANK: usize = 32;
+const MAX_NOTES: usize = 1 << 13;
+/// Of all notes; what has no room is left out.
+const MAX_NOTE_BYTES: usize = 8 << 20;
 
 /// The checked header of one file: every tensor lies within the file, none overlaps another, and
 /// together they fill it to its last byte.
 #[derive(Debug)]
 pub struct Header {
-    metadata: Metadata,
-    /// Where the data begins, from the start of the file.
-    pub data_start: u64,
+    /// Sorted by name.
+    tensors: Vec<(String, TensorInfo)>,
+    notes: BTreeMap<String, String>,
+    data_bytes: u64,
     pub file_bytes: u64,
 }
 
@@ -44,49 +57,240 @@ impl Header {
         }
         let mut text = vec![0; header_bytes as usize];
         file.read_exact_at(&mut text, 8)?;
-        let metadata: Metadata = match serde_json::from_slice(&text) {
-            Ok(metadata) => metadata,
-            Err(err) => return unsound(format!("its header is wrong: {err}")),
+        let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
+        if text.len() > SUSPICIOUS_BYTES && longest_text(&text) > MAX_TEXT_BYTES {
+            return unsound(wrong(&"a text in it has no end"));
+        }
+        let Parsed { mut tensors, notes } = match serde_json::from_slice(&text) {
+            Ok(parsed) => parsed,
+            Err(err) => return unsound(wrong(&err)),
         };
+        drop(text);
         let data_start = 8 + header_bytes;
+        let data_bytes = match place(&mut tensors, data_start) {
+            Ok(data_bytes) => data_bytes,
+            Err(reason) => return unsound(wrong(&reason)),
+        };
         // Offsets are as hostile as the rest: their sum may not fit.
-        let expected = data_start.checked_add(metadata.data_len() as u64);
+        let expected = data_start.checked_add(data_bytes);
         if expected != Some(file_bytes) {
             let expected = expected.map_or_else(|| "too many".to_owned(), |n| n.to_string());
             return unsound(format!(
                 "its header describes {expected} bytes, the file has {file_bytes}: it is cut off or damaged"
             ));
         }
+        tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some(pair) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return unsound(wrong(&format!("it has '{}' twice", pair[0].0)));
+        }
         Ok(Self {
-            metadata,
-            data_start,
+            tensors,
+            notes,
+            data_bytes,
             file_bytes,
         })
     }
 
-    /// The tensors' names, in the order of their data.
-    pub fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
+    /// All tensors, sorted by name.
+    pub fn tensors(&self) -> &[(String, TensorInfo)] {
+        &self.tensors
     }
 
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        self.metadata.info(name)
+        let found = self
+            .tensors
+            .binary_search_by(|(own, _)| own.as_str().cmp(name));
+        found.ok().map(|index| &self.tensors[index].1)
     }
 
     /// Bytes of all tensors.
     pub fn data_bytes(&self) -> u64 {
-        self.metadata.data_len() as u64
+        self.data_bytes
     }
 
     /// The free text that the file carries about itself.
-    pub fn notes(&self) -> BTreeMap<String, String> {
-        self.metadata
-            .metadata()
-            .iter()
-            .flatten()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+    pub fn notes(&self) -> &BTreeMap<String, String> {
+        &self.notes
     }
+}
+
+/// A header's text, not yet checked; starts count from the start of the data.
+struct Parsed {
+    tensors: Vec<(String, TensorInfo)>,
+    notes: BTreeMap<String, String>,
+}
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Parsed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tensors by their names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+                let (mut tensors, mut notes) = (Vec::new(), None);
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "__metadata__" {
+                        notes = map.next_value::<Option<Notes>>()?;
+                        continue;
+                    }
+                    if tensors.len() == MAX_TENSORS {
+                        return Err(de::Error::custom("it has too many tensors"));
+                    }
+                    let raw: RawTensor = map.next_value()?;
+                    tensors.push((name, raw.into_info()));
+                }
+                let notes = notes.map(|Notes(notes)| notes).unwrap_or_default();
+                Ok(Parsed { tensors, notes })
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// One tensor as it is written.
+#[derive(Deserialize)]
+struct RawTensor {
+    dtype: Dtype,
+    shape: Sizes,
+    data_offsets: (u64, u64),
+}
+
+impl RawTensor {
+    fn into_info(self) -> TensorInfo {
+        let (begin, end) = self.data_offsets;
+        TensorInfo {
+            dtype: TensorType::Plain(self.dtype),
+            shape: self.shape.0,
+            start: begin,
+            // What ends before it begins is no tensor's size.
+            bytes: end.checked_sub(begin).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// A shape that is no longer than any tensor's.
+struct Sizes(Vec<u64>);
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Sizes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of sizes")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Sizes, A::Error> {
+                let mut sizes = Vec::new();
+                while let Some(size) = seq.next_element()? {
+                    if sizes.len() == MAX_RANK {
+                        return Err(de::Error::custom("a tensor has too many sizes"));
+                    }
+                    sizes.push(size);
+                }
+                Ok(Sizes(sizes))
+            }
+        }
+
+        deserializer.deserialize_seq(Each)
+    }
+}
+
+/// What a file says about itself.
+struct Notes(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Notes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Notes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("texts by their names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Notes, A::Error> {
+                let (mut notes, mut bytes) = (BTreeMap::new(), 0);
+                while let Some((name, text)) = map.next_entry::<String, String>()? {
+                    let more = name.len() + text.len();
+                    if bytes + more <= MAX_NOTE_BYTES && notes.len() < MAX_NOTES {
+                        bytes += more;
+                        notes.insert(name, text);
+                    }
+                }
+                Ok(Notes(notes))
+            }
+        }
+
+        deserializer.deserialize_map(Each)
+    }
+}
+
+/// Checks that the tensors lie side by side and have the bytes that their shapes need, and gives them their places in
+/// the file; returns the bytes of all.
+fn place(tensors: &mut [(String, TensorInfo)], data_start: u64) -> Result<u64, String> {
+    let mut order: Vec<u32> = (0..tensors.len() as u32).collect();
+    order.sort_unstable_by_key(|&index| {
+        let info = &tensors[index as usize].1;
+        (info.start, info.bytes)
+    });
+    let mut end = 0_u64;
+    for index in order {
+        let (name, info) = &mut tensors[index as usize];
+        if info.start != end {
+            return Err(format!("'{name}' begins at byte {}, not {end}", info.start));
+        }
+        if bytes_of(info) != Some(info.bytes) {
+            let (shape, dtype) = (&info.shape, info.dtype);
+            return Err(format!(
+                "'{name}' has {} bytes, which {dtype} of {shape:?} are not",
+                info.bytes
+            ));
+        }
+        let next = end.checked_add(info.bytes);
+        end = next.ok_or_else(|| format!("'{name}' ends nowhere"))?;
+        info.start = info.start.saturating_add(data_start);
+    }
+    Ok(end)
+}
+
+/// What a tensor takes; `None` where that is no number of bytes, in whatever order its sizes are multiplied.
+fn bytes_of(info: &TensorInfo) -> Option<u64> {
+    let bits = info.dtype.plain()?.bitsize() as u64;
+    let mut sizes = info.shape.iter().map(|&size| size.max(1));
+    let bits = sizes.try_fold(bits, u64::checked_mul)?;
+    if info.shape.contains(&0) {
+        return Some(0);
+    }
+    (bits % 8 == 0).then_some(bits / 8)
+}
+
+/// The bytes of the longest text in what may be JSON.
+fn longest_text(json: &[u8]) -> usize {
+    let (mut longest, mut start) = (0, None);
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        match (byte, start) {
+            (b'\\', Some(_)) => at += 1,
+            (b'"', Some(first)) => {
+                longest = longest.max(at - first);
+                start = None;
+            }
+            (b'"', None) => start = Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    longest.max(start.map_or(0, |first| json.len() - first))
 }
 
 #[cfg(test)]
@@ -116,7 +320,7 @@ mod tests {
     #[test]
     fn a_sound_header_tells_names_shapes_and_notes() {
         let header = read(&file(ONE, 24)).unwrap();
-        assert_eq!(header.names(), ["a"]);
+        assert_eq!(header.tensors().len(), 1);
         assert_eq!(header.info("a").unwrap().shape, [2, 3]);
         assert_eq!(header.data_bytes(), 24);
         assert_eq!(header.notes()["format"], "pt");
@@ -166,6 +370,58 @@ mod tests {
         for bytes in hostile {
             assert!(matches!(read(&bytes), Err(HeaderError::Unsound(_))));
         }
+    }
+
+    #[test]
+    fn what_would_take_far_more_memory_than_the_file_is_refused_or_left_out() {
+        let ones = format!(r#""shape":[{}1],"data_offsets":[0,1]"#, "1,".repeat(1000));
+        let entry = |rest: &str| format!(r#"{{"a":{{"dtype":"U8",{rest}}}}}"#);
+        let err = read(&file(&entry(&ones), 1)).unwrap_err().to_string();
+        assert!(err.contains("too many sizes"), "{err}");
+        let many = |count: usize| {
+            let each = (0..count)
+                .map(|i| format!(r#""{i:x}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#));
+            format!("{{{}}}", each.collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(
+            read(&file(&many(40_000), 0)).unwrap().tensors().len(),
+            40_000
+        );
+        let err = read(&file(&many(MAX_TENSORS + 1), 0))
+            .unwrap_err()
+            .to_string();
+        assert!(err.contains("too many tensors"), "{err}");
+        let endless = format!(r#"{{"{}":1}}"#, "\\n".repeat(SUSPICIOUS_BYTES));
+        let err = read(&file(&endless, 0)).unwrap_err().to_string();
+        assert!(err.contains("no end"), "{err}");
+        let note = "x".repeat(MAX_NOTE_BYTES / 2);
+        let noted = format!(r#"{{"__metadata__":{{"a":"{note}","b":"{note}","c":"d"}}}}"#);
+        let header = read(&file(&noted, 0)).unwrap();
+        assert_eq!(header.notes().keys().collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(longest_text(br#"{"a\"b": "cd", "e"#), 5);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_multiplied_in_every_order_are_refused() {
+        let entry = |shape: &str| {
+            format!(r#"{{"a":{{"dtype":"U8","shape":{shape},"data_offsets":[0,0]}}}}"#)
+        };
+        assert!(read(&file(&entry("[4294967296,0]"), 0)).is_ok());
+        for shape in [
+            "[0,4294967296,4294967296]",
+            "[4294967296,0,4294967296]",
+            "[18446744073709551615,0,2]",
+        ] {
+            let err = read(&file(&entry(shape), 0)).unwrap_err().to_string();
+            assert!(err.contains("'a' has 0 bytes"), "{err}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_refused() {
+        let twice = r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
+        let err = read(&file(twice, 2)).unwrap_err().to_string();
+        assert!(err.contains("'a' twice"), "{err}");
     }
 
     proptest! {

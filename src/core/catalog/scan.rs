@@ -89,6 +89,29 @@ pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Where tokenizers of Llama 3 lie: in folders named after it, and in those of HunyuanVideo and FramePack.
+pub(super) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
+    let of_pipelines = found
+        .candidates
+        .iter()
+        .filter(|candidate| {
+            let index = ModelIndex::read(&candidate.folder);
+            index.is_ok_and(|index| index.class.starts_with("HunyuanVideo"))
+        })
+        .map(|candidate| candidate.folder.join("tokenizer"));
+    let is_llama = |folder: &&PathBuf| {
+        let path = folder.to_string_lossy().to_lowercase();
+        ["llama", "hunyuanvideo", "framepack"]
+            .iter()
+            .any(|name| path.contains(name))
+            && !folder.ends_with("tokenizer_2")
+    };
+    let own = found.tokenizers.iter().filter(is_llama).cloned();
+    own.chain(of_pipelines)
+        .filter(|place| tokenizer::is_place(place))
+        .collect()
+}
+
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
 pub(super) fn search(place: &Path, found: &mut Found) {
     let mut waiting = vec![(place.to_owned(), 0)];

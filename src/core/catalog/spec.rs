@@ -210,12 +210,45 @@ pub struct LatentRgb {
     pub bias: [f32; 3],
 }
 
+/// The sizes, width and height, that FramePack was trained at: about 640 × 640 in all shapes.
+const BUCKETS: [(u32, u32); 14] = [
+    (960, 416),
+    (864, 448),
+    (832, 480),
+    (768, 512),
+    (704, 544),
+    (672, 576),
+    (640, 608),
+    (608, 640),
+    (576, 672),
+    (544, 704),
+    (512, 768),
+    (480, 832),
+    (448, 864),
+    (416, 960),
+];
+
 impl ModelSpec {
+    /// Whether the model makes pictures of any aspect at one of a few sizes.
+    pub fn has_buckets(&self) -> bool {
+        let default = (self.defaults.width, self.defaults.height);
+        self.section_order.is_some() && BUCKETS.contains(&default)
+    }
+
     /// The size with the default's area that is nearest to an aspect (width / height).
     pub fn size_for_aspect(&self, aspect: f64) -> (u32, u32) {
         let default = (self.defaults.width, self.defaults.height);
         if self.limits.fixed_size || !aspect.is_finite() || aspect <= 0.0 {
             return default;
+        }
+        if self.has_buckets() {
+            let far =
+                |(width, height): (u32, u32)| (f64::from(width) - aspect * f64::from(height)).abs();
+            // Of two that are as near, the later one.
+            return BUCKETS
+                .into_iter()
+                .reduce(|best, next| if far(next) <= far(best) { next } else { best })
+                .unwrap_or(default);
         }
         let area = f64::from(default.0) * f64::from(default.1);
         let aspect = usable_aspect(aspect);

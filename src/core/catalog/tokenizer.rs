@@ -27,7 +27,10 @@ const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// The tensor whose bytes are a `spiece.model`.
 const EMBEDDED: &str = "spiece_model";
 /// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
-const GGUF_MODEL: &str = "t5";
+const GGUF_PIECES: &str = "t5";
+/// What it calls byte pairs, and how Llama 3 splits words; other language models have the former, too.
+const GGUF_PAIRS: &str = "gpt2";
+const GGUF_SPLITTERS: [&str; 3] = ["llama-bpe", "llama3", "llama-v3"];
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -99,7 +102,7 @@ pub(super) fn is_place(place: &Path) -> bool {
             || PAIRS.iter().all(|name| place.join(name).is_file())
     } else {
         Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
-            Some(header) => num_gguf_tokens(header).is_some(),
+            Some(header) => of_gguf(header).is_some(),
             None => header.info(EMBEDDED).is_some(),
         })
     }
@@ -128,7 +131,7 @@ pub(super) fn check(
                     .to_owned()
             }
             TokenizerForm::Pairs => {
-                "expected a tokenizer of merged pairs, as CLIP has, found one of pieces with scores"
+                "expected a tokenizer of merged pairs, as CLIP and Llama have, found one of pieces with scores"
                     .to_owned()
             }
         }));
@@ -155,21 +158,15 @@ impl Tokenizer {
     pub(super) fn read(place: &Path) -> Result<Self, CatalogError> {
         let [json, spiece] = FILES.map(|name| place.join(name));
         let [vocab, merges] = PAIRS.map(|name| place.join(name));
-        let pieces = |count: Option<u64>| {
-            count.map(|num_ids| Self {
-                num_ids,
-                form: TokenizerForm::Pieces,
-            })
-        };
         let (found, path) = if !place.is_dir() {
-            (pieces(count_in_weights(place)?), place.to_owned())
+            (read_in_weights(place)?, place.to_owned())
         } else if json.exists() {
             (Some(count_json(&json)?), json)
         } else if vocab.exists() && merges.exists() {
             (Some(count_pairs(&vocab)?), vocab)
         } else if spiece.exists() {
             let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
-            (pieces(count_pieces(&text)), spiece)
+            (of_pieces(count_pieces(&text)), spiece)
         } else {
             // Named as what is missing.
             (Some(count_json(&json)?), json)
@@ -216,16 +213,30 @@ fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     })
 }
 
-/// The tokens of a GGUF file's own tokenizer, where that is one for these text encoders.
-fn num_gguf_tokens(header: &gguf::Header) -> Option<u64> {
-    let tokens = header.list("tokenizer.ggml.tokens")?;
-    let is_ours = header.text("tokenizer.ggml.model") == Some(GGUF_MODEL)
-        && tokens.element == gguf::Element::Text;
-    is_ours.then_some(tokens.count)
+fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {
+    count.map(|num_ids| Tokenizer {
+        num_ids,
+        form: TokenizerForm::Pieces,
+    })
 }
 
-/// The pieces of the tokenizer within a weight file; `None` where it is not sound.
-fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
+/// A GGUF file's own tokenizer, where that is one for these text encoders.
+fn of_gguf(header: &gguf::Header) -> Option<Tokenizer> {
+    let tokens = header.list("tokenizer.ggml.tokens")?;
+    let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
+    let form = match header.text("tokenizer.ggml.model")? {
+        GGUF_PIECES => TokenizerForm::Pieces,
+        GGUF_PAIRS if GGUF_SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
+        _ => return None,
+    };
+    (tokens.element == gguf::Element::Text).then_some(Tokenizer {
+        num_ids: tokens.count,
+        form,
+    })
+}
+
+/// The tokenizer within a weight file; `None` where it is not sound.
+fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
     let wrong = |reason: String| CatalogError::Weights {
         reason,
         path: path.to_owned(),
@@ -239,7 +250,7 @@ fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
         HeaderError::Unsound(reason) => wrong(reason),
     })?;
     if let Some(header) = header.as_gguf() {
-        return Ok(num_gguf_tokens(header));
+        return Ok(of_gguf(header));
     }
     let Some(info) = header.info(EMBEDDED) else {
         return Err(CatalogError::Missing {
@@ -252,7 +263,7 @@ fn count_in_weights(path: &Path) -> Result<Option<u64>, CatalogError> {
     }
     let mut bytes = vec![0; info.bytes as usize];
     file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
-    Ok(count_pieces(&bytes))
+    Ok(of_pieces(count_pieces(&bytes)))
 }
 
 /// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.

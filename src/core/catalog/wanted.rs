@@ -51,7 +51,7 @@ pub(super) struct WantedTokenizer {
 pub(super) enum TokenizerForm {
     /// SentencePiece: the pieces of T5 and UMT5.
     Pieces,
-    /// Merged pairs, as CLIP has them.
+    /// Merged pairs, as CLIP and Llama have them.
     Pairs,
 }
 

@@ -144,16 +144,20 @@ impl WeightSet {
             }
         };
         let file = self.files.len();
-        for name in header.names() {
-            if let Some(info) = header.info(&name) {
-                let entry = TensorEntry {
-                    dtype: info.dtype,
-                    shape: info.shape,
-                    bytes: info.bytes,
-                    file,
-                };
-                self.tensors.insert(name, entry);
-            }
+        let entries = header.tensors().map(|(name, info)| {
+            let entry = TensorEntry {
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                bytes: info.bytes,
+                file,
+            };
+            (name.to_owned(), entry)
+        });
+        if self.tensors.is_empty() {
+            // Sorted as they are, they need no search each.
+            self.tensors = entries.collect();
+        } else {
+            self.tensors.extend(entries);
         }
         self.bytes = self.bytes.saturating_add(header.file_bytes());
         self.notes.extend(header.notes());
@@ -194,6 +198,11 @@ impl WeightSet {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Whether a key belongs to how the weights beside it are stored, and is no weight itself.
+    pub fn is_aside(key: &str) -> bool {
+        storage::is_aside(key)
     }
 
     pub fn has(&self, key: &str) -> bool {

@@ -91,6 +91,27 @@ impl JobFolder {
             .join(of_section("denoise.partial.safetensors", section))
     }
 
+    /// The request of a job that was here before.
+    pub fn request(&self) -> io::Result<GenerateRequest> {
+        let text = fs::read(self.0.join("request.json"))?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    /// What is known of the files that the job was given.
+    pub fn inputs_file(&self) -> PathBuf {
+        self.0.join("inputs.json")
+    }
+
+    /// Which stages of the recipe need not be run again: as [`Self::num_finished`], but for the decoding, whose
+    /// frames nobody keeps.
+    pub fn finished(&self, recipe: &Recipe) -> Vec<bool> {
+        let num_finished = self.num_finished(recipe);
+        let stages = recipe.stages.iter().enumerate();
+        stages
+            .map(|(position, stage)| position < num_finished && *stage != Stage::Decode)
+            .collect()
+    }
+
     /// How many stages of the recipe need not be run again.
     ///
     /// A stage counts when its result is there; one that leaves none counts when a later one does.

@@ -12,6 +12,7 @@ pub mod prompt;
 mod recipe;
 mod request;
 mod sections;
+mod step_cache;
 mod update;
 
 pub use cancel::CancelToken;
@@ -22,11 +23,11 @@ pub use form::{
 };
 pub use recipe::{Recipe, Stage};
 pub use request::{
-    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, StepCache,
-    StepCacheKind, first_step,
+    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
 };
 pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
+pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
     Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,
-    Reclaim, StageTime,
+    Reclaim, SectionMade, StageTime,
 };

@@ -75,6 +75,11 @@ impl Stage {
         }
     }
 
+    /// Whether a transformer makes steps in it.
+    pub fn is_denoising(self) -> bool {
+        matches!(self, Self::Denoise | Self::DenoiseHigh | Self::DenoiseLow)
+    }
+
     /// The file in the job's folder that proves the stage finished and holds its result; that of its first time
     /// where a recipe has it several times.
     ///

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::Sections;
+use super::StepCache;
 use super::prompt::SectionPrompts;
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 use crate::memory::MemoryChoice;
@@ -291,26 +292,6 @@ impl FromStr for Fit {
             _ => Err(format!("expected a fit (stretch, crop), found {text:?}")),
         }
     }
-}
-
-/// How a step may take over what an earlier one computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepCacheKind {
-    /// By how far the modulated input of the first block moved (TeaCache).
-    TeaCache,
-    /// By how much the residual of the whole stack is known to grow from step to step (MagCache).
-    MagCache,
-    /// By how far the residual of the first block moved.
-    FirstBlock,
-}
-
-/// Skips steps that would change little. The first and the last step are always computed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepCache {
-    pub kind: StepCacheKind,
-    /// The relative change, summed over skipped steps, from which a step is computed.
-    pub threshold: f64,
 }
 
 fn one() -> u32 {

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::InputUse;
+
 /// Frames of one latent frame, as the autoencoder of HunyuanVideo packs them.
 const FRAMES_A_LATENT: u32 = 4;
 /// Latent frames of a section, as published.
@@ -33,6 +35,14 @@ impl SectionOrder {
         match self {
             Self::Original => "original",
             Self::F1 => "f1",
+        }
+    }
+
+    /// Whether a clip may end on a given picture: only where its end is made first.
+    pub fn end_image(self) -> InputUse {
+        match self {
+            Self::Original => InputUse::Optional,
+            Self::F1 => InputUse::No,
         }
     }
 
@@ -187,9 +197,9 @@ impl Sections {
 
     /// The seconds of the clip that the section makes, from its start to its end.
     pub fn span(&self, section: u32, fps: f64) -> (f64, f64) {
-        let secs = f64::from(self.frames_a_section()) / fps;
-        let position = f64::from(self.position(section));
-        (position * secs, (position + 1.0) * secs)
+        let secs = |sections: u32| f64::from(sections * self.frames_a_section()) / fps;
+        let position = self.position(section);
+        (secs(position), secs(position + 1))
     }
 }
 

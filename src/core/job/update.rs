@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, Recipe, Stage};
 use crate::catalog::lora::CheckedLora;
 use crate::media::Picture;
-use crate::memory::Rung;
+use crate::memory::{Plan, PlanOutcome, Rung};
 
 /// A job's number: unique, and later jobs have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,7 +115,23 @@ pub struct Clip {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub stage: Stage,
+    /// Which time of it, counted from 0.
+    #[serde(default)]
+    pub section: u32,
     pub secs: f64,
+}
+
+/// A section that has joined the clip.
+#[derive(Clone, Debug)]
+pub struct SectionMade {
+    /// Counted from 0, in the order in which they are made.
+    pub section: u32,
+    /// How many there will be.
+    pub count: u32,
+    /// The clip so far.
+    pub clip: Arc<Clip>,
+    /// Where it is written while the next section is made.
+    pub path: PathBuf,
 }
 
 /// A rung of the memory's ladder that a stage had to take.
@@ -144,6 +160,8 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// What was done differently than asked, one sentence each.
     pub warnings: Vec<String>,
+    /// What was predicted of its memory, and what was measured.
+    pub plan: Option<PlanOutcome>,
     /// What was tried where memory ran out, in that order.
     pub rungs: Vec<Climb>,
 }
@@ -162,19 +180,25 @@ impl JobOutput {
 pub enum JobOutcome {
     Finished(JobOutput),
     Cancelled,
+    /// Cancelled when some sections had been made: these are there, as a clip of their own.
+    Kept(JobOutput),
     Failed(JobError),
 }
 
-/// What a running job says. `Started`, `Stage`, `StageEnded`, `Lora`, `Warning` and `Ended` arrive for
-/// certain, the others may be dropped when the receiver is slow.
+/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
+/// for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),
+    /// What the job will need of it.
+    Plan(Box<Plan>),
     /// A stage begins; `resumed` when an earlier engine died in it.
     Stage {
         stage: Stage,
+        /// Which time of it, counted from 0.
+        section: u32,
         resumed: bool,
     },
     StageEnded(StageTime),
@@ -187,8 +211,10 @@ pub enum JobUpdate {
     },
     /// The latents as a picture would look, roughly.
     Preview(Frame),
-    /// A decoded frame.
+    /// A decoded frame; of a section, where the clip is made in sections.
     Frame(Frame),
+    /// A section is done, and can be played while the next is made.
+    Section(SectionMade),
     Memory(MemorySample),
     /// Memory was given back.
     Reclaimed(Reclaim),

@@ -3,16 +3,34 @@
 //!
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
+mod activations;
+mod corrections;
 pub mod counters;
 mod device;
 mod fault;
+mod network;
+mod outcome;
+mod parts;
+mod plan;
 mod report;
-
-pub use device::DeviceFacts;
-pub use fault::Fault;
-pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
+mod suggest;
+pub mod tiers;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
+
+pub use corrections::{Corrections, Measured};
+pub use device::{Budget, CONTEXT_BYTES, DeviceFacts};
+pub use fault::Fault;
+pub use network::{ModelWeights, Network, Tally};
+pub use outcome::{PlanOutcome, StageOutcome};
+pub use parts::PartName;
+pub use plan::{Plan, Planner, StagePlan};
+pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
+pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
+pub use verdict::{Verdict, gib};
+
+use tiers::{AttentionChoice, ConvolutionTier};
 
 /// How a device's memory relates to the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,6 +69,9 @@ pub struct StageMemory {
     /// Whether the stage's network may stay behind it.
     pub keep_loaded: bool,
     pub rung: Rung,
+    /// How the autoencoder's convolutions over time are computed.
+    pub convolution: ConvolutionTier,
+    pub attention: AttentionChoice,
 }
 
 /// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice};
 use crate::memory::MemoryChoice;
+use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub struct RuntimeSettings {
     pub libtorch: Option<PathBuf>,
     pub device: DeviceChoice,
     pub dtype: DtypeChoice,
+    /// How the convolutions of autoencoders for clips are computed.
+    pub convolution: ConvolutionChoice,
+    pub attention: AttentionChoice,
     /// Seconds without any progress after which the engine counts as hung and is restarted.
     pub stall_limit_secs: u64,
     /// Seconds that a cancelled stage gets before its engine is ended.
@@ -80,6 +84,8 @@ impl Default for RuntimeSettings {
             libtorch: None,
             device: DeviceChoice::Auto,
             dtype: DtypeChoice::Auto,
+            convolution: ConvolutionChoice::Auto,
+            attention: AttentionChoice::Auto,
             stall_limit_secs: 600,
             cancel_grace_secs: 5,
             allocator: AllocatorChoice::Default,

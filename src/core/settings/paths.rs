@@ -107,6 +107,11 @@ impl Paths {
         self.data.join("telemetry")
     }
 
+    /// What probes found of how convolutions work on the devices of this machine.
+    pub fn tiers_file(&self) -> PathBuf {
+        self.cache.join("tiers.json")
+    }
+
     /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).
     pub fn memory_counters(&self) -> PathBuf {
         self.data.join("ladder.json")

@@ -3,6 +3,7 @@
 //! `safelight bench` passes them on as they are, so every refusal is worded here.
 
 use safelight_core::job::DeviceChoice;
+use serde::Serialize;
 
 use super::{BenchError, Case, FAMILIES, Family};
 
@@ -14,16 +15,45 @@ pub struct BenchArguments {
     pub small: bool,
     /// Timed runs of each case; its own number when absent.
     pub runs: Option<usize>,
+    /// In place of the cases' own sizes.
+    pub sizes: Sizes,
+    /// Bytes that are kept free of weights, once each, beside a run with all weights on the device.
+    pub preserved: Vec<u64>,
+    /// Bytes that the device is used to, where weights stream.
+    pub cap: Option<u64>,
+}
+
+/// Sizes that somebody asked for; what is absent is the case's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<i64>,
+    /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub height: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames: Option<i64>,
+    /// Texts or pictures at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<i64>,
+    /// Edge of tiles in pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tile: Option<i64>,
 }
 
 impl BenchArguments {
-    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--] [CASE…]`; behind `--` everything is a case.
+    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--width N] [--height N] [--frames N] [--batch N] [--tile N]
+    /// [--preserved GIB,… [--cap GIB]] [--] [CASE…]`; behind `--` everything is a case.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let mut parsed = Self {
             cases: Vec::new(),
             device: DeviceChoice::Auto,
             small: false,
             runs: None,
+            sizes: Sizes::default(),
+            preserved: Vec::new(),
+            cap: None,
         };
         let mut arguments = arguments.into_iter();
         let family = refused(family(arguments.next().as_deref()))?;
@@ -38,9 +68,27 @@ impl BenchArguments {
                 "--" => are_cases = true,
                 "--small" => parsed.small = true,
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
+                "--width" => parsed.sizes.width = Some(refused(size(argument.as_str(), value()))?),
+                "--height" => {
+                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?)
+                }
+                "--frames" => {
+                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?)
+                }
+                "--batch" => parsed.sizes.batch = Some(refused(size(argument.as_str(), value()))?),
+                "--tile" => parsed.sizes.tile = Some(refused(size(argument.as_str(), value()))?),
                 "--runs" => parsed.runs = Some(refused(value().and_then(|text| runs(&text)))?),
+                "--cap" => parsed.cap = Some(refused(value().and_then(|text| gib(&text)))?),
+                "--preserved" => {
+                    let all = value().and_then(|text| text.split(',').map(gib).collect());
+                    parsed.preserved = refused(all)?;
+                }
                 name => parsed.cases.push(refused(case(family, name))?),
             }
+        }
+        if parsed.cap.is_some() && parsed.preserved.is_empty() {
+            let reason = "expected --preserved beside --cap, found none";
+            return refused(Err(reason.to_owned()));
         }
         if parsed.cases.is_empty() {
             parsed.cases = family.cases.iter().collect();
@@ -57,6 +105,24 @@ fn runs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(runs) if (1..=1000).contains(&runs) => Ok(runs),
         _ => Err(format!("expected 1 to 1000 runs, found {text:?}")),
+    }
+}
+
+fn size(name: &str, text: Result<String, String>) -> Result<i64, String> {
+    let text = text?;
+    match text.parse() {
+        Ok(size) if (1..=16_384).contains(&size) => Ok(size),
+        _ => Err(format!(
+            "expected {name} between 1 and 16384, found {text:?}"
+        )),
+    }
+}
+
+/// A number of GiB, in bytes.
+fn gib(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(gib) if (0.0..=1024.0).contains(&gib) => Ok((gib * f64::from(1 << 30)) as u64),
+        _ => Err(format!("expected 0 to 1024 GiB, found {text:?}")),
     }
 }
 
@@ -100,8 +166,26 @@ mod tests {
         let some = parse("wan umt5xxl wan14b_320_17f").unwrap();
         let names: Vec<&str> = some.cases.iter().map(|case| case.name).collect();
         assert_eq!(names, ["umt5xxl", "wan14b_320_17f"]);
+        let bounds = parse("flux --preserved 0,1.5 --cap 20 flux_1024").unwrap();
+        let gib = 1 << 30;
+        assert_eq!(
+            (bounds.preserved, bounds.cap),
+            (vec![0, 3 * gib / 2], Some(20 * gib))
+        );
         let behind = parse("wan --small -- umt5xxl").unwrap();
         assert!(behind.small && behind.cases.len() == 1);
+    }
+
+    #[test]
+    fn sizes_stand_in_place_of_the_cases_own() {
+        let asked = parse("wan --width 640 --frames 33 umt5xxl --tile 256").unwrap();
+        let sizes = Sizes {
+            width: Some(640),
+            frames: Some(33),
+            tile: Some(256),
+            ..Sizes::default()
+        };
+        assert_eq!(asked.sizes, sizes);
     }
 
     #[test]
@@ -125,6 +209,13 @@ mod tests {
             ("wan --runs many", "found \"many\""),
             ("wan --device", "expected a value after --device"),
             ("wan --device npu", "expected a device"),
+            (
+                "wan --width 0",
+                "expected --width between 1 and 16384, found \"0\"",
+            ),
+            ("wan --preserved 1,x", "expected 0 to 1024 GiB, found \"x\""),
+            ("wan --preserved -1", "found \"-1\""),
+            ("wan --cap 20", "expected --preserved beside --cap"),
             ("wan --fast", "found \"--fast\""),
             ("wan -- --small", "expected a case (wan14b_480p_81f,"),
             ("wan -- umt5xxl --", "found \"--\""),

@@ -68,7 +68,7 @@ pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn gib(bytes: u64) -> f64 {
+pub(super) fn gib(bytes: u64) -> f64 {
     rounded(bytes as f64 / (1_u64 << 30) as f64)
 }
 

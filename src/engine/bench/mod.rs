@@ -1,12 +1,15 @@
 //! `safelight-engine bench`: how long networks of full size take, and how much memory, without their files.
 //!
 //! The weights are random: time and memory do not depend on their values. One case at a time, one JSON object a line,
-//! with the field names of the comparison program. Decides nothing about what is good enough.
+//! with the field names of the comparison program. With `--preserved` the numbers come from a file that is made for it,
+//! and not all of them stay on the device (`streamed.rs`). Decides nothing about what is good enough.
 
 mod arguments;
 mod cases;
 pub mod load;
 mod measure;
+mod streamed;
+pub mod ways;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +19,7 @@ use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 use tch::{Device, Kind};
 
-pub use arguments::BenchArguments;
+pub use arguments::{BenchArguments, Sizes};
 pub use cases::{Case, FAMILIES, Family};
 pub use measure::Measured;
 
@@ -68,6 +71,8 @@ struct Line<'a> {
     dtype: &'a str,
     libtorch: &'a str,
     small: bool,
+    #[serde(flatten)]
+    sizes: Sizes,
 }
 
 /// Measures what `arguments` ask for. `false` when a case failed; its line says why.
@@ -79,6 +84,10 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
     };
     let mut all_well = true;
     for case in &arguments.cases {
+        if !arguments.preserved.is_empty() {
+            all_well &= streamed::run(case, arguments, &runtime, kind, out)?;
+            continue;
+        }
         let started = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| {
             case.measure(arguments, runtime.device, kind)
@@ -100,6 +109,7 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
             },
             libtorch: LIBTORCH_VERSION,
             small: arguments.small,
+            sizes: arguments.sizes,
         };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         out.write_all(b"\n")?;

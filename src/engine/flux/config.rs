@@ -204,6 +204,9 @@ pub struct SchedulerConfig {
     use_exponential_sigmas: bool,
     use_beta_sigmas: bool,
     stochastic_sampling: bool,
+    /// Which mu no number of tokens goes beyond, in families that have such a limit.
+    #[serde(skip)]
+    pub(crate) largest_mu: Option<f64>,
 }
 
 impl Default for SchedulerConfig {
@@ -224,6 +227,7 @@ impl Default for SchedulerConfig {
             use_exponential_sigmas: false,
             use_beta_sigmas: false,
             stochastic_sampling: false,
+            largest_mu: None,
         }
     }
 }
@@ -254,7 +258,8 @@ impl SchedulerConfig {
         let range = (self.max_image_seq_len - self.base_image_seq_len) as f64;
         let slope = (self.max_shift - self.base_shift) / range;
         let offset = self.base_shift - slope * self.base_image_seq_len as f64;
-        tokens as f64 * slope + offset
+        let mu = tokens as f64 * slope + offset;
+        self.largest_mu.map_or(mu, |largest| mu.min(largest))
     }
 
     /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
@@ -291,11 +296,7 @@ impl SchedulerConfig {
         tokens: i64,
         steps: Range<usize>,
     ) -> Result<Solver, EngineError> {
-        let own = Self {
-            shift: request.shift.unwrap_or(self.shift),
-            use_dynamic_shifting: self.use_dynamic_shifting && request.shift.is_none(),
-            ..self.clone()
-        };
+        let own = self.of_request(request);
         let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
         if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
             return Err(EngineError::Request {
@@ -308,6 +309,15 @@ impl SchedulerConfig {
         Solver::new(own.algorithm(request, tokens), steps).ok_or_else(|| EngineError::Request {
             reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
         })
+    }
+
+    /// The same with the request's own shift, which is a fixed one, where it has one.
+    pub(crate) fn of_request(&self, request: &GenerateRequest) -> Self {
+        Self {
+            shift: request.shift.unwrap_or(self.shift),
+            use_dynamic_shifting: self.use_dynamic_shifting && request.shift.is_none(),
+            ..self.clone()
+        }
     }
 
     fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {

@@ -31,10 +31,13 @@ pub fn decode(
             reason: format!("these are no latents of this model: {size:?}"),
         });
     }
-    let weights = place.open(home)?;
-    let decoder = KlVaeDecoder::new(&config, &weights)?;
-    let unexpected = KlVaeDecoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = KlVaeDecoder::new(&config, &weights)?;
+        let unexpected = KlVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
     let latents = config.denormalize(&latents.to_kind(Kind::Float));
     capture.put("vae.decode.0.input", &latents);
     let cancelled = || {

@@ -67,10 +67,14 @@ pub fn denoise(
     };
     job.record(&draws, &conditions, capture);
 
-    let transformer = FluxTransformer::new(&config, &weights)?;
-    let unexpected = super::TransformerKeys::detect(&weights).unexpected(&weights);
-    warn_unexpected(&unexpected, "transformer", hooks);
-    warn_unused_updates(&weights, hooks);
+    let transformer = place.network("transformer", home, &request.loras, || {
+        let transformer = FluxTransformer::new(&config, &weights)?;
+        let unexpected = super::TransformerKeys::detect(&weights).unexpected(&weights);
+        warn_unexpected(&unexpected, "transformer", hooks);
+        warn_unused_updates(&weights, hooks);
+        weights.settle()?;
+        Ok(transformer)
+    })?;
     drop(weights);
     let guidance = Guidance {
         distilled: request.guidance_scale,

@@ -99,10 +99,7 @@ pub fn sample(
     tch::no_grad(|| {
         check(transformer, shape, conditions, state)?;
         let calls = solver.all_calls();
-        let place = Placement {
-            device: transformer.device(),
-            kind: transformer.kind(),
-        };
+        let place = Placement::new(transformer.device(), transformer.kind());
         let history = state
             .history
             .iter()

@@ -73,15 +73,15 @@ fn read_clip(
     let class = files.tokenizer_class.as_deref();
     let tokenizer = TextTokenizer::open(&files.tokenizer, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = with_loras(
-        &place.open(&files.text_encoder)?,
-        &request.loras,
-        Network::Clip,
-    )?;
-    let encoder = ClipTextEncoder::new(&config, &weights)?;
-    let unexpected = ClipTextEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "text encoder", hooks);
-    warn_unused_updates(&weights, hooks);
+    let (home, loras) = (&files.text_encoder, &request.loras);
+    let encoder = place.network("text encoder", home, loras, || {
+        let weights = with_loras(&place.open(home)?, loras, Network::Clip)?;
+        let encoder = ClipTextEncoder::new(&config, &weights)?;
+        let unexpected = ClipTextEncoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "text encoder", hooks);
+        warn_unused_updates(&weights, hooks);
+        Ok(encoder)
+    })?;
     let mut all = Vec::new();
     for (role, text) in texts {
         let tokens = tokenizer.encode(text)?;
@@ -118,11 +118,15 @@ fn read_t5(
     let class = files.tokenizer_2_class.as_deref();
     let tokenizer = TextTokenizer::open(tokenizer_home, class, length)?;
     tokenizer.check_ids(config.vocab_size)?;
-    let weights = with_loras(&place.open(home)?, &request.loras, Network::T5)?;
-    let encoder = T5Encoder::new(&config, &weights)?;
-    let unexpected = T5Encoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "second text encoder", hooks);
-    warn_unused_updates(&weights, hooks);
+    let loras = &request.loras;
+    let encoder = place.network("second text encoder", home, loras, || {
+        let weights = with_loras(&place.open(home)?, loras, Network::T5)?;
+        let encoder = T5Encoder::new(&config, &weights)?;
+        let unexpected = T5Encoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "second text encoder", hooks);
+        warn_unused_updates(&weights, hooks);
+        Ok(encoder)
+    })?;
     let mut all = Vec::new();
     for (role, text) in texts {
         let tokens = tokenizer.encode(text)?;

@@ -133,14 +133,14 @@ impl TransformerConfig {
                 path: w.path().to_owned(),
             });
         }
-        let [num_layers, num_single_layers, num_refiner_layers] = keys.count_blocks(w);
+        let blocks = keys.count_blocks(w);
         let config = Self {
             in_channels: edge("img_in.proj.weight", 1)?,
             out_channels: Some(edge("final_layer.linear.weight", 0)? / (PATCH * PATCH)),
             num_attention_heads: dim / head_dim,
-            num_layers,
-            num_single_layers,
-            num_refiner_layers,
+            num_layers: blocks.double as i64,
+            num_single_layers: blocks.single as i64,
+            num_refiner_layers: blocks.refiner as i64,
             guidance_embeds: named.has("guidance_in.in_layer.weight"),
             text_embed_dim: edge("txt_in.input_embedder.weight", 1)?,
             pooled_projection_dim: edge("vector_in.in_layer.weight", 1)?,
@@ -165,14 +165,16 @@ impl TransformerConfig {
         ];
         let are_sound =
             |numbers: &[i64], least| numbers.iter().all(|n| (least..=LARGEST_NUMBER).contains(n));
+        let is_positive = |number: f64| number.is_finite() && number > 0.0;
+        let are_sizes_sound = are_sound(&sizes, 1)
+            && [self.patch_size, self.patch_size_t] == [PATCH, 1]
+            && is_positive(self.mlp_ratio)
+            && self.mlp_ratio < 64.0
+            && is_positive(self.rope_theta);
         let axes = self.rope_axes_dim;
         let reason = if !(self.has_clean_x_embedder && self.has_image_proj) {
             "it takes no history and no picture: it is HunyuanVideo's, not FramePack's"
-        } else if !are_sound(&sizes, 1)
-            || [self.patch_size, self.patch_size_t] != [PATCH, 1]
-            || !(self.mlp_ratio > 0.0 && self.mlp_ratio < 64.0)
-            || !(self.rope_theta.is_finite() && self.rope_theta > 0.0)
-        {
+        } else if !are_sizes_sound {
             "its sizes make no sense"
         } else if !are_sound(&axes, 0)
             || axes.iter().any(|n| n % 2 != 0)

@@ -1,16 +1,42 @@
 //! FramePack, original and F1: a picture becomes a video, section by section, in little memory.
 //!
-//! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1.
+//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//!
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 2. [`encode_image`]: start and end picture to [`GivenImages`],
+//! 3. [`encode_vision`]: what SigLIP sees in the start picture,
+//! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
+//!
+//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
+//! What comes between stages (files, unloading, messages) is the caller's.
+//! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' own code for what that lacks
+//! (<https://github.com/lllyasviel/FramePack>).
+//!
+//! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents.
 
+mod condition;
 mod config;
+mod decode;
+mod denoise;
 mod keys;
 mod layout;
+mod prepare;
 mod refiner;
+mod sample;
+mod state;
+mod text;
 mod transformer;
 
+pub use condition::{encode_image, encode_vision};
 pub use config::TransformerConfig;
+pub use decode::{Latents, decode};
+pub use denoise::{Given, denoise};
 pub use keys::TransformerKeys;
 pub use layout::{History, Layout};
+pub use prepare::{Draws, LatentShape, decoded_latents, history, layout, sections};
+pub use sample::{Conditions, Guidance, sample};
+pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
+pub use text::encode_text;
 pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 
 #[cfg(test)]

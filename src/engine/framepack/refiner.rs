@@ -108,7 +108,8 @@ impl RefinerBlock {
                 Linear::new(dim, mlp_dim, &(w / "mlp" / 0))?,
                 Linear::new(mlp_dim, dim, &(w / "mlp" / 2))?,
             ),
-            modulation: Linear::new(dim, 2 * dim, &(w / "adaLN_modulation" / 1))?,
+            // All steps' are made at once.
+            modulation: Linear::new(dim, 2 * dim, &(w / "adaLN_modulation" / 1).seldom())?,
             num_heads: config.num_attention_heads,
         })
     }

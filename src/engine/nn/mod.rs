@@ -16,7 +16,10 @@ pub use crate::kernels::{
     Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
     pixel_norm_silu_into, silu,
 };
-pub use attention::{attention, lowest, wide_attention};
+pub use attention::{
+    Backend, attention, attention_is_sliced, libtorch_backend, lowest, pixel_attention,
+    wide_attention,
+};
 pub use clip::{ClipActivation, ClipLayer, ClipLayerConfig};
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};

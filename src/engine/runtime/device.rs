@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use safelight_core::job::DeviceChoice;
+use safelight_core::memory::DeviceClass;
 use tch::Device;
 
 use super::memory_counts;
@@ -16,7 +17,7 @@ use super::memory_counts;
 /// The libtorch that this engine is built for.
 pub const LIBTORCH_VERSION: &str = "2.11.0";
 
-/// The GPU halves, and what their vendors' drivers call the function that names a device.
+/// The GPU halves, and what their vendors' drivers call the functions that describe a device.
 const GPU_HALVES: [GpuHalf; 2] = [
     GpuHalf {
         library: "libtorch_cuda.so",
@@ -25,6 +26,8 @@ const GPU_HALVES: [GpuHalf; 2] = [
         device_get: c"cuDeviceGet",
         device_name: c"cuDeviceGetName",
         device_place: c"cuDeviceGetPCIBusId",
+        attribute: c"cuDeviceGetAttribute",
+        integrated: 18, // CU_DEVICE_ATTRIBUTE_INTEGRATED
     },
     GpuHalf {
         library: "libtorch_hip.so",
@@ -33,6 +36,8 @@ const GPU_HALVES: [GpuHalf; 2] = [
         device_get: c"hipDeviceGet",
         device_name: c"hipDeviceGetName",
         device_place: c"hipDeviceGetPCIBusId",
+        attribute: c"hipDeviceGetAttribute",
+        integrated: 16, // hipDeviceAttributeIntegrated
     },
 ];
 
@@ -43,6 +48,9 @@ struct GpuHalf {
     device_get: &'static CStr,
     device_name: &'static CStr,
     device_place: &'static CStr,
+    attribute: &'static CStr,
+    /// The attribute that says whether a device has the host's memory.
+    integrated: c_int,
 }
 
 /// The device in use.
@@ -53,6 +61,8 @@ pub struct Runtime {
     /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
     pub pci: String,
     pub total_bytes: u64,
+    /// `None` where the driver does not say.
+    pub class: Option<DeviceClass>,
     /// Which device it is, and why not a GPU where it is none.
     pub line: String,
 }
@@ -110,6 +120,7 @@ impl Runtime {
             device_name: "CPU".to_owned(),
             pci: String::new(),
             total_bytes: memory_counts(Device::Cpu).total,
+            class: Some(DeviceClass::Cpu),
             line: format!(
                 "CPU, {threads} thread{}, libtorch {LIBTORCH_VERSION}, {why}",
                 if threads == 1 { "" } else { "s" }
@@ -130,7 +141,13 @@ impl Runtime {
             let line = text.lines().next().unwrap_or_default();
             format!("cuda:{index} could not be used: {line}")
         })?);
-        let name = device_text(half, index, half.device_name).unwrap_or_else(|| "GPU".to_owned());
+        let facts = driver_facts(half, index);
+        let class = facts.as_ref().and_then(|facts| facts.class);
+        OPENED.set((index, class)).ok(); // A process opens one device.
+        let (name, pci) = facts.map_or_else(
+            || ("GPU".to_owned(), String::new()),
+            |facts| (facts.name, facts.pci),
+        );
         let total_bytes = memory_counts(device).total;
         Ok(Self {
             device,
@@ -139,10 +156,25 @@ impl Runtime {
                 total_bytes as f64 / (1_u64 << 30) as f64
             ),
             device_name: name,
-            pci: device_text(half, index, half.device_place).unwrap_or_default(),
+            pci,
             total_bytes,
+            class,
         })
     }
+}
+
+/// The GPU that this process opened, and its class.
+static OPENED: OnceLock<(usize, Option<DeviceClass>)> = OnceLock::new();
+
+/// How the memory of a device relates to the host's; a GPU that does not say has its own.
+pub(crate) fn device_class(device: Device) -> DeviceClass {
+    let Device::Cuda(index) = device else {
+        return DeviceClass::Cpu;
+    };
+    let opened = OPENED.get().filter(|(opened, _)| *opened == index);
+    opened
+        .and_then(|(_, class)| *class)
+        .unwrap_or(DeviceClass::Discrete)
 }
 
 /// Loads the GPU half once; the library stays for the life of the process.
@@ -212,11 +244,21 @@ fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
 type Init = unsafe extern "C" fn(c_int) -> c_int;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// What the driver says of a device: its name or its place, by functions that have one signature on both makes.
-fn device_text(half: &GpuHalf, index: usize, function: &CStr) -> Option<String> {
+/// What the driver says of a device.
+struct DriverFacts {
+    name: String,
+    /// Its place on the bus; empty where the driver does not say.
+    pci: String,
+    class: Option<DeviceClass>,
+}
+
+/// The two drivers' functions have one signature each.
+fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
     let index = c_int::try_from(index).ok()?;
-    let mut buffer = [0_u8; 256];
+    let [mut name, mut place] = [[0_u8; 256]; 2];
+    let mut class = None;
     #[expect(
         unsafe_code,
         reason = "calls into the driver, whose functions have no other binding"
@@ -235,17 +277,32 @@ fn device_text(half: &GpuHalf, index: usize, function: &CStr) -> Option<String> 
             .get::<DeviceGet>(half.device_get.to_bytes_with_nul())
             .ok()?;
         let tell = driver
-            .get::<DeviceText>(function.to_bytes_with_nul())
+            .get::<DeviceText>(half.device_name.to_bytes_with_nul())
             .ok()?;
-        if get(&raw mut device, index) != 0 || tell(buffer.as_mut_ptr().cast(), 256, device) != 0 {
+        if get(&raw mut device, index) != 0 || tell(name.as_mut_ptr().cast(), 256, device) != 0 {
             return None;
         }
+        if let Ok(tell) = driver.get::<DeviceText>(half.device_place.to_bytes_with_nul())
+            && tell(place.as_mut_ptr().cast(), 256, device) != 0
+        {
+            place[0] = 0;
+        }
+        let mut integrated = 0;
+        if let Ok(attribute) = driver.get::<Attribute>(half.attribute.to_bytes_with_nul())
+            && attribute(&raw mut integrated, half.integrated, device) == 0
+        {
+            class = Some(match integrated {
+                0 => DeviceClass::Discrete,
+                _ => DeviceClass::Unified,
+            });
+        }
     }
-    let text = CStr::from_bytes_until_nul(&buffer)
-        .ok()?
-        .to_string_lossy()
-        .into_owned();
-    (!text.is_empty()).then_some(text)
+    let text = |buffer: &[u8]| {
+        let text = CStr::from_bytes_until_nul(buffer).unwrap_or_default();
+        text.to_string_lossy().into_owned()
+    };
+    let (name, pci) = (text(&name), text(&place));
+    (!name.is_empty()).then_some(DriverFacts { name, pci, class })
 }
 
 #[cfg(test)]

@@ -3,9 +3,16 @@
 //! On the CPU libtorch keeps no count, so an allocator of our own does; weights that are mapped from
 //! files count as live too. What to do about the counts is decided elsewhere.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tch::Device;
 
+use super::pools;
 use crate::weights::Weights;
+
+/// What a driver and its libraries take beside libtorch's allocator, once kernels of every kind are loaded, beyond what
+/// they have from the start: 0.3 GiB on an H200 with CUDA 13.
+const LATE_CODE_BYTES: u64 = 384 << 20;
 
 #[expect(unsafe_code, reason = "declarations of shim.cpp")]
 unsafe extern "C" {
@@ -18,6 +25,9 @@ unsafe extern "C" {
     fn safelight_reset_device_peaks(index: i8);
     fn safelight_synchronize(index: i8) -> bool;
     fn safelight_empty_cache();
+    fn safelight_limit_cpu_tensors(bytes: i64);
+    fn safelight_limit_device(index: i8, fraction: f64) -> bool;
+    fn safelight_trim_host();
 }
 
 /// Bytes at one moment.
@@ -63,7 +73,8 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         #[expect(unsafe_code, reason = "reads one atomic number")]
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
-        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_live();
+        // The two need not have been at once: rather too much than too little.
+        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_peak();
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -92,6 +103,9 @@ pub fn reset_peaks(device: Device) {
             _ => safelight_reset_cpu_peak(),
         }
     }
+    if device == Device::Cpu {
+        Weights::reset_mapped_peak();
+    }
 }
 
 /// Waits until the device has done everything. `false` when it failed at it.
@@ -107,14 +121,79 @@ pub fn synchronize(device: Device) -> bool {
     }
 }
 
-/// Gives cached device memory back to the driver. Called at stage boundaries only.
+/// Gives cached device memory back to the driver, and what the driver's own pools keep to the device. What is not in
+/// use any more, but still queued to be used, must have been waited for. Called where memory is reclaimed only.
 pub fn empty_cache(device: Device) {
-    if let Device::Cuda(_) = device {
+    if let Device::Cuda(index) = device {
         #[expect(unsafe_code, reason = "a C function without arguments")]
         // SAFETY: catches everything inside.
         unsafe {
             safelight_empty_cache();
         }
+        pools::trim(index);
+    }
+}
+
+/// Lets libtorch's allocator hold no more than `bytes` of a device; `None` for all that there is. An allocation beyond it
+/// is out of memory. `false` where nothing can hold it to that.
+///
+/// On the CPU it is what this process's tensors may take; mapped weights, which the system may drop, are not counted.
+pub fn limit(device: Device, bytes: Option<u64>) -> bool {
+    let Device::Cuda(index) = device else {
+        let limit = bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+        #[expect(unsafe_code, reason = "writes one atomic number")]
+        // SAFETY: no requirements.
+        unsafe {
+            safelight_limit_cpu_tensors(limit);
+        }
+        return true;
+    };
+    let total = accelerator_counts(index).total.max(1);
+    LIMIT.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    let fraction = bytes.map_or(1.0, |bytes| (bytes as f64 / total as f64).min(1.0));
+    #[expect(unsafe_code, reason = "a C function with two numbers")]
+    // SAFETY: catches everything inside.
+    let is_set = unsafe { safelight_limit_device(small(index), fraction) };
+    is_set
+}
+
+/// What libtorch's allocator may hold of the GPU.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// What tensors can still get of a GPU.
+pub fn free_bytes(device: Device) -> u64 {
+    let counts = memory_counts(device);
+    let unused = counts.reserved.saturating_sub(counts.allocated);
+    let free = counts.total.saturating_sub(counts.used) + unused;
+    free.min(
+        LIMIT
+            .load(Ordering::Relaxed)
+            .saturating_sub(counts.allocated),
+    )
+}
+
+/// For libtorch's allocator: what is left of the cap by all else that is on the device, or is going to be.
+fn allowed_bytes(cap: u64, counts: &MemoryCounts) -> u64 {
+    let others = counts.used.saturating_sub(counts.reserved);
+    cap.saturating_sub(others).saturating_sub(LATE_CODE_BYTES)
+}
+
+/// The [`limit`] with which a device is not used beyond `cap` bytes, whoever uses the rest of it.
+pub fn allowance(device: Device, cap: Option<u64>) -> u64 {
+    let counts = memory_counts(device);
+    let cap = cap.unwrap_or(counts.total).min(counts.total);
+    match device {
+        Device::Cuda(_) => allowed_bytes(cap, &counts),
+        _ => cap,
+    }
+}
+
+/// Gives what the C library keeps of freed memory back to the system. Called at stage boundaries only.
+pub fn trim_host() {
+    #[expect(unsafe_code, reason = "a C function without arguments")]
+    // SAFETY: no requirements.
+    unsafe {
+        safelight_trim_host();
     }
 }
 
@@ -186,6 +265,20 @@ mod tests {
         assert!(cpu_counts().allocated < before + (4 << 20));
         // Other tests may have reset it, but none while more than this was alive.
         assert!(memory_peaks(Device::Cpu).allocated > 0 && synchronize(Device::Cpu));
+    }
+
+    #[test]
+    fn a_cap_leaves_what_others_have_and_what_the_driver_will_load_to_them() {
+        let gib = |n: u64| n << 30;
+        let counts = MemoryCounts {
+            allocated: gib(1),
+            reserved: gib(2),
+            used: gib(5),
+            total: gib(24),
+        };
+        let expected = gib(17) - LATE_CODE_BYTES;
+        assert_eq!(allowed_bytes(gib(20), &counts), expected);
+        assert_eq!(allowed_bytes(gib(1), &counts), 0);
     }
 
     #[test]

@@ -1,6 +1,8 @@
-// What tch does not wrap: counts of live and reserved bytes, device memory, and giving cached memory back.
+// What tch does not wrap: counts of live and reserved bytes, device memory, giving cached memory back, and which
+// kernels attention may use.
 // Device-neutral: all of it lies in libtorch_cpu, so nothing here links CUDA or HIP.
 
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -11,14 +13,26 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <typeinfo>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace {
 
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+// What may be alive at once; negative for no limit.
+std::atomic<int64_t> limit_bytes{-1};
 
 void count(int64_t size) {
   const int64_t live = live_bytes.fetch_add(size, std::memory_order_relaxed) + size;
+  const int64_t limit = limit_bytes.load(std::memory_order_relaxed);
+  if (limit >= 0 && live > limit) {
+    live_bytes.fetch_sub(size, std::memory_order_relaxed);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "not enough memory: ", size, " bytes were wanted, and ", live - size,
+                     " of the ", limit, " that are allowed are in use");
+  }
   int64_t peak = peak_bytes.load(std::memory_order_relaxed);
   while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
@@ -44,10 +58,16 @@ struct CountingAllocator final : c10::Allocator {
     if (size == 0) {
       return {nullptr, nullptr, &free_counted, c10::Device(c10::DeviceType::CPU)};
     }
-    char *block = static_cast<char *>(c10::alloc_cpu(size + kHeader));
     const int64_t counted = static_cast<int64_t>(size);
-    std::memcpy(block, &counted, sizeof(counted));
     count(counted);
+    char *block = nullptr;
+    try {
+      block = static_cast<char *>(c10::alloc_cpu(size + kHeader));
+    } catch (...) {
+      live_bytes.fetch_sub(counted, std::memory_order_relaxed);
+      throw;
+    }
+    std::memcpy(block, &counted, sizeof(counted));
     char *data = block + kHeader;
     return {data, data, &free_counted, c10::Device(c10::DeviceType::CPU)};
   }
@@ -56,6 +76,29 @@ struct CountingAllocator final : c10::Allocator {
 };
 
 CountingAllocator counting;
+
+// What libtorch 2.11's allocators for CUDA and for HIP have beyond c10::DeviceAllocator, in the order of
+// c10/cuda/CUDACachingAllocator.h, which itself needs CUDA's headers. Nothing is linked: only the order counts.
+struct GpuAllocator : c10::DeviceAllocator {
+  virtual void *raw_alloc(size_t) = 0;
+  virtual void *raw_alloc_with_stream(size_t, void *) = 0;
+  virtual void raw_delete(void *) = 0;
+  virtual void init(int) = 0;
+  virtual double getMemoryFraction(c10::DeviceIndex) = 0;
+  virtual void setMemoryFraction(double, c10::DeviceIndex) = 0;
+};
+
+// The allocator, where it is one of those whose order is known; null for any other.
+GpuAllocator *gpu_allocator() {
+  auto *allocator = c10::getDeviceAllocator(c10::DeviceType::CUDA);
+  const char *name = typeid(*allocator).name();
+  for (const char *known : {"NativeCachingAllocator", "CudaMallocAsyncAllocator", "MasqueradingAsCUDA"}) {
+    if (std::strstr(name, known) != nullptr) {
+      return static_cast<GpuAllocator *>(allocator);
+    }
+  }
+  return nullptr;
+}
 
 } // namespace
 
@@ -70,6 +113,29 @@ int64_t safelight_cpu_live_bytes() noexcept { return live_bytes.load(std::memory
 int64_t safelight_cpu_peak_bytes() noexcept { return peak_bytes.load(std::memory_order_relaxed); }
 
 void safelight_reset_cpu_peak() noexcept { peak_bytes.store(live_bytes.load(std::memory_order_relaxed)); }
+
+// Lets CPU tensors take no more than so many bytes at once; negative for no limit.
+void safelight_limit_cpu_tensors(int64_t bytes) noexcept { limit_bytes.store(bytes, std::memory_order_relaxed); }
+
+// Lets libtorch's allocator hold no more than this part of a device. Returns false, and never throws, where that cannot
+// be said.
+bool safelight_limit_device(int8_t index, double fraction) noexcept {
+  try {
+    GpuAllocator *allocator = gpu_allocator();
+    if (allocator == nullptr) {
+      return false;
+    }
+    const double before = allocator->getMemoryFraction(index);
+    if (!(before >= 0.0 && before <= 1.0)) {
+      return false;
+    }
+    allocator->setMemoryFraction(fraction, index);
+    const double after = allocator->getMemoryFraction(index);
+    return after > fraction - 1e-6 && after < fraction + 1e-6;
+  } catch (...) {
+    return false;
+  }
+}
 
 // Fills {live, reserved, free, total} of an accelerator. Returns false, and never throws, when there is none.
 bool safelight_device_memory(int8_t index, uint64_t *out) noexcept {
@@ -115,10 +181,28 @@ bool safelight_synchronize(int8_t index) noexcept {
   }
 }
 
+// Gives what the C library keeps of freed memory back to the system: it keeps up to a heap for every thread.
+void safelight_trim_host() noexcept {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
 // Gives memory that is cached and not in use back to the driver.
 void safelight_empty_cache() noexcept {
   try {
     at::accelerator::emptyCache();
+  } catch (...) {
+  }
+}
+
+// Which fused kernels attention may use in this process.
+void safelight_use_fused_attention(bool flash, bool efficient, bool cudnn) noexcept {
+  try {
+    auto &context = at::globalContext();
+    context.setSDPUseFlash(flash);
+    context.setSDPUseMemEfficient(efficient);
+    context.setSDPUseCuDNN(cudnn);
   } catch (...) {
   }
 }

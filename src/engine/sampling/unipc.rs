@@ -15,6 +15,8 @@ pub struct UniPcOptions {
     pub order: usize,
     /// `B(h) = h` instead of `exp(h) - 1`.
     pub is_bh1: bool,
+    /// Steps in the logarithm of sigma alone, as FramePack has it, and not of the ratio of picture to noise.
+    pub is_of_sigma: bool,
     /// Fall back to lower orders at the end.
     pub lower_order_final: bool,
     pub end: End,
@@ -27,6 +29,7 @@ impl Default for UniPcOptions {
         Self {
             order: 2,
             is_bh1: false,
+            is_of_sigma: false,
             lower_order_final: true,
             end: End::Zero,
             disable_corrector: Vec::new(),
@@ -167,7 +170,14 @@ impl UniPc {
     /// From the sigma of call `from` to that of call `to`, with the history before `from`.
     fn coefficients(&self, from: usize, to: usize, order: usize) -> Coefficients {
         let sigmas = &self.schedule.sigmas;
-        let lambda = |call: usize| lambda(sigmas[call]);
+        let is_of_sigma = self.options.is_of_sigma;
+        let lambda = |call: usize| {
+            if is_of_sigma {
+                -sigmas[call].ln()
+            } else {
+                lambda(sigmas[call])
+            }
+        };
         let h = lambda(to) - lambda(from);
         let mut ratios: Vec<f32> = (1..order)
             .map(|back| (lambda(from - back) - lambda(from)) / h)
@@ -185,7 +195,7 @@ impl UniPc {
             phi = phi / hh - 1.0 / factorial;
         }
         Coefficients {
-            alpha: 1.0 - sigmas[to],
+            alpha: if is_of_sigma { 1.0 } else { 1.0 - sigmas[to] },
             sigma_ratio: sigmas[to] / sigmas[from],
             phi_1,
             b_h,

@@ -5,6 +5,7 @@ use safelight_core::job::Stage;
 use super::{StageContext, pictures};
 use crate::error::EngineError;
 use crate::flux::{self, GivenImage, PromptEmbeds};
+use crate::memory::Boundary;
 use crate::store;
 
 pub(super) fn run(context: &StageContext<'_>, stage: Stage) -> Result<Option<()>, EngineError> {
@@ -25,6 +26,7 @@ fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let (request, place) = (context.request(), context.placement());
     let embeds =
         context.part(|capture, hooks| flux::encode_text(request, place, capture, hooks))?;
+    context.reclaim(Boundary::PostUnloadTextEncoder);
     embeds
         .map(|embeds| embeds.save(&context.own_result()))
         .transpose()

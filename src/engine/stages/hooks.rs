@@ -5,7 +5,6 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
 
-use safelight_core::job::JobFolder;
 use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
 
@@ -32,9 +31,12 @@ impl<'a> StageHooks<'a> {
         }
     }
 
-    /// How many frames the job makes.
+    /// How many frames the job makes, or the section that this stage is of.
     fn total_frames(&self) -> u32 {
         let request = &self.context.order.request;
+        if let Some(sections) = request.sections {
+            return sections.decoded(self.context.order.section).num_frames;
+        }
         request.num_frames.saturating_mul(request.batch_size)
     }
 
@@ -107,7 +109,7 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn checkpoint(&self, state: DenoiseState) {
-        let path = JobFolder::at(&self.context.order.folder).denoise_checkpoint();
+        let path = self.context.checkpoint_file();
         if let Err(err) = state.save(&path) {
             // The job can do without; a full disk will say so at the stage's end.
             tracing::warn!("a checkpoint could not be written: {err}");

@@ -6,6 +6,7 @@
 //! the recipe. Networks and samplers are the family's.
 
 mod flux;
+mod framepack;
 mod hooks;
 mod pictures;
 #[cfg(test)]
@@ -22,8 +23,9 @@ use crossbeam_channel::Sender;
 use safelight_core::catalog::Family;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
-use safelight_core::memory::Rung;
-use safelight_core::protocol::StageOrder;
+use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind};
 
 use crate::capture::{self, Capture};
@@ -31,8 +33,9 @@ use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
-use crate::memory::assert_unloaded;
+use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
 use crate::place::Placement;
+use crate::runtime::{self, enter_ways};
 use crate::serve::Outgoing;
 use hooks::StageHooks;
 
@@ -64,30 +67,61 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let _armed = fault::arm(stage, context.order.memory.rung);
     fault::at(Site::Start);
     let _no_grad = tch::no_grad_guard();
-    if needs_all_memory(stage) {
+    let memory = &context.order.memory;
+    let cap = memory.cap_bytes;
+    if !runtime::limit(context.device, cap) && cap.is_some() {
+        tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
+    }
+    let _ways = enter_ways(context.device, memory.convolution, memory.attention);
+    if !context.keeps_loaded() {
+        forget_all();
+    }
+    if makes_latents(stage) {
+        context.reclaim(Boundary::PostUnloadTransformer);
+    }
+    if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
     }
     let done = match context.request().family {
         _ if stage == Stage::Unload => Some(()),
         Family::Wan => wan::run(context, stage)?,
         Family::Flux => flux::run(context, stage)?,
-        Family::FramePack => {
-            return Err(EngineError::Request {
-                reason: "this version cannot run FramePack models yet".to_owned(),
-            });
-        }
+        Family::FramePack => framepack::run(context, stage)?,
     };
     if done.is_some() {
         match stage {
             // Of no use any more, and gone with the folder anyway.
             Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
-                fs::remove_file(context.folder().denoise_checkpoint()).ok();
+                fs::remove_file(context.checkpoint_file()).ok();
             }
             Stage::Decode => context.deliver_capture(),
             _ => {}
         }
+        if let Some(boundary) = boundary_behind(stage) {
+            context.reclaim(boundary);
+        }
     }
     Ok(done)
+}
+
+/// Where a transformer is loaded.
+fn makes_latents(stage: Stage) -> bool {
+    matches!(
+        stage,
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow
+    )
+}
+
+/// What a stage that finished leaves, the unloading of transformers being a stage of its own.
+fn boundary_behind(stage: Stage) -> Option<Boundary> {
+    Some(match stage {
+        Stage::EncodeText => Boundary::PostTextEncoding,
+        Stage::EncodeImage => Boundary::PostVaeEncoding,
+        Stage::EncodeVision => Boundary::PostClipVision,
+        Stage::Unload => Boundary::PostTransformerUnload,
+        Stage::Decode => Boundary::PostVaeDecode,
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
+    })
 }
 
 /// Large networks never meet on the device, whatever came before the stage.
@@ -121,18 +155,59 @@ impl StageContext<'_> {
             (DtypeChoice::F16, _) => Kind::Half,
             (DtypeChoice::F32 | DtypeChoice::Auto, _) => Kind::Float,
         };
-        if self.order.memory.rung == Rung::OnCpu && self.device != Device::Cpu {
+        let StageMemory {
+            rung, convolution, ..
+        } = self.order.memory;
+        let is_for_cpu = rung == Rung::OnCpu || convolution == ConvolutionTier::Cpu;
+        if is_for_cpu && self.device != Device::Cpu {
             return on_cpu(self.order.stage, kind);
         }
         Placement {
             device: self.device,
             kind,
+            resident_bytes: self.resident_bytes(),
+            keeps: self.keeps_loaded(),
         }
     }
 
-    /// Where this stage leaves its result.
+    /// Once memory has run out nothing stays.
+    fn keeps_loaded(&self) -> bool {
+        let memory = &self.order.memory;
+        memory.keep_loaded && memory.rung == Rung::Ground
+    }
+
+    /// The VAE stays whole: it is small, and has hardly a matrix.
+    fn resident_bytes(&self) -> Option<u64> {
+        let memory = &self.order.memory;
+        match self.order.stage {
+            Stage::EncodeImage | Stage::Decode => None,
+            _ if memory.rung >= Rung::StreamMore && self.device != Device::Cpu => Some(0),
+            _ => memory.resident_bytes,
+        }
+    }
+
+    /// Gives memory back and tells the app.
+    pub fn reclaim(&self, boundary: Boundary) {
+        let message = EngineMessage::Reclaimed(reclaim(self.device, boundary));
+        // Nobody listening means that the app is gone, and this process with it.
+        self.messages.send((message, Vec::new())).ok();
+    }
+
+    /// Where this stage leaves its result: that of the section that it is run for.
     fn own_result(&self) -> PathBuf {
-        self.result(self.order.stage)
+        self.section_result(self.order.stage, self.order.section)
+    }
+
+    /// Where a stage of a section leaves its result.
+    fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
+        self.folder()
+            .section_result(stage, section)
+            .unwrap_or_default()
+    }
+
+    /// Where the state in the middle of this stage is kept.
+    fn checkpoint_file(&self) -> PathBuf {
+        self.folder().section_checkpoint(self.order.section)
     }
 
     /// What the stage `of` left, where it ran.
@@ -166,7 +241,7 @@ impl StageContext<'_> {
     /// Where an earlier run of this stage got to.
     fn checkpoint(&self) -> Option<DenoiseState> {
         // A checkpoint that cannot be read costs the steps it saved, not the job.
-        DenoiseState::load(&self.folder().denoise_checkpoint()).ok()
+        DenoiseState::load(&self.checkpoint_file()).ok()
     }
 
     /// Brings what the stages recorded to where the user wants it.
@@ -196,10 +271,7 @@ fn on_cpu(stage: Stage, kind: Kind) -> Placement {
         (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
         _ => Kind::Float,
     };
-    Placement {
-        device: Device::Cpu,
-        kind,
-    }
+    Placement::new(Device::Cpu, kind)
 }
 
 /// A capture that cannot be written costs itself, not the clip.

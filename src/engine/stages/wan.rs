@@ -5,6 +5,7 @@ use safelight_core::job::Stage;
 use super::{StageContext, pictures};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
+use crate::memory::Boundary;
 use crate::store;
 use crate::wan::{self, Conditions, Expert, PromptEmbeds, WanConfig};
 
@@ -30,6 +31,7 @@ fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let (request, place) = (context.request(), context.placement());
     let embeds =
         context.part(|capture, hooks| wan::encode_text(&config, request, place, capture, hooks))?;
+    context.reclaim(Boundary::PostUnloadTextEncoder);
     embeds
         .map(|embeds| embeds.save(&context.own_result()))
         .transpose()

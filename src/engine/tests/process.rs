@@ -12,9 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use safelight_core::catalog::ModelFiles;
-use safelight_core::job::{JobId, Stage};
+use safelight_core::job::{JobErrorKind, JobId, Stage};
 use safelight_core::memory::StageMemory;
-use safelight_core::protocol::{EngineCommand, EngineMessage, StageOrder, read_frame, write_frame};
+use safelight_core::memory::tiers::{ConvolutionTier, ProbeLine, ShapeClass, TierEnd};
+use safelight_core::protocol::{
+    EngineCommand, EngineMessage, StageEnd, StageOrder, read_frame, write_frame,
+};
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
@@ -30,7 +33,7 @@ fn engine(fault: &str) -> Child {
         .unwrap()
 }
 
-fn order(stage: Stage, folder: &Path) -> EngineCommand {
+fn order(stage: Stage, folder: &Path, memory: StageMemory) -> EngineCommand {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
     let request = serde_json::json!({
         "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&models).unwrap(), "out": "clip.mp4", "fps": 24.0,
@@ -43,7 +46,7 @@ fn order(stage: Stage, folder: &Path) -> EngineCommand {
         folder: folder.to_owned(),
         request: serde_json::from_value(request).unwrap(),
         section: 0,
-        memory: StageMemory::default(),
+        memory,
         capture: false,
     }))
 }
@@ -55,7 +58,12 @@ fn end_after(stage: Stage, fault: &str, is_time: fn(&EngineMessage) -> bool) -> 
     let mut engine = engine(fault);
     let mut input = engine.stdin.take().unwrap();
     let mut output = BufReader::new(engine.stdout.take().unwrap());
-    write_frame(&mut input, &order(stage, folder.path()), &[]).unwrap();
+    write_frame(
+        &mut input,
+        &order(stage, folder.path(), StageMemory::default()),
+        &[],
+    )
+    .unwrap();
     loop {
         match read_frame::<EngineMessage>(&mut output) {
             Ok(Some((message, _))) if !is_time(&message) => {}
@@ -101,4 +109,53 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
     });
     let signal = status.and_then(|status| status.signal());
     assert_eq!(signal, Some(SIGABRT), "{status:?}");
+}
+
+#[test]
+fn a_probe_answers_one_line_for_a_tier_and_ends() {
+    let arguments = "probe --json --device cpu --tier frames --shape large --dtype f32";
+    let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
+        .args(arguments.split(' '))
+        .output()
+        .unwrap();
+    assert!(probe.status.success(), "{probe:?}");
+    let line: ProbeLine = serde_json::from_slice(&probe.stdout).unwrap();
+    assert_eq!(line.tier, ConvolutionTier::Frames);
+    assert_eq!(line.shape, ShapeClass::Large);
+    assert!(matches!(line.end, TierEnd::Right { .. }), "{line:?}");
+}
+
+#[test]
+fn tensors_never_take_more_than_the_cap_and_the_next_stage_has_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = engine("");
+    let mut input = engine.stdin.take().unwrap();
+    let mut output = BufReader::new(engine.stdout.take().unwrap());
+    let mut run = |cap_bytes| {
+        let memory = StageMemory {
+            cap_bytes,
+            ..StageMemory::default()
+        };
+        let order = order(Stage::EncodeText, folder.path(), memory);
+        write_frame(&mut input, &order, &[]).unwrap();
+        loop {
+            let (message, _) = read_frame::<EngineMessage>(&mut output).unwrap().unwrap();
+            if let EngineMessage::StageEnded(end) = message {
+                return end;
+            }
+        }
+    };
+    let StageEnd::Failed { error } = run(Some(20_000)) else {
+        panic!("the embeddings alone take more");
+    };
+    assert_eq!(error.kind, JobErrorKind::OutOfMemory, "{error:?}");
+    for cap in [None, Some(1 << 30)] {
+        let end = run(cap);
+        let StageEnd::Finished { peak_bytes, .. } = end else {
+            panic!("there is room: {end:?}");
+        };
+        assert!(peak_bytes > 20_000);
+    }
+    drop(input);
+    assert!(engine.wait().unwrap().success());
 }

@@ -7,10 +7,12 @@
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
 
+use safelight_core::catalog::llama_cpp_from_llama;
 use tch::{Device, Kind, Tensor};
 
 use super::llama_config::LlamaConfig;
 use crate::encoder_home;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, lowest, silu};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
@@ -22,17 +24,17 @@ const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
 /// The same in GGUF files, where other models have it too.
 const GGUF_FIRST_NORM: &str = "blk.0.attn_norm.weight";
 
-/// What a layer has, in the names of `transformers` and of GGUF.
-const LAYER: [(&str, &str); 9] = [
-    ("input_layernorm", "attn_norm"),
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_output"),
-    ("post_attention_layernorm", "ffn_norm"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
+/// What a layer has.
+const LAYER: [&str; 9] = [
+    "input_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "post_attention_layernorm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
 ];
 
 /// The name of a layer's weights.
@@ -52,28 +54,9 @@ pub(super) enum HeadOrder {
 /// The position from which a Llama's names count, and how its heads are ordered.
 pub(super) fn at_model(w: &Weights) -> (Weights, HeadOrder) {
     if w.has(GGUF_FIRST_NORM) {
-        return (w.translated(gguf_from_llama), HeadOrder::Pairs);
+        return (w.translated(llama_cpp_from_llama), HeadOrder::Pairs);
     }
     (encoder_home::at_key(w, &[FIRST_NORM]), HeadOrder::Halves)
-}
-
-/// A name of `transformers` as GGUF files have it; what has none stays as it is.
-fn gguf_from_llama(name: &str) -> String {
-    match name {
-        TABLE => return "token_embd.weight".to_owned(),
-        "norm.weight" => return "output_norm.weight".to_owned(),
-        "lm_head.weight" => return "output.weight".to_owned(),
-        _ => {}
-    }
-    let parts = name
-        .strip_prefix("layers.")
-        .and_then(|rest| rest.split_once('.'))
-        .and_then(|(layer, rest)| Some((layer, rest.strip_suffix(".weight")?)));
-    let known = parts.and_then(|(layer, own)| {
-        let found = LAYER.iter().find(|(name, _)| *name == own);
-        found.map(|(_, gguf)| format!("blk.{layer}.{gguf}.weight"))
-    });
-    known.unwrap_or_else(|| name.to_owned())
 }
 
 pub struct LlamaEncoder {
@@ -88,12 +71,12 @@ impl LlamaEncoder {
     /// read by [`LlamaConfig::read`], or is as sound.
     pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
         let (w, order) = &at_model(w);
-        let embed_tokens = w.matrix(TABLE, [config.vocab_size, config.hidden_size])?;
+        let embed_tokens = w.table(TABLE, [config.vocab_size, config.hidden_size])?;
         let layers = (0..num_layers.min(config.num_hidden_layers))
             .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
         for i in num_layers..config.num_hidden_layers {
-            for (name, _) in LAYER {
+            for name in LAYER {
                 w.ignore(&layer_key(i, name));
             }
         }
@@ -127,6 +110,7 @@ impl LlamaEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Text);
             xs = layer.forward(&xs, &hidden, &turns);
         }
         Some(xs)

@@ -132,7 +132,9 @@ impl Reader<'_> {
                 .find(|own| tokens.iter().any(|text| text == own))
         };
         let pad = named("padding").map(String::as_str).or_else(own_pad);
-        let pad = pad.or(named("eos").map(String::as_str)).unwrap_or(bos);
+        let pad = pad
+            .or_else(|| named("eos").map(String::as_str))
+            .unwrap_or(bos);
         let pairs: Option<Vec<Value>> = merges
             .iter()
             .map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])))
@@ -172,9 +174,8 @@ fn whole(vocab: Value, merges: Value, added: Vec<Value>, bos: Option<&str>) -> V
             "special_tokens": {bos: {"id": bos, "ids": [vocab[bos]], "tokens": [bos]}},
         })
     });
-    json!({
+    let mut file = json!({
         "version": "1.0",
-        "added_tokens": added,
         "normalizer": null,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": LLAMA_WORDS}, "behavior": "Isolated", "invert": false},
@@ -184,7 +185,10 @@ fn whole(vocab: Value, merges: Value, added: Vec<Value>, bos: Option<&str>) -> V
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": true,
-            "vocab": vocab, "merges": merges,
         },
-    })
+    });
+    file["added_tokens"] = Value::Array(added);
+    file["model"]["vocab"] = vocab;
+    file["model"]["merges"] = merges;
+    file
 }

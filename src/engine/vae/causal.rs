@@ -3,10 +3,11 @@
 //! Each convolution remembers the last frames that it saw, so that chunks give what the whole clip would.
 //! Does not choose the chunks, and knows nothing of what stands between two convolutions.
 
+use safelight_core::memory::tiers::ConvolutionTier;
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};
-use crate::runtime::is_rocm;
+use crate::runtime::{convolution_tier, is_rocm};
 use crate::weights::{Weights, WeightsError};
 
 /// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
@@ -75,14 +76,24 @@ impl ConvForm {
     /// width 384: 1.21 against 0.99; 60 × 104 at width 384, 1 frame: 0.11 against 0.21. Making the pictures that
     /// carry their predecessors costs two more passes over the frames than making the volume does.
     ///
-    /// AMD's consumer GPUs have no fast kernels for volumes, and some versions of MIOpen hang looking for one
-    /// (ROCm/rocm-libraries#2218, #3509): there all layers take pictures. Not measured on AMD.
-    fn of_layer(self, inputs: i64, frames: i64) -> Self {
+    /// On AMD all layers are what the tier says, because that is what its probe measured.
+    fn of_layer(self, tier: ConvolutionTier, is_rocm: bool, inputs: i64, frames: i64) -> Self {
         match self {
-            Self::Mixed if is_rocm() => Self::Pictures,
+            Self::Mixed if matches!(tier, ConvolutionTier::Frames | ConvolutionTier::Cpu) => {
+                Self::Pictures
+            }
+            Self::Mixed if is_rocm => Self::Volumes,
             Self::Mixed if frames > 1 && !(129..=255).contains(&inputs) => Self::Pictures,
             Self::Mixed => Self::Volumes,
             other => other,
+        }
+    }
+
+    /// How a probe or benchmark of `tier` computes.
+    pub(super) fn of_tier(tier: ConvolutionTier) -> Self {
+        match tier {
+            ConvolutionTier::Direct | ConvolutionTier::NoMiopen => Self::Volumes,
+            ConvolutionTier::Frames | ConvolutionTier::Cpu => Self::Pictures,
         }
     }
 
@@ -195,33 +206,50 @@ impl CausalConv3d {
     ) -> Result<Self, WeightsError> {
         let [taps, kernel_h, kernel_w] = kernel;
         let weight = w.tensor("weight", &[outputs, inputs, taps, kernel_h, kernel_w])?;
-        let of_layer = feed.form.of_layer(inputs, feed.frames);
-        let form = match (of_layer, transform) {
-            _ if feed.form == ConvForm::Mixed && kernel_h * kernel_w == 1 => {
-                // o c t 1 1 -> o (t c)
-                let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
-                Form::Matrix(rows.view([outputs, taps * inputs]))
+        let bias = w.tensor("bias", &[outputs])?;
+        if feed.form == ConvForm::Mixed && kernel_h * kernel_w == 1 {
+            // o c t 1 1 -> o (t c)
+            let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
+            let form = Form::Matrix(rows.view([outputs, taps * inputs]));
+            return Ok(Self::with(form, &weight, bias));
+        }
+        let (tier, is_rocm) = (convolution_tier(), is_rocm());
+        let form = feed.form.of_layer(tier, is_rocm, inputs, feed.frames);
+        Ok(match (form, transform) {
+            (ConvForm::Planes, Some(transform)) => {
+                let form = Form::Planes(Planes::new(&weight, transform));
+                Self::with(form, &weight, bias)
             }
-            (ConvForm::Planes, Some(transform)) => Form::Planes(Planes::new(&weight, transform)),
-            (ConvForm::Volumes, _) => {
-                // o c t h w with channels innermost in memory
-                let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
-                Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
-            }
-            _ => {
-                // o c t h w -> o h w (t c), seen as o (t c) h w
-                let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
-                let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
-                Form::Pictures(rows.permute([0, 3, 1, 2]))
-            }
-        };
-        Ok(Self {
-            form,
-            bias: w.tensor("bias", &[outputs])?,
-            taps,
-            padding: [kernel_h / 2, kernel_w / 2],
-            inputs,
+            _ => Self::of_tensors(&weight, bias, form),
         })
+    }
+
+    /// `weight`: `(O, C, taps, kh, kw)`, `bias`: `(O)`; by volumes or by pictures.
+    pub(super) fn of_tensors(weight: &Tensor, bias: Tensor, form: ConvForm) -> Self {
+        let size = weight.size();
+        let [outputs, inputs, taps, kernel_h, kernel_w] = [0, 1, 2, 3, 4].map(|dim| size[dim]);
+        let form = if form == ConvForm::Volumes {
+            // o c t h w with channels innermost in memory
+            let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
+            Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
+        } else {
+            // o c t h w -> o h w (t c), seen as o (t c) h w
+            let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
+            let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
+            Form::Pictures(rows.permute([0, 3, 1, 2]))
+        };
+        Self::with(form, weight, bias)
+    }
+
+    fn with(form: Form, weight: &Tensor, bias: Tensor) -> Self {
+        let size = weight.size();
+        Self {
+            form,
+            bias,
+            taps: size[2],
+            padding: [size[3] / 2, size[4] / 2],
+            inputs: size[1],
+        }
     }
 
     pub(super) fn device(&self) -> Device {
@@ -393,3 +421,6 @@ fn with_predecessors(frames: &Tensor, taps: i64, stride: i64) -> Tensor {
         .collect();
     Tensor::cat(&shifted, -1)
 }
+
+#[cfg(test)]
+mod tests;

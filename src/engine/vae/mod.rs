@@ -10,6 +10,7 @@ mod pointwise;
 pub(crate) mod slices;
 mod tiles;
 mod toom;
+mod trial;
 pub mod wan;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use self::causal::ConvForm;
 pub use self::hunyuan::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
 pub use self::kl::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
 pub use self::tiles::{TileScheme, Tiling};
+pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer, TrialRun};
 pub use self::wan::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 
 /// What an encoder says about the latents, both of their size: a normal distribution for each number.

@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
 use crate::error::EngineError;
+use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::json;
 use crate::nn::{ClipActivation, ClipLayer, ClipLayerConfig, LayerNorm};
@@ -230,6 +231,7 @@ impl SiglipVisionEncoder {
             if hooks.cancelled() {
                 return None;
             }
+            fault::at(Site::Vision);
             xs = layer.forward(&xs, None);
         }
         Some(self.post_layernorm.forward_as_kind(&xs))

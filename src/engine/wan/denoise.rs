@@ -20,6 +20,7 @@ use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, walk};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
+use crate::memory::Lent;
 use crate::nn::Rope;
 use crate::place::{Placement, warn_unexpected};
 use crate::sampling::{Solver, noise};
@@ -47,7 +48,7 @@ pub struct Conditions<'a> {
 
 /// What all steps of one expert share.
 struct Loop<'a> {
-    transformer: WanTransformer,
+    transformer: Lent<WanTransformer>,
     guidance: Guidance,
     rope: Rope,
     /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
@@ -89,7 +90,7 @@ pub fn denoise(
         }
         let behind = if state.step < calls.end {
             let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
-            let _read_ahead = read_ahead(config, expert, &solver, place.device);
+            let _read_ahead = read_ahead(config, expert, &solver, place);
             match walk(&run, &state, calls.end, &mut solver, place, capture, hooks)? {
                 Some(behind) => behind,
                 None => return Ok(None),
@@ -119,12 +120,12 @@ fn read_ahead(
     config: &WanConfig,
     expert: Expert,
     solver: &Solver,
-    device: Device,
+    place: Placement,
 ) -> Option<ReadAhead> {
     let next = config.files.transformer_2.as_deref()?;
     let is_next =
         expert == Expert::HighNoise && !calls_of(config, Expert::LowNoise, solver).is_empty();
-    is_next.then(|| ReadAhead::start(next, device))
+    is_next.then(|| ReadAhead::start(next, place))
 }
 
 /// The calls of the model that an expert answers, of those that the request wants.
@@ -153,10 +154,19 @@ impl<'a> Loop<'a> {
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
-        let weights = open_transformer(folder, place, &request.loras, expert)?;
-        let transformer = WanTransformer::new(network, &weights)?;
-        warn_unexpected(&weights.finish(), "transformer", hooks);
-        warn_unused_updates(&weights, hooks);
+        let component = match expert {
+            Expert::LowNoise => "second transformer",
+            Expert::Only | Expert::HighNoise => "transformer",
+        };
+        let transformer = place.network(component, folder, &request.loras, || {
+            let weights = open_transformer(folder, place, &request.loras, expert)?;
+            let transformer = WanTransformer::new(network, &weights)?;
+            warn_unexpected(&weights.finish(), "transformer", hooks);
+            warn_unused_updates(&weights, hooks);
+            // What is free from here on is free of weights.
+            weights.settle()?;
+            Ok(transformer)
+        })?;
         let (per_frame, frames) = shape.tokens(network.patch_size);
         let guidance = Guidance::new(
             &transformer,

@@ -7,7 +7,7 @@ use tch::{Device, Tensor};
 use super::denoise::Conditions;
 use super::transformer::{Context, WanTransformer};
 use crate::error::EngineError;
-use crate::runtime::memory_counts;
+use crate::runtime::free_bytes;
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
@@ -99,9 +99,7 @@ fn joins(device: Device, pass_bytes: u64) -> bool {
     let Device::Cuda(_) = device else {
         return false;
     };
-    let counts = memory_counts(device);
-    let unused = counts.reserved.saturating_sub(counts.allocated);
-    let free = counts.total.saturating_sub(counts.used) + unused;
+    let free = free_bytes(device);
     // Twice the room, as the estimate is one.
     pass_bytes <= LARGEST_JOINED_PASS && free / 4 >= pass_bytes
 }

@@ -30,6 +30,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
+use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
 use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
@@ -63,9 +64,13 @@ pub fn encode_text(
         TEXT_LENGTH,
     )?;
     tokenizer.check_ids(config.text_encoder.vocab_size)?;
-    let weights = place.open(&config.files.text_encoder)?;
-    let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
-    warn_unexpected(&weights.finish(), "text encoder", hooks);
+    let home = &config.files.text_encoder;
+    let encoder = place.network("text encoder", home, &[], || {
+        let weights = place.open(home)?;
+        let encoder = Umt5Encoder::new(&config.text_encoder, &weights)?;
+        warn_unexpected(&weights.finish(), "text encoder", hooks);
+        Ok(encoder)
+    })?;
 
     let reader = Reader {
         tokenizer,
@@ -98,7 +103,7 @@ struct Reader {
     tokenizer: TextTokenizer,
     /// The published form of the tokenizer, where there is one; only for the record.
     spiece: Option<SpieceModel>,
-    encoder: Umt5Encoder,
+    encoder: Lent<Umt5Encoder>,
 }
 
 impl Reader {
@@ -162,13 +167,14 @@ pub fn decode(
             reason: format!("these are no latents of this model: {:?}", latents.size()),
         });
     }
-    let weights = place.open(&config.files.vae)?;
-    let decoder = WanVaeDecoder::new(&config.vae, &weights)?;
-    warn_unexpected(
-        &WanVaeDecoder::unexpected_keys(&weights),
-        "autoencoder",
-        hooks,
-    );
+    let home = &config.files.vae;
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = WanVaeDecoder::new(&config.vae, &weights)?;
+        let unexpected = WanVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
     let latents = latents.to_device(place.device).to_kind(place.kind);
     let latents = denormalize(&config.vae, &latents);
     capture.put("vae.decode.0.input", &latents);

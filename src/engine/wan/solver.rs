@@ -29,6 +29,7 @@ pub fn new_solver(
     let unipc = UniPcOptions {
         order: scheduler.solver_order,
         is_bh1: scheduler.solver_type == "bh1",
+        is_of_sigma: false,
         lower_order_final: scheduler.lower_order_final,
         end: match scheduler.final_sigmas_type.as_str() {
             "sigma_min" => End::SigmaMin,

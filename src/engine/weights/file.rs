@@ -59,18 +59,15 @@ impl WeightFile {
     /// Plans the way of all `files` of a component to a device.
     pub(super) fn stage(files: &mut [Self]) {
         let places = files.iter().enumerate().flat_map(|(number, file)| {
-            file.names().into_iter().filter_map(move |name| {
-                let info = file.header.info(&name)?;
-                Some(Place {
-                    name,
-                    file: number,
-                    start: info.start,
-                    len: info.bytes as usize,
-                })
+            file.header.tensors().map(move |(name, info)| Place {
+                name,
+                file: number,
+                start: info.start,
+                len: info.bytes as usize,
             })
         });
         let handles = files.iter().map(|file| Arc::clone(&file.file)).collect();
-        let staging = Arc::new(Staging::new(handles, places.collect()));
+        let staging = Arc::new(Staging::new(handles, places));
         for (number, file) in files.iter_mut().enumerate() {
             file.staging = Some((Arc::clone(&staging), number));
         }
@@ -80,8 +77,9 @@ impl WeightFile {
         &self.path
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
-        self.header.names()
+    /// Sorted.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.tensors().map(|(name, _)| name)
     }
 
     /// Where the bytes of a tensor lie.
@@ -184,6 +182,9 @@ impl WeightFile {
             let view = mapping
                 .tensor(info.start as usize, shape, stored)
                 .map_err(torch)?;
+            if kind == stored {
+                return Ok(view);
+            }
             return view.f_to_kind(kind).map_err(torch);
         }
         let stored = Stored {
@@ -197,15 +198,14 @@ impl WeightFile {
                 path: self.path.clone(),
             });
         };
-        let flat = staging.bring(*number, stored, kind, device);
-        let flat = flat.map_err(|err| match err {
+        let numbers = staging.bring(*number, stored, shape, kind, device);
+        numbers.map_err(|err| match err {
             StagingError::Io(source) => WeightsError::Io {
                 source,
                 path: self.path.clone(),
             },
             StagingError::Tensor(source) => torch(source),
-        })?;
-        flat.f_view(shape).map_err(torch)
+        })
     }
 
     /// `key`, which the file has, on the CPU in its own type; in f32 where that is one of blocks.
@@ -217,15 +217,15 @@ impl WeightFile {
             });
         };
         if let Some(block) = info.dtype.blocks() {
-            let bytes = self.blocks(key, &info, Device::Cpu)?;
+            let bytes = self.blocks(key, info, Device::Cpu)?;
             let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
             return Ok(gguf::expand(&bytes, block, Kind::Float).view(&shape[..]));
         }
         let stored = kind_from_dtype(info.dtype).unwrap_or(Kind::Float);
-        self.tensor(key, &info, stored, Device::Cpu)
+        self.tensor(key, info, stored, Device::Cpu)
     }
 
-    pub(super) fn info(&self, key: &str) -> Option<TensorInfo> {
+    pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {
         self.header.info(key)
     }
 }

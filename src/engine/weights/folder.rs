@@ -60,7 +60,7 @@ fn open_files(path: &Path, device: Device) -> Result<Opened, WeightsError> {
         });
     }
     let file = WeightFile::open(path, device)?;
-    let keys = file.names().into_iter().map(|key| (key, 0)).collect();
+    let keys = file.names().map(|key| (key.to_owned(), 0)).collect();
     Ok((vec![file], keys))
 }
 
@@ -143,7 +143,9 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
     // Keys that the index forgot are found all the same.
     for (number, file) in files.iter().enumerate() {
         for key in file.names() {
-            keys.entry(key).or_insert(number);
+            if !keys.contains_key(key) {
+                keys.insert(key.to_owned(), number);
+            }
         }
     }
     Ok((files, keys))

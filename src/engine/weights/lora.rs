@@ -178,7 +178,7 @@ impl Weights {
         }
         let prefix = match network {
             Network::Clip | Network::T5 => text_encoder_prefix(network, self.keys()),
-            Network::Wan | Network::Flux { .. } => "",
+            Network::Wan | Network::Flux { .. } | Network::FramePack { .. } => "",
         };
         let table = Table::new(network, prefix, &|name| {
             let shape = named.shape_of(name)?;

@@ -12,6 +12,8 @@ use memmap2::Mmap;
 use tch::{Kind, TchError, Tensor};
 
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The most of them at once since the last reset.
+static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
 
 // See `view.cpp`.
 #[expect(
@@ -39,7 +41,9 @@ impl Mapping {
         // SAFETY: the map is private to this process and read-only. A file that somebody shortens while it is
         // mapped ends the engine process with SIGBUS, which the worker survives; wrong numbers are no memory error.
         let map = unsafe { Mmap::map(file)? };
-        LIVE_BYTES.fetch_add(map.len() as u64, Ordering::Relaxed);
+        let len = map.len() as u64;
+        let live = LIVE_BYTES.fetch_add(len, Ordering::Relaxed) + len;
+        PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
         Ok(Self { map })
     }
 
@@ -85,6 +89,14 @@ impl Mapping {
 
     pub(super) fn live_bytes() -> u64 {
         LIVE_BYTES.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn peak_bytes() -> u64 {
+        PEAK_BYTES.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reset_peak() {
+        PEAK_BYTES.store(Self::live_bytes(), Ordering::Relaxed);
     }
 }
 

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::ops::Div;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use safelight_core::catalog::TensorInfo;
@@ -60,7 +61,7 @@ pub struct Weights {
     /// What changes some of the tensors.
     loras: Option<Arc<Loras>>,
     /// Where not all of the network may stay on the device.
-    stream: Option<Arc<Stream>>,
+    stream: Option<Rc<Stream>>,
     is_seldom: bool,
     kind: Kind,
     device: Device,
@@ -71,6 +72,8 @@ struct Source {
     files: Vec<WeightFile>,
     /// Key → index into `files`.
     keys: BTreeMap<String, usize>,
+    /// Whether anything stands beside matrices.
+    has_scales: bool,
     /// Instead of files.
     random: Option<RandomTensors>,
     asked: Mutex<BTreeSet<String>>,
@@ -84,6 +87,7 @@ impl Weights {
             source: Arc::new(Source {
                 path: path.to_owned(),
                 files,
+                has_scales: scales::stand_among(keys.keys().map(String::as_str)),
                 keys,
                 random: None,
                 asked: Mutex::default(),
@@ -101,12 +105,28 @@ impl Weights {
     /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
     /// like a network's. Takes any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
+        Self::without_files(RandomTensors::new(device), kind, device)
+    }
+
+    /// No file and no numbers, only the names and shapes that a network asks for, [afterwards](Self::outlined).
+    pub fn outline(kind: Kind) -> Self {
+        Self::without_files(RandomTensors::outline(), kind, Device::Cpu)
+    }
+
+    /// What was asked for, in that order, where this is an [outline](Self::outline).
+    pub fn outlined(&self) -> Vec<(String, Vec<i64>)> {
+        let random = self.source.random.as_ref();
+        random.map_or_else(Vec::new, RandomTensors::outlined)
+    }
+
+    fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
         Self {
             source: Arc::new(Source {
                 path: PathBuf::from("random weights"),
                 files: Vec::new(),
                 keys: BTreeMap::new(),
-                random: Some(RandomTensors::new(device)),
+                has_scales: false,
+                random: Some(random),
                 asked: Mutex::default(),
             }),
             prefix: String::new(),
@@ -191,13 +211,14 @@ impl Weights {
 
     /// The numbers at a key of the files in the type that they are stored in; GGUF's blocks as their bytes.
     pub fn as_stored(&self, key: &str) -> Result<Tensor, WeightsError> {
-        let shape = self.shape_of_key(key).unwrap_or_default();
-        let (file, info) = self.find(key, &shape)?;
+        let Some((file, info)) = self.entry(key) else {
+            return Err(self.missing(key.to_owned(), &[]));
+        };
         let tensor = if info.dtype.blocks().is_some() {
-            file.blocks(key, &info, self.device)?
+            file.blocks(key, info, self.device)?
         } else {
-            let kind = file.stored_kind(key, &info)?;
-            file.tensor(key, &info, kind, self.device)?
+            let kind = file.stored_kind(key, info)?;
+            file.tensor(key, info, kind, self.device)?
         };
         self.asked().insert(key.to_owned());
         Ok(tensor)
@@ -242,19 +263,19 @@ impl Weights {
         }
         let (file, info) = self.find(&key, shape)?;
         if let Some(block) = info.dtype.blocks() {
-            let bytes = file.blocks(&key, &info, self.device)?;
+            let bytes = file.blocks(&key, info, self.device)?;
             self.asked().insert(key);
             return Ok(gguf::expand(&bytes, block, self.kind).view(shape));
         }
         let scale = self.scale_of(&key, info.dtype)?;
-        let tensor = match (file.stored_kind(&key, &info)?, scale) {
+        let tensor = match (file.stored_kind(&key, info)?, scale) {
             (stored, scale) if fp8::is_fp8(stored) => {
-                let numbers = file.tensor(&key, &info, stored, self.device)?;
+                let numbers = file.tensor(&key, info, stored, self.device)?;
                 fp8::expand(&numbers, scale.unwrap_or(1.0), self.kind)
             }
-            (_, None) => file.tensor(&key, &info, self.kind, self.device)?,
+            (_, None) => file.tensor(&key, info, self.kind, self.device)?,
             (_, Some(scale)) => {
-                let exact = file.tensor(&key, &info, Kind::Float, self.device)?;
+                let exact = file.tensor(&key, info, Kind::Float, self.device)?;
                 (exact * f64::from(scale)).to_kind(self.kind)
             }
         };
@@ -273,14 +294,14 @@ impl Weights {
         if self.source.random.is_none() {
             let key = self.file_key(name);
             let (file, info) = self.find(&key, &size)?;
-            match self.form_of(&key, file, &info)? {
+            match self.form_of(&key, file, info)? {
                 Form::Blocks(block) => {
-                    let bytes = file.blocks(&key, &info, self.device)?;
+                    let bytes = file.blocks(&key, info, self.device)?;
                     self.asked().insert(key);
                     return Ok(StoredMatrix::blocks(BlockMatrix::new(&bytes, block, size)));
                 }
                 Form::Fp8 { stored, scale } => {
-                    let numbers = file.tensor(&key, &info, stored, self.device)?;
+                    let numbers = file.tensor(&key, info, stored, self.device)?;
                     self.asked().insert(key);
                     return Ok(StoredMatrix::fp8(numbers, scale));
                 }
@@ -309,8 +330,8 @@ impl Weights {
     ) -> Result<(String, stream::Source, Form), WeightsError> {
         let key = self.file_key(name);
         let (file, info) = self.find(&key, &size)?;
-        let form = self.form_of(&key, file, &info)?;
-        let source = file.source(&info);
+        let form = self.form_of(&key, file, info)?;
+        let source = file.source(info);
         self.asked().insert(key.clone());
         Ok((key, source, form))
     }
@@ -339,19 +360,23 @@ impl Weights {
         })
     }
 
+    fn entry(&self, key: &str) -> Option<(&WeightFile, &TensorInfo)> {
+        let file = &self.source.files[*self.source.keys.get(key)?];
+        Some((file, file.info(key)?))
+    }
+
     /// The file that has `key`, and what its header says of it; `shape` must be its own.
-    fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, TensorInfo), WeightsError> {
+    fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, &TensorInfo), WeightsError> {
         fault::at(Site::Weights);
-        let file = self.source.keys.get(key).map(|&i| &self.source.files[i]);
-        let Some((file, info)) = file.and_then(|file| Some((file, file.info(key)?))) else {
+        let Some((file, info)) = self.entry(key) else {
             return Err(self.missing(key.to_owned(), shape));
         };
-        let found: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
-        if found != shape {
+        let found = info.shape.iter().map(|&n| n as i64);
+        if !found.clone().eq(shape.iter().copied()) {
             return Err(WeightsError::WrongShape {
                 key: key.to_owned(),
                 expected: shape.to_vec(),
-                found,
+                found: found.collect(),
                 path: file.path().to_owned(),
             });
         }
@@ -386,6 +411,15 @@ impl Weights {
     /// Bytes of weight files that are mapped into this process at the moment, by anybody.
     pub fn mapped_bytes_live() -> u64 {
         Mapping::live_bytes()
+    }
+
+    /// The most of them since [`reset_mapped_peak`](Self::reset_mapped_peak).
+    pub fn mapped_bytes_peak() -> u64 {
+        Mapping::peak_bytes()
+    }
+
+    pub fn reset_mapped_peak() {
+        Mapping::reset_peak();
     }
 
     fn full_name(&self, name: &impl Display) -> String {

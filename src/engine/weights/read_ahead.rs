@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use tch::Device;
 
 use super::folder;
+use crate::place::Placement;
 use crate::runtime::meminfo_bytes;
 
 /// What is read between two looks at the flag and the memory.
@@ -28,17 +29,19 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// Begins to read the weight files of a component, a folder or a file. What cannot be read is left: whoever
     /// wants the weights says why.
-    pub fn start(place: &Path, device: Device) -> Self {
+    pub fn start(next: &Path, place: Placement) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let place = place.to_owned();
-        let room = match device {
-            // The weights in use are themselves mapped files: nothing may push them out.
-            Device::Cpu => "MemFree",
-            _ => "MemAvailable",
+        let next = next.to_owned();
+        // Nothing may push out the weights in use where they are mapped files, or come from theirs again and again.
+        let uses_cache = place.device == Device::Cpu || place.resident_bytes.is_some();
+        let room = if uses_cache {
+            "MemFree"
+        } else {
+            "MemAvailable"
         };
         let flag = Arc::clone(&stop);
         let thread = thread::Builder::new().name("read-ahead".to_owned());
-        let thread = thread.spawn(move || read(&place, room, &flag)).ok();
+        let thread = thread.spawn(move || read(&next, room, &flag)).ok();
         Self { stop, thread }
     }
 }
@@ -78,12 +81,15 @@ fn read(place: &Path, room: &str, stop: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use tch::Kind;
+
     use super::*;
 
     #[test]
     fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        drop(ReadAhead::start(folder.path(), Device::Cpu));
-        drop(ReadAhead::start(&folder.path().join("gone"), Device::Cpu));
+        let place = Placement::new(Device::Cpu, Kind::Float);
+        drop(ReadAhead::start(folder.path(), place));
+        drop(ReadAhead::start(&folder.path().join("gone"), place));
     }
 }

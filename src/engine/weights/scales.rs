@@ -11,6 +11,14 @@ use super::{Weights, WeightsError};
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
 const IGNORED: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
 
+/// Whether a file with these keys has anything beside its matrices: most have not, and need not be searched.
+pub(super) fn stand_among<'a>(mut keys: impl Iterator<Item = &'a str>) -> bool {
+    keys.any(|key| {
+        let end = key.rsplit('.').next().unwrap_or(key);
+        SCALES.contains(&end) || IGNORED.contains(&end)
+    })
+}
+
 /// A tensor that only says that a file has scales.
 pub(super) fn is_marker(key: &str) -> bool {
     key.rsplit('.').next() == Some("scaled_fp8")
@@ -26,6 +34,9 @@ impl Weights {
         let Some(layer) = key.strip_suffix(".weight") else {
             return Ok(None);
         };
+        if !self.source.has_scales {
+            return Ok(None);
+        }
         self.ignore_beside(layer);
         let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
         let Some(key) = scales.find(|key| self.source.keys.contains_key(key)) else {
@@ -39,7 +50,7 @@ impl Weights {
             return Err(wrong(self.source.path.clone()));
         };
         let scale = match file.info(&key) {
-            Some(info) if is_scalable(stored) => file.number(&key, &info)?,
+            Some(info) if is_scalable(stored) => file.number(&key, info)?,
             _ => None,
         };
         match scale {
@@ -50,6 +61,9 @@ impl Weights {
 
     /// Counts all that may stand beside the matrix at `key` as asked for.
     pub(super) fn ignore_beside(&self, key: &str) {
+        if !self.source.has_scales {
+            return;
+        }
         let layer = key.strip_suffix(".weight").unwrap_or(key);
         let ends = SCALES.iter().chain(&IGNORED);
         self.asked()

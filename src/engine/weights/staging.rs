@@ -8,10 +8,13 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tch::{Device, Kind, Tensor};
+use rustix::fs::{Advice, fadvise};
+use safelight_core::memory::DeviceClass;
+use tch::{Device, Kind, TchError, Tensor};
 
 use super::lane::StagingError;
 use super::ring::{Part, Transfer};
+use crate::runtime::device_class;
 
 /// What may be on its way before it is asked for.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -26,8 +29,8 @@ const ALIGNMENT: usize = 16;
 const CONVERTED_BYTES: usize = 64 << 20;
 
 /// A tensor in one of a component's files.
-pub(super) struct Place {
-    pub(super) name: String,
+pub(super) struct Place<'a> {
+    pub(super) name: &'a str,
     /// Index of the file.
     pub(super) file: usize,
     pub(super) start: u64,
@@ -47,8 +50,8 @@ pub(super) struct Staging {
     files: Vec<Arc<File>>,
     /// In the order in which they are likely to be asked for.
     spans: Vec<Span>,
-    /// File and start of a tensor → index into `spans`, and its part there.
-    place_of: BTreeMap<(usize, u64), (usize, Part)>,
+    /// File and start of each tensor, index into `spans`, and its part there; sorted.
+    places: Vec<((usize, u64), usize, Part)>,
     held: Mutex<Held>,
     reads_only_tiny_ahead: AtomicBool,
 }
@@ -67,6 +70,8 @@ struct Held {
     ages: VecDeque<usize>,
     bytes: usize,
     last_asked: Option<usize>,
+    /// Where they went.
+    device: Option<Device>,
     /// Spans that were fetched once, and are not fetched again unasked.
     fetched: Vec<bool>,
 }
@@ -74,16 +79,19 @@ struct Held {
 /// A span on its way or on the device.
 struct Fetch {
     bytes: Tensor,
+    /// The same as numbers of the kind that was last asked for.
+    typed: Option<(Kind, Tensor)>,
     transfer: Arc<Transfer>,
     tensors_left: usize,
 }
 
 impl Staging {
     /// `tensors`: all of `files`.
-    pub(super) fn new(files: Vec<Arc<File>>, mut tensors: Vec<Place>) -> Self {
-        tensors.sort_by_cached_key(|tensor| natural_order(&tensor.name));
+    pub(super) fn new<'a>(files: Vec<Arc<File>>, tensors: impl Iterator<Item = Place<'a>>) -> Self {
+        let mut tensors: Vec<Place<'_>> = tensors.collect();
+        tensors.sort_by_cached_key(|tensor| natural_order(tensor.name));
         let mut spans: Vec<Span> = Vec::new();
-        let mut place_of = BTreeMap::new();
+        let mut places = Vec::with_capacity(tensors.len());
         for tensor in tensors.iter().filter(|tensor| tensor.len > 0) {
             let mut part = Part {
                 start: tensor.start,
@@ -102,8 +110,9 @@ impl Staging {
                     len: part.len,
                 }),
             }
-            place_of.insert((tensor.file, tensor.start), (spans.len() - 1, part));
+            places.push(((tensor.file, tensor.start), spans.len() - 1, part));
         }
+        places.sort_unstable_by_key(|(place, ..)| *place);
         Self {
             files,
             held: Mutex::new(Held {
@@ -111,7 +120,7 @@ impl Staging {
                 ..Held::default()
             }),
             spans,
-            place_of,
+            places,
             reads_only_tiny_ahead: AtomicBool::new(false),
         }
     }
@@ -121,32 +130,50 @@ impl Staging {
         self.reads_only_tiny_ahead.store(true, Ordering::Relaxed);
     }
 
-    /// The numbers, which must be a whole tensor of file number `file`, as a flat tensor of `kind` on `device`.
+    /// The numbers, which must be a whole tensor of file number `file`, as a tensor of `kind` on `device`. `shape` has as
+    /// many numbers as are stored.
     pub(super) fn bring(
         &self,
         file: usize,
         stored: Stored,
+        shape: &[i64],
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, StagingError> {
-        let place = self.place_of.get(&(file, stored.start));
-        let Some((index, part)) = place.filter(|(_, part)| part.len == stored.len) else {
-            return self.convert(file, stored, kind, device);
+        let is_converted_apart = stored.kind != kind && stored.len > AHEAD_BYTES;
+        let place = self.place_of(file, stored).filter(|_| !is_converted_apart);
+        let Some((index, part)) = place else {
+            let flat = self.convert(file, stored, kind, device)?;
+            return Ok(flat.f_view(shape)?);
         };
-        if stored.kind != kind && stored.len > AHEAD_BYTES {
-            return self.convert(file, stored, kind, device);
-        }
-        let (bytes, transfer) = self.ask(*index, device)?;
+        let view = |fetch: &mut Fetch| fetch.numbers(part, stored.kind, shape);
+        let (numbers, transfer) = self.ask(index, device, view)?;
         transfer.wait()?;
-        let numbers = bytes
-            .f_narrow(0, part.place as i64, part.len as i64)?
-            .f_view_dtype(stored.kind)?;
+        if stored.kind == kind {
+            return Ok(numbers);
+        }
         Ok(numbers.f_to_kind(kind)?)
     }
 
-    /// A span's bytes, which are on their way at least, as is what is likely to come next.
-    fn ask(&self, index: usize, device: Device) -> Result<(Tensor, Arc<Transfer>), StagingError> {
+    /// The span of a whole tensor, and its part there.
+    fn place_of(&self, file: usize, stored: Stored) -> Option<(usize, Part)> {
+        let wanted = (file, stored.start);
+        let found = self
+            .places
+            .binary_search_by_key(&wanted, |(place, ..)| *place);
+        let (_, index, part) = self.places[found.ok()?];
+        (part.len == stored.len).then_some((index, part))
+    }
+
+    /// A `view` of a span's bytes, which are on their way at least, as is what is likely to come next.
+    fn ask(
+        &self,
+        index: usize,
+        device: Device,
+        view: impl Fn(&mut Fetch) -> Result<Tensor, TchError>,
+    ) -> Result<(Tensor, Arc<Transfer>), StagingError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.device = Some(device);
         let last = held.last_asked.replace(index);
         let is_expected = held.fetches.contains_key(&index)
             || last.is_none_or(|last| last == index || last + 1 == index);
@@ -165,11 +192,11 @@ impl Staging {
             self.look_ahead(&mut held, index, device);
         }
         let Some(fetch) = held.fetches.get_mut(&index) else {
-            let fetch = self.fetch(index, device)?;
-            return Ok((fetch.bytes, fetch.transfer));
+            let mut fetch = self.fetch(index, device)?;
+            return Ok((view(&mut fetch)?, fetch.transfer));
         };
         fetch.tensors_left = fetch.tensors_left.saturating_sub(1);
-        let found = (fetch.bytes.shallow_clone(), Arc::clone(&fetch.transfer));
+        let found = (view(fetch)?, Arc::clone(&fetch.transfer));
         if fetch.tensors_left == 0 {
             held.remove(index, &self.spans);
         }
@@ -201,10 +228,13 @@ impl Staging {
 
     fn fetch(&self, index: usize, device: Device) -> Result<Fetch, StagingError> {
         let span = &self.spans[index];
-        let bytes = Tensor::f_empty([span.len as i64], (Kind::Uint8, device))?;
+        // Whole numbers of every kind.
+        let len = span.len.next_multiple_of(ALIGNMENT) as i64;
+        let bytes = Tensor::f_empty([len], (Kind::Uint8, device))?;
         let transfer = Transfer::begin(&self.files[span.file], &span.parts, &bytes)?;
         Ok(Fetch {
             bytes,
+            typed: None,
             transfer: Arc::new(transfer),
             tensors_left: span.parts.len(),
         })
@@ -249,8 +279,41 @@ impl Staging {
     }
 }
 
+impl Drop for Staging {
+    /// Where the device has the host's memory, what was read is there twice: the page cache's is of no use any more.
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.reads_only_tiny_ahead.load(Ordering::Relaxed);
+        let device = held.device.filter(|_| !streams);
+        if device.is_some_and(|device| device_class(device) == DeviceClass::Unified) {
+            for file in &self.files {
+                // Advice that is not taken harms nothing.
+                fadvise(&**file, 0, None, Advice::DontNeed).ok();
+            }
+        }
+    }
+}
+
+impl Fetch {
+    /// One call for each tensor: among thousands of tiny ones the calls are what takes time.
+    fn numbers(&mut self, part: Part, kind: Kind, shape: &[i64]) -> Result<Tensor, TchError> {
+        let typed = match self.typed.take() {
+            Some((known, typed)) if known == kind => typed,
+            _ => self.bytes.f_view_dtype(kind)?,
+        };
+        let mut strides = vec![1; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis] * shape[axis];
+        }
+        let first = (part.place / kind.elt_size_in_bytes()) as i64;
+        let numbers = typed.f_as_strided(shape, &strides[..], first);
+        self.typed = Some((kind, typed));
+        numbers
+    }
+}
+
 impl Span {
-    fn has_room_for(&self, tensor: &Place) -> bool {
+    fn has_room_for(&self, tensor: &Place<'_>) -> bool {
         let has_only_tiny = self.parts.len() > 1 || self.len <= TINY_BYTES;
         let is_alike = tensor.file == self.file && tensor.len <= TINY_BYTES;
         has_only_tiny && is_alike && self.len + ALIGNMENT + tensor.len <= GATHERED_BYTES
@@ -288,20 +351,21 @@ impl Held {
     }
 }
 
-/// A word of a name, for sorting: a number, or what is none.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Word {
-    Number(u64),
-    Text(String),
-}
-
-/// What names are sorted by so that block 2 comes before block 10.
-pub(super) fn natural_order(name: &str) -> Vec<Word> {
-    let word = |word: &str| {
-        let number = word.parse().map(Word::Number);
-        number.unwrap_or_else(|_| Word::Text(word.to_owned()))
-    };
-    name.split('.').map(word).collect()
+/// What names are sorted by so that block 2 comes before block 10: numbers before other words, each comparable byte
+/// by byte.
+pub(super) fn natural_order(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len() + 16);
+    for word in name.split('.') {
+        if let Ok(number) = word.parse::<u64>() {
+            key.push(1);
+            key.extend(number.to_be_bytes());
+        } else {
+            key.push(2);
+            key.extend(word.as_bytes());
+            key.push(0);
+        }
+    }
+    key
 }
 
 #[cfg(test)]
@@ -312,12 +376,15 @@ mod tests {
 
     /// A file of tensors with these lengths, and what it holds.
     fn file_of(lens: &[usize]) -> (Staging, Vec<Stored>, Vec<u8>) {
+        let names: Vec<String> = (0..lens.len())
+            .map(|i| format!("blocks.{i}.weight"))
+            .collect();
         let mut places = Vec::new();
         let mut stored = Vec::new();
         let mut start = 5;
         for (number, &len) in lens.iter().enumerate() {
             places.push(Place {
-                name: format!("blocks.{number}.weight"),
+                name: &names[number],
                 file: 0,
                 start,
                 len,
@@ -331,11 +398,13 @@ mod tests {
             .collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        (Staging::new(vec![Arc::new(file)], places), stored, bytes)
+        let staging = Staging::new(vec![Arc::new(file)], places.into_iter());
+        (staging, stored, bytes)
     }
 
     fn check(staging: &Staging, stored: Stored, bytes: &[u8]) {
-        let Ok(found) = staging.bring(0, stored, Kind::Uint8, Device::Cpu) else {
+        let Ok(found) = staging.bring(0, stored, &[stored.len as i64], Kind::Uint8, Device::Cpu)
+        else {
             panic!("the file is whole");
         };
         let start = stored.start as usize;
@@ -381,12 +450,12 @@ mod tests {
         file.write_all(&[7; 5]).unwrap();
         file.write_all(&values).unwrap();
         let place = Place {
-            name: "weight".to_owned(),
+            name: "weight",
             file: 0,
             start: 5,
             len: values.len(),
         };
-        let staging = Staging::new(vec![Arc::new(file)], vec![place]);
+        let staging = Staging::new(vec![Arc::new(file)], [place].into_iter());
         let stored = Stored {
             start: 5,
             len: values.len(),
@@ -394,7 +463,7 @@ mod tests {
         };
         let expected = Tensor::arange(i64::from(count), (Kind::Double, Device::Cpu));
         for found in [
-            staging.bring(0, stored, Kind::Double, Device::Cpu),
+            staging.bring(0, stored, &[i64::from(count)], Kind::Double, Device::Cpu),
             staging.convert(0, stored, Kind::Double, Device::Cpu),
         ] {
             let Ok(found) = found else {
@@ -406,7 +475,7 @@ mod tests {
             len: values.len() + 4,
             ..stored
         };
-        let cut = staging.bring(0, beyond, Kind::Float, Device::Cpu);
+        let cut = staging.bring(0, beyond, &[1], Kind::Float, Device::Cpu);
         assert!(matches!(cut, Err(StagingError::Io(_))));
     }
 

@@ -3,7 +3,7 @@
 //! Plain numbers, fp8 with one scale, or GGUF's blocks; or all of these still in their file, from where they come for
 //! each use. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
@@ -32,7 +32,7 @@ enum Storage {
     },
     Blocks(BlockMatrix),
     /// In its file, or on the device after all.
-    Streamed(Arc<StreamedMatrix>),
+    Streamed(Rc<StreamedMatrix>),
 }
 
 impl StoredMatrix {
@@ -50,7 +50,7 @@ impl StoredMatrix {
         Self(Storage::Blocks(matrix))
     }
 
-    pub(super) fn streamed(matrix: Arc<StreamedMatrix>) -> Self {
+    pub(super) fn streamed(matrix: Rc<StreamedMatrix>) -> Self {
         Self(Storage::Streamed(matrix))
     }
 
@@ -203,7 +203,7 @@ impl StoredMatrix {
         }
     }
 
-    fn as_streamed(&self) -> Option<&Arc<StreamedMatrix>> {
+    fn as_streamed(&self) -> Option<&Rc<StreamedMatrix>> {
         match &self.0 {
             Storage::Streamed(matrix) => Some(matrix),
             _ => None,

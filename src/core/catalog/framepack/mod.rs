@@ -181,7 +181,7 @@ fn check(files: &ModelFiles, order: SectionOrder) -> Result<Facts, CatalogError>
         start_image: InputUse::Required,
         image_role: ImageRole::FirstFrame,
         mask: InputUse::No,
-        end_image: variant::end_image(order),
+        end_image: order.end_image(),
         guidance: if cfg.guidance_embeds {
             Guidance::Distilled
         } else {

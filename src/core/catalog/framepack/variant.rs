@@ -1,6 +1,5 @@
 //! The two FramePacks, whose tensors are the same: names tell them apart, and their user may.
 
-use crate::catalog::InputUse;
 use crate::job::SectionOrder;
 
 /// The name of a model in the catalogue and in the interface.
@@ -22,14 +21,6 @@ pub(super) fn of_names(names: &[&str]) -> SectionOrder {
         SectionOrder::F1
     } else {
         SectionOrder::Original
-    }
-}
-
-/// Whether a clip may end on a given picture: only where its end is made first.
-pub(super) fn end_image(order: SectionOrder) -> InputUse {
-    match order {
-        SectionOrder::Original => InputUse::Optional,
-        SectionOrder::F1 => InputUse::No,
     }
 }
 

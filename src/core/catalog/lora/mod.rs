@@ -6,6 +6,7 @@
 mod card;
 mod coverage;
 mod file;
+mod framepack;
 mod keys;
 mod names;
 mod origin;
@@ -23,7 +24,10 @@ pub use table::{Layer, Network, Rows, Table};
 
 use self::keys::Leaf;
 use super::names::{self as file_names, Side};
-use super::{CatalogError, Family, FluxTransformerKeys, ModelFiles, TransformerKeys, WeightSet};
+use super::{
+    CatalogError, Family, FluxTransformerKeys, FramePackTransformerKeys, ModelFiles,
+    TransformerKeys, WeightSet,
+};
 use crate::job::Lora;
 
 /// Whether only LoRAs have such a key.
@@ -154,12 +158,7 @@ pub fn fitting_plan(
         path: file.path.clone(),
     };
     let origin = Origin::of(file);
-    let own = match family {
-        Family::Wan => "wan",
-        Family::Flux => "flux",
-        Family::FramePack => "framepack",
-    };
-    if !origin.family.is_empty() && origin.family != own {
+    if !origin.family.is_empty() && !is_for(origin.family, family, tables) {
         return Err(wrong(format!(
             "expected a LoRA for {}, found one for {}",
             family.label(),
@@ -192,6 +191,21 @@ pub fn fitting_plan(
         )));
     }
     Ok(plan)
+}
+
+/// Whether a LoRA of an origin is for a family. What was made for HunyuanVideo acts in FramePack too, and names that
+/// Flux has as well tell the two apart only where there are more blocks than in Flux.
+fn is_for(origin: &str, family: Family, tables: &[Table]) -> bool {
+    match family {
+        Family::Wan => origin == "wan",
+        Family::Flux => origin == "flux",
+        Family::FramePack => {
+            let layers = tables.iter().flat_map(Table::layers);
+            let mut beyond = layers.filter(|layer| layer.name.starts_with("double_blocks.19."));
+            let is_small = beyond.next().is_none();
+            matches!(origin, "framepack" | "hunyuan") || (origin == "flux" && is_small)
+        }
+    }
 }
 
 /// Whether a layer takes in more than pictures to be made.
@@ -235,6 +249,15 @@ fn tables(family: Family, files: &ModelFiles) -> Result<Vec<Table>, CatalogError
         return Ok(vec![Table::new(Network::Wan, "", &|name| match keys {
             Some(keys) => shape(&weights, &keys.file_key(name)),
             None => shape(&weights, name),
+        })]);
+    }
+    if family == Family::FramePack {
+        let keys = FramePackTransformerKeys::detect(|key| weights.has(key))
+            .unwrap_or(FramePackTransformerKeys::DIFFUSERS);
+        let is_diffusers = keys.is_diffusers();
+        let network = Network::FramePack { is_diffusers };
+        return Ok(vec![Table::new(network, "", &|name| {
+            shape(&weights, &keys.file_key(name))
         })]);
     }
     let keys = FluxTransformerKeys::detect(|key| weights.has(key))

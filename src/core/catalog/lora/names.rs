@@ -2,6 +2,7 @@
 //!
 //! Has no shapes and no numbers of blocks; `table` asks the model's file for those.
 
+use super::framepack;
 use super::table::{Network, Rows};
 use crate::catalog::{FluxTransformerKeys, TransformerKeys};
 
@@ -19,7 +20,7 @@ pub(super) struct Name {
 
 /// Which rows a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+pub(super) enum Share {
     All,
     /// Query, key or value of three.
     Third(u64),
@@ -56,7 +57,37 @@ pub(super) struct Names {
     pub(super) layers: Vec<Name>,
 }
 
+impl Name {
+    pub(super) fn new(
+        own: &'static str,
+        parts: &'static [&'static str],
+        is_matrix: bool,
+        others: Vec<(String, Share)>,
+    ) -> Self {
+        Self {
+            own,
+            parts,
+            is_matrix,
+            others,
+        }
+    }
+}
+
 impl Names {
+    pub(super) fn new(
+        own: &'static str,
+        others: &'static [&'static str],
+        mark: &'static str,
+        layers: Vec<Name>,
+    ) -> Self {
+        Self {
+            own,
+            others,
+            mark,
+            layers,
+        }
+    }
+
     pub(super) fn in_block(&self, name: &str, block: u64) -> String {
         format!("{}{name}", self.own.replace("{}", &block.to_string()))
     }
@@ -89,6 +120,7 @@ pub(super) fn of_network(network: Network) -> Vec<Names> {
             wan("blocks.{}.", "ffn.0.weight", &WAN_BLOCK),
         ],
         Network::Flux { is_diffusers } => flux(is_diffusers),
+        Network::FramePack { is_diffusers } => framepack::names(is_diffusers),
         Network::Clip => vec![Names {
             own: "encoder.layers.{}.",
             others: &["text_model.encoder.layers.{}."],

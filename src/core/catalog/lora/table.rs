@@ -18,6 +18,8 @@ pub enum Network {
     Wan,
     /// Flux's. Whether the model's file has diffusers' names: halves of one layer are swapped there.
     Flux { is_diffusers: bool },
+    /// FramePack's, and HunyuanVideo's of which it came, in ComfyUI's names. The same.
+    FramePack { is_diffusers: bool },
     /// CLIP's text encoder.
     Clip,
     /// T5, and UMT5, whose layers have the same names.
@@ -57,7 +59,7 @@ impl Layer {
     /// Outputs and inputs of a matrix.
     pub fn sides(&self) -> (u64, u64) {
         let out = self.shape.first().copied().unwrap_or(0);
-        (out, self.shape.iter().skip(1).product())
+        (out, product(self.shape.get(1..).unwrap_or_default()))
     }
 }
 
@@ -134,15 +136,20 @@ impl Table {
     }
 }
 
+/// Numbers of a shape; one of no numbers may have any sizes.
+fn product(shape: &[u64]) -> u64 {
+    shape.iter().fold(1, |all, &size| all.saturating_mul(size))
+}
+
 /// The matrix that a file has in parts: one below the other.
 fn fused_shape(
     own: &str,
     parts: &[&str],
     shape_of: &ShapeOf<'_>,
 ) -> Option<(Vec<u64>, Option<Vec<u64>>, bool)> {
-    let mut rows = 0;
+    let mut rows = 0_u64;
     let mut columns = None;
-    let mut biases = Some(0);
+    let mut biases = Some(0_u64);
     for part in parts {
         let weight = shape_of(&format!("{own}.{part}.weight"))?;
         let &[more, width] = &weight[..] else {
@@ -152,11 +159,11 @@ fn fused_shape(
             return None;
         }
         columns = Some(width);
-        rows += more;
+        rows = rows.saturating_add(more);
         let bias = shape_of(&format!("{own}.{part}.bias"));
         biases = biases
             .zip(bias)
-            .map(|(sum, bias)| sum + bias.iter().product::<u64>());
+            .map(|(sum, bias)| sum.saturating_add(product(&bias)));
     }
     let bias = biases.map(|sum| vec![sum]);
     Some((vec![rows, columns?], bias, true))

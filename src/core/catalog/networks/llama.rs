@@ -49,17 +49,21 @@ impl LlamaKeys {
     /// The file's name of the tensor that `transformers` calls `name`.
     pub(in crate::catalog) fn file_key(&self, name: &str) -> String {
         if self.is_llama_cpp {
-            llama_cpp(name)
+            llama_cpp_from_llama(name)
         } else {
             format!("{}{name}", self.prefix)
         }
     }
 }
 
-/// `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`
-fn llama_cpp(name: &str) -> String {
-    if name == TOKENS {
-        return "token_embd.weight".to_owned();
+/// A name of `transformers` as GGUF files have it: `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`. What has
+/// none stays as it is.
+pub fn llama_cpp_from_llama(name: &str) -> String {
+    match name {
+        TOKENS => return "token_embd.weight".to_owned(),
+        "norm.weight" => return "output_norm.weight".to_owned(),
+        "lm_head.weight" => return "output.weight".to_owned(),
+        _ => {}
     }
     let parts = [
         ("input_layernorm.", "attn_norm."),
@@ -135,7 +139,7 @@ impl LlamaConfig {
 
     pub fn head_dim(&self) -> u64 {
         self.head_dim
-            .unwrap_or(self.hidden_size / self.num_attention_heads.max(1))
+            .unwrap_or_else(|| self.hidden_size / self.num_attention_heads.max(1))
     }
 }
 

@@ -248,7 +248,7 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
         ("Flux2Pipeline", "a Flux 2 model"),
-        ("HunyuanVideoFramepackPipeline", "FramePack"),
+        ("HunyuanVideoPipeline", "HunyuanVideo"),
         ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),
     ] {

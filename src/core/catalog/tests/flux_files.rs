@@ -17,15 +17,32 @@ use crate::settings::Settings;
 #[derive(Deserialize)]
 struct Tensors(String, usize, Vec<u64>);
 
+/// The files of `tests/fixtures/headers`.
+type Files = BTreeMap<String, Vec<Tensors>>;
+
 /// One of the files in `tests/fixtures/headers/flux.json`, which `flux.py` beside it makes.
 pub(super) fn shapes(name: &str) -> Shapes {
-    static FILES: OnceLock<BTreeMap<String, Vec<Tensors>>> = OnceLock::new();
+    static FILES: OnceLock<Files> = OnceLock::new();
     let files = FILES.get_or_init(|| {
         let text = include_str!("../../../../tests/fixtures/headers/flux.json");
         serde_json::from_str(text).unwrap()
     });
+    unfolded(&files[name])
+}
+
+/// One of the files in `tests/fixtures/headers/framepack.json`, which `framepack.py` beside it makes.
+pub(super) fn framepack_shapes(name: &str) -> Shapes {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let text = include_str!("../../../../tests/fixtures/headers/framepack.json");
+        serde_json::from_str(text).unwrap()
+    });
+    unfolded(&files[name])
+}
+
+fn unfolded(tensors: &[Tensors]) -> Shapes {
     let mut shapes = Shapes::new();
-    for Tensors(pattern, count, shape) in &files[name] {
+    for Tensors(pattern, count, shape) in tensors {
         if *count == 0 {
             shapes.insert(pattern.clone(), shape.clone());
         }

@@ -15,7 +15,9 @@ mod snap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
-use super::{DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule};
+use super::{
+    DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule, StepCache,
+};
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
@@ -41,7 +43,8 @@ pub struct GenerateForm {
     /// Which part of the picture is made anew: white is, black stays.
     pub mask: Option<StartPicture>,
     pub strength: Option<f64>,
-    pub fit: Fit,
+    /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
+    pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
     pub preset: Option<String>,
     pub width: Option<u32>,
@@ -54,6 +57,8 @@ pub struct GenerateForm {
     /// Latent frames of a section.
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
+    /// Every step is computed when absent.
+    pub step_cache: Option<StepCache>,
     pub fps: Option<f64>,
     pub batch_size: Option<u32>,
     pub num_steps: Option<u32>,
@@ -138,6 +143,7 @@ impl GenerateForm {
     /// The request that this form asks of this model, or all that is wrong with it.
     pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
         let mut found = Findings::default();
+        let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);
         let (width, height) = snap::size(self, spec, &mut found);
         let sections = sections::choose(self, spec, &mut found);
@@ -172,7 +178,7 @@ impl GenerateForm {
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
             strength,
-            fit: self.fit,
+            fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,
             num_frames,
@@ -199,7 +205,7 @@ impl GenerateForm {
             seed: self.seed,
             max_sequence_length: self.sequence_length(spec, &mut found),
             loras: self.loras.clone(),
-            step_cache: None,
+            step_cache: sections::step_cache(self, spec, &mut found),
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),
@@ -227,7 +233,7 @@ impl GenerateForm {
 
     /// The tokens that are read, for the families that can read fewer.
     fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
-        if spec.family == Family::Wan && self.max_sequence_length.is_some() {
+        if spec.family != Family::Flux && self.max_sequence_length.is_some() {
             let why = format!(
                 "The number of tokens is not used: {} always reads as many as it can",
                 spec.name

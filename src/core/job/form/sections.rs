@@ -2,15 +2,58 @@
 //!
 //! Looks at no file.
 
+use std::borrow::Cow;
+
 use super::{Findings, GenerateForm};
 use crate::catalog::ModelSpec;
 use crate::job::prompt::Timeline;
-use crate::job::{Sections, WINDOW};
+use crate::job::{SectionOrder, Sections, StepCache, WINDOW};
 
 /// Shortest and longest clip, in seconds.
 const SECS: (f64, f64) = (1.0, 120.0);
 /// Shortest and longest section, in latent frames: the published models know 9.
 const WINDOWS: std::ops::RangeInclusive<u32> = 2..=32;
+
+/// The model as it is in the order that was asked for: only a clip whose end is made first can end on a picture.
+pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, ModelSpec> {
+    match form.section_order {
+        Some(order) if spec.section_order.is_some_and(|own| own != order) => {
+            Cow::Owned(ModelSpec {
+                section_order: Some(order),
+                end_image: order.end_image(),
+                ..spec.clone()
+            })
+        }
+        _ => Cow::Borrowed(spec),
+    }
+}
+
+/// What skips steps, for models that can.
+pub(super) fn step_cache(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    found: &mut Findings,
+) -> Option<StepCache> {
+    let wanted = form.step_cache?;
+    if spec.section_order.is_none() {
+        let message = format!(
+            "{} computes every step: step caches are for FramePack",
+            spec.name
+        );
+        found.note("step-cache", message);
+        return None;
+    }
+    if !StepCache::THRESHOLDS.contains(&wanted.threshold) {
+        let message = format!(
+            "expected a threshold of {} to {}, found {}",
+            StepCache::THRESHOLDS.start(),
+            StepCache::THRESHOLDS.end(),
+            wanted.threshold
+        );
+        found.fail("step-cache", message);
+    }
+    Some(wanted)
+}
 
 /// The sections of the clip; `None` for models that make it at once.
 pub(super) fn choose(
@@ -18,7 +61,7 @@ pub(super) fn choose(
     spec: &ModelSpec,
     found: &mut Findings,
 ) -> Option<Sections> {
-    let Some(own) = spec.section_order else {
+    let Some(order) = spec.section_order else {
         note_unused(form, spec, found);
         return None;
     };
@@ -37,9 +80,18 @@ pub(super) fn choose(
     let mut sections = Sections {
         count: 1,
         window,
-        order: form.section_order.unwrap_or(own),
+        order,
     };
     sections.count = count(form, spec, &sections, found)?;
+    if form.extend.is_some() && order == SectionOrder::Original {
+        found.fail(
+            "extend",
+            format!(
+                "{} makes the end of a clip first and cannot go on from one: F1 can (--sampling f1)",
+                spec.name
+            ),
+        );
+    }
     if let Err(problem) = Timeline::parse(&form.prompt) {
         found.fail("prompt", problem);
     }

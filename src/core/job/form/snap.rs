@@ -5,6 +5,7 @@
 
 use super::{Findings, GenerateForm, pictures};
 use crate::catalog::{Limits, ModelSpec, usable_aspect};
+use crate::job::Fit;
 use crate::media::ClipFormat;
 
 /// Width and height. Given edges snap; those that are not given come from the aspect of the picture
@@ -47,6 +48,16 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
     }
     note_resized(form, spec, snapped, found);
     snapped
+}
+
+/// How a picture comes to the size where nobody said it: cropped to a bucket that was chosen for it, else stretched.
+pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> Fit {
+    let is_open = form.width.is_none() && form.height.is_none();
+    if is_open && spec.has_buckets() {
+        Fit::Crop
+    } else {
+        Fit::default()
+    }
 }
 
 /// The frames of a clip that is extended must be of the new part's size.

@@ -2,6 +2,7 @@
 
 mod pictures;
 mod prompts;
+mod sections;
 mod sizes;
 
 use super::*;

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::flux::{FluxTransformer, LatentShape, TransformerConfig, image_ids, text_ids};
 use crate::hooks::NoHooks;
 use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
-use crate::vae::{KlVaeConfig, KlVaeDecoder, Tiling};
+use crate::vae::{Bands, KlVaeConfig, KlVaeDecoder, Tiling};
 
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;
@@ -39,25 +39,31 @@ pub(super) const FAMILY: Family = Family {
             name: "vae_flux_1024",
             runs: 5,
             warm_ups: 2,
-            call: |bench| vae_decode(bench, 1024, false),
+            call: |bench| vae_decode(bench, 1024, Form::Whole),
         },
         Case {
             name: "vae_flux_1024_tiled",
             runs: 5,
             warm_ups: 2,
-            call: |bench| vae_decode(bench, 1024, true),
+            call: |bench| vae_decode(bench, 1024, Form::Tiles),
         },
         Case {
             name: "vae_flux_2048",
             runs: 5,
             warm_ups: 2,
-            call: |bench| vae_decode(bench, 2048, false),
+            call: |bench| vae_decode(bench, 2048, Form::Whole),
         },
         Case {
             name: "vae_flux_2048_tiled",
             runs: 5,
             warm_ups: 2,
-            call: |bench| vae_decode(bench, 2048, true),
+            call: |bench| vae_decode(bench, 2048, Form::Tiles),
+        },
+        Case {
+            name: "vae_flux_1024_bands",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| vae_decode(bench, 1024, Form::Bands),
         },
         Case {
             name: "t5xxl",
@@ -88,8 +94,11 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
         (from_json(json!({"guidance_embeds": true}))?, side)
     };
     let config: TransformerConfig = config;
-    let shape = LatentShape::new(config.latent_channels(), side, side)?;
-    let transformer = FluxTransformer::new(&config, &bench.weights)?;
+    let edge = |asked: Option<i64>| asked.map_or(side, |edge| edge as u32);
+    let (width, height) = (edge(bench.sizes.width), edge(bench.sizes.height));
+    let shape = LatentShape::new(config.latent_channels(), width, height)?;
+    let pictures = bench.sizes.batch.unwrap_or(1);
+    let transformer = bench.built(FluxTransformer::new(&config, &bench.weights))?;
     let text = bench.random(
         &[1, TEXT_LENGTH, config.joint_attention_dim],
         bench.weights.kind(),
@@ -97,17 +106,25 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let pooled = bench.random(&[1, config.pooled_projection_dim], bench.weights.kind());
     let context = transformer.context(&text, &pooled, 3.5);
     drop((text, pooled));
-    let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), 1);
-    let latents = bench.random(&[1, shape.tokens(), config.in_channels], Kind::Float);
+    let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), pictures);
+    let latents = bench.random(&[pictures, shape.tokens(), config.in_channels], Kind::Float);
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
-    bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks);
-        velocity.map(drop)
+    bench.timed_answer(&mut || {
+        transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks)
     })
 }
 
+/// How the autoencoder goes over a picture.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Whole,
+    Tiles,
+    /// As jobs do where nothing else is asked for.
+    Bands,
+}
+
 /// Latents to the pixels of a picture of `side` × `side`.
-fn vae_decode(bench: &Bench, side: i64, is_tiled: bool) -> Result<Measured, EngineError> {
+fn vae_decode(bench: &Bench, side: i64, form: Form) -> Result<Measured, EngineError> {
     let width = if bench.small { 32 } else { 128 };
     let config = KlVaeConfig {
         block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),
@@ -123,19 +140,26 @@ fn vae_decode(bench: &Bench, side: i64, is_tiled: bool) -> Result<Measured, Engi
     let (side, tiling) = if bench.small {
         (i64::from(SMALL_SIDE), Tiling::of_size(SMALL_TILE))
     } else {
-        (side, Tiling::default())
+        (
+            side,
+            bench
+                .sizes
+                .tile
+                .map_or_else(Tiling::default, Tiling::of_size),
+        )
     };
-    let decoder = KlVaeDecoder::new(&config, &bench.weights)?;
-    let latents = side / config.spatial_factor();
+    let decoder = bench.built(KlVaeDecoder::new(&config, &bench.weights))?;
+    let edge = |asked: Option<i64>| asked.unwrap_or(side) / config.spatial_factor();
+    let (height, width) = (edge(bench.sizes.height), edge(bench.sizes.width));
     let latents = bench.random(
-        &[1, config.latent_channels, latents, latents],
+        &[1, config.latent_channels, height, width],
         bench.weights.kind(),
     );
     bench.timed(&mut || {
-        let pixels = if is_tiled {
-            decoder.decode_tiled(&latents, tiling, &|| false)
-        } else {
-            decoder.decode(&latents, &|| false)
+        let pixels = match form {
+            Form::Tiles => decoder.decode_tiled(&latents, tiling, &|| false),
+            Form::Bands => decoder.decode_in_bands(&latents, Bands::default(), &|| false),
+            Form::Whole => decoder.decode(&latents, &|| false),
         };
         pixels.map(drop)
     })
@@ -150,9 +174,9 @@ fn t5(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 32_128, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "d_kv": 64,
             "feed_forward_proj": "gated-gelu"})
     })?;
-    let encoder = T5Encoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(T5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
-    bench.timed(&mut || encoder.forward(&ids, None, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, None, &NoHooks))
 }
 
 /// CLIP-L's text half.
@@ -163,7 +187,7 @@ fn clip(bench: &Bench) -> Result<Measured, EngineError> {
     } else {
         json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12})
     })?;
-    let encoder = ClipTextEncoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(ClipTextEncoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size, CLIP_LENGTH);
     bench.timed(&mut || encoder.forward(&ids, &NoHooks).map(drop))
 }

@@ -4,19 +4,22 @@
 //! A small case is the same network with fewer and narrower layers, for machines without a GPU.
 
 mod flux;
+mod framepack;
 mod wan;
+
+use std::cell::RefCell;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::measure::timed;
-use super::{BenchArguments, Measured};
+use super::{BenchArguments, Measured, Sizes};
 use crate::error::EngineError;
 use crate::weights::Weights;
 
 /// Every family, as `safelight bench` names it.
-pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY];
+pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY, framepack::FAMILY];
 
 #[derive(Debug)]
 pub struct Family {
@@ -42,15 +45,48 @@ impl Case {
         device: Device,
         kind: Kind,
     ) -> Result<Measured, EngineError> {
-        tch::no_grad(|| {
-            let bench = Bench {
-                weights: Weights::random(kind, device),
-                warm_ups: self.warm_ups,
-                runs: arguments.runs.unwrap_or(self.runs),
-                small: arguments.small,
-            };
-            (self.call)(&bench)
-        })
+        let weights = Weights::random(kind, device);
+        tch::no_grad(|| (self.call)(&self.bench(arguments, weights)))
+    }
+
+    /// The same with the weights of a file, of which only some may stay on the device, and with what the last run gave.
+    pub(super) fn measure_streamed(
+        &self,
+        arguments: &BenchArguments,
+        weights: Weights,
+    ) -> Result<(Measured, Option<Tensor>), EngineError> {
+        // The inputs are the same each time.
+        tch::manual_seed(0);
+        let bench = Bench {
+            // The first run learns in which order the matrices are used.
+            warm_ups: self.warm_ups.max(2),
+            ..self.bench(arguments, weights)
+        };
+        let measured = tch::no_grad(|| (self.call)(&bench))?;
+        Ok((measured, bench.answer.take()))
+    }
+
+    /// Names and shapes of the network's tensors.
+    pub(super) fn outline(
+        &self,
+        arguments: &BenchArguments,
+        kind: Kind,
+    ) -> Vec<(String, Vec<i64>)> {
+        let bench = self.bench(arguments, Weights::outline(kind));
+        // It ends as soon as the network is there.
+        drop((self.call)(&bench));
+        bench.weights.outlined()
+    }
+
+    fn bench(&self, arguments: &BenchArguments, weights: Weights) -> Bench {
+        Bench {
+            weights,
+            warm_ups: self.warm_ups,
+            runs: arguments.runs.unwrap_or(self.runs),
+            small: arguments.small,
+            sizes: arguments.sizes,
+            answer: RefCell::default(),
+        }
     }
 }
 
@@ -60,9 +96,38 @@ struct Bench {
     warm_ups: usize,
     runs: usize,
     small: bool,
+    /// What was asked for in place of a case's own.
+    sizes: Sizes,
+    /// What the last run gave.
+    answer: RefCell<Option<Tensor>>,
 }
 
 impl Bench {
+    /// The network, unless only its outline is wanted.
+    fn built<T, E: Into<EngineError>>(&self, network: Result<T, E>) -> Result<T, EngineError> {
+        let network = network.map_err(Into::into)?;
+        if self.weights.outlined().is_empty() {
+            Ok(network)
+        } else {
+            Err(EngineError::Internal {
+                reason: "this network is an outline".to_owned(),
+            })
+        }
+    }
+
+    /// [`Self::timed`] of what gives a tensor.
+    fn timed_answer(
+        &self,
+        call: &mut dyn FnMut() -> Option<Tensor>,
+    ) -> Result<Measured, EngineError> {
+        self.timed(&mut || {
+            // Never two at a time.
+            drop(self.answer.take());
+            self.answer.replace(call());
+            self.answer.borrow().as_ref().map(drop)
+        })
+    }
+
     fn timed(&self, call: &mut dyn FnMut() -> Option<()>) -> Result<Measured, EngineError> {
         timed(
             self.weights.device(),

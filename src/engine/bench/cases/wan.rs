@@ -1,14 +1,14 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
 use serde_json::{Value, json};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::{Bench, Case, Family, from_json};
 use crate::bench::Measured;
 use crate::error::EngineError;
 use crate::hooks::NoHooks;
 use crate::text::{Umt5Config, Umt5Encoder};
-use crate::vae::{Tiling, WanVaeConfig, WanVaeDecoder};
+use crate::vae::{Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder};
 use crate::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
 
 /// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
@@ -51,19 +51,37 @@ pub(super) const FAMILY: Family = Family {
             name: "vae_wan_480p_81f",
             runs: 3,
             warm_ups: 1,
-            call: |bench| vae_decode(bench, CLIP_480P, false),
+            call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, None),
         },
         Case {
             name: "vae_wan_480p_81f_tiled",
             runs: 3,
             warm_ups: 1,
-            call: |bench| vae_decode(bench, CLIP_480P, true),
+            call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, Some(TILE)),
         },
         Case {
             name: "vae_wan_320_17f",
             runs: 5,
             warm_ups: 1,
-            call: |bench| vae_decode(bench, CLIP_320, false),
+            call: |bench| vae_decode(bench, WAN_2_1, CLIP_320, None),
+        },
+        Case {
+            name: "vae_wan_encode_480p_17f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| vae_encode(bench, WAN_2_1, clip(832, 480, 17)),
+        },
+        Case {
+            name: "vae_wan22_704p_17f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| vae_decode(bench, WAN_2_2, clip(1280, 704, 17), None),
+        },
+        Case {
+            name: "vae_wan22_encode_704p_1f",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| vae_encode(bench, WAN_2_2, clip(1280, 704, 1)),
         },
         Case {
             name: "umt5xxl",
@@ -100,14 +118,28 @@ const fn clip(width: i64, height: i64, frames: i64) -> Clip {
     }
 }
 
+impl Bench {
+    /// The clip of a case, or what was asked for in its place.
+    fn clip(&self, own: Clip) -> Clip {
+        clip(
+            self.sizes.width.unwrap_or(own.width),
+            self.sizes.height.unwrap_or(own.height),
+            self.sizes.frames.unwrap_or(own.frames),
+        )
+    }
+}
+
 /// One call of the model. What the loop makes once, the text's keys and values and the turns of the tokens, is
 /// made once here too.
 fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, EngineError> {
     let config: TransformerConfig = from_json(variant.config(bench.small))?;
     let factor = variant.spatial_factor();
-    let size = clip.latents(config.in_channels, factor, bench.small);
-    let transformer = WanTransformer::new(&config, &bench.weights)?;
-    let text = bench.random(&[1, TEXT_LENGTH, config.text_dim], bench.weights.kind());
+    let size = bench
+        .clip(clip)
+        .latents(config.in_channels, factor, bench.small);
+    let transformer = bench.built(WanTransformer::new(&config, &bench.weights))?;
+    let texts = bench.sizes.batch.unwrap_or(1);
+    let text = bench.random(&[texts, TEXT_LENGTH, config.text_dim], bench.weights.kind());
     let context = transformer.context(&text, None);
     drop(text);
     let latents = bench.random(&size, Kind::Float);
@@ -115,25 +147,55 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
     let timesteps = TokenTimesteps::uniform(500.0, tokens);
     let rope = transformer.rope(size);
-    bench.timed(&mut || {
-        let velocity = transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks);
-        velocity.map(drop)
+    bench.timed_answer(&mut || transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks))
+}
+
+/// Latents to frames, each chunk dropped when it is there. `tile`: in pixels.
+fn vae_decode(
+    bench: &Bench,
+    vae: Vae,
+    clip: Clip,
+    tile: Option<i64>,
+) -> Result<Measured, EngineError> {
+    let config = vae.config(bench.small)?;
+    let clip = bench.clip(clip);
+    let size = clip.latents(config.z_dim, config.spatial_factor(), bench.small);
+    let decoder = bench.built(WanVaeDecoder::new(&config, &bench.weights))?;
+    let latents = bench.random(&size, bench.weights.kind());
+    let tile = bench.sizes.tile.or(tile);
+    let tile = tile.map(|tile| if bench.small { SMALL_TILE } else { tile });
+    let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch_size));
+    bench.timed(&mut || match tiling {
+        Some(tiling) => decoder.decode_tiled(&latents, tiling, &|| false, &mut drop),
+        None => decoder.decode(&latents, &|| false, &mut drop),
     })
 }
 
-/// Latents to frames, each chunk dropped when it is there.
-fn vae_decode(bench: &Bench, clip: Clip, is_tiled: bool) -> Result<Measured, EngineError> {
-    let config = vae_config(bench.small)?;
-    let size = clip.latents(config.z_dim, config.spatial_factor(), bench.small);
-    let decoder = WanVaeDecoder::new(&config, &bench.weights)?;
-    let latents = bench.random(&size, bench.weights.kind());
-    let tiling = Tiling::of_size(if bench.small { SMALL_TILE } else { TILE });
-    bench.timed(&mut || {
-        if is_tiled {
-            decoder.decode_tiled(&latents, tiling, &|| false, &mut drop)
-        } else {
-            decoder.decode(&latents, &|| false, &mut drop)
+/// Frames to latents. The clip lies outside of the device, as in a job.
+fn vae_encode(bench: &Bench, vae: Vae, clip: Clip) -> Result<Measured, EngineError> {
+    let config = vae.config(bench.small)?;
+    let clip = if bench.small {
+        Clip {
+            width: 96,
+            height: 64,
+            frames: 5,
         }
+    } else {
+        bench.clip(clip)
+    };
+    let encoder = WanVaeEncoder::new(&config, &bench.weights)?;
+    let size = [1, 3, clip.frames, clip.height, clip.width];
+    let pixels = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+    let tiling = bench
+        .sizes
+        .tile
+        .map(|tile| Tiling::of_size(tile / config.patch_size));
+    bench.timed(&mut || {
+        let posterior = match tiling {
+            Some(tiling) => encoder.encode_tiled(&pixels, tiling, &|| false),
+            None => encoder.encode(&pixels, &|| false),
+        };
+        posterior.map(drop)
     })
 }
 
@@ -144,10 +206,10 @@ fn umt5(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
             "d_kv": 64})
     })?;
-    let encoder = Umt5Encoder::new(&config, &bench.weights)?;
+    let encoder = bench.built(Umt5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
     let mask = Tensor::ones_like(&ids);
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }
 
 impl Variant {
@@ -202,9 +264,27 @@ impl Clip {
     }
 }
 
-/// Wan 2.1's autoencoder, which Wan 2.2's large models use too.
-fn vae_config(small: bool) -> Result<WanVaeConfig, EngineError> {
-    let config =
-        json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false});
-    WanVaeConfig::from_json(config).map_err(|reason| EngineError::Internal { reason })
+/// An autoencoder of Wan.
+#[derive(Clone, Copy, Debug)]
+struct Vae {
+    is_residual: bool,
+}
+
+/// Wan 2.1's, which Wan 2.2's large models use too.
+const WAN_2_1: Vae = Vae { is_residual: false };
+/// That of Wan 2.2's model of 5B.
+const WAN_2_2: Vae = Vae { is_residual: true };
+
+impl Vae {
+    fn config(self, small: bool) -> Result<WanVaeConfig, EngineError> {
+        let config = if self.is_residual {
+            let (base, decoder) = if small { (16, 16) } else { (160, 256) };
+            json!({"base_dim": base, "decoder_base_dim": decoder, "z_dim": 48, "is_residual": true, "patch_size": 2,
+                "in_channels": 12, "out_channels": 12, "scale_factor_spatial": 16, "latents_mean": vec![0.0; 48],
+                "latents_std": vec![1.0; 48]})
+        } else {
+            json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false})
+        };
+        WanVaeConfig::from_json(config).map_err(|reason| EngineError::Internal { reason })
+    }
 }

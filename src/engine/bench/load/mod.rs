@@ -4,7 +4,7 @@
 //! few large and of many tiny tensors, and removes them. One JSON object a case and line.
 
 mod disk;
-mod made_up;
+pub(super) mod made_up;
 
 use std::fs;
 use std::io::{self, Write};

@@ -27,6 +27,7 @@ mod gguf;
 mod lora;
 mod parity;
 mod promises;
+mod streaming;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")

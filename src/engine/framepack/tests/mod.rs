@@ -4,6 +4,9 @@
 
 mod dialects;
 mod network;
+mod sampler;
+mod streaming;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -123,24 +123,30 @@ fn write_model(variant: &str, folder: &Path) {
 }
 
 /// A job with its folder and its model.
-struct Job {
-    request: GenerateRequest,
+pub(super) struct Job {
+    pub(super) request: GenerateRequest,
     folder: TempDir,
     model: TempDir,
 }
 
 /// What a stage told while it ran.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     frames: Vec<(u32, u32, Vec<u8>)>,
     previews: Vec<(u32, u32)>,
     steps: Vec<(u32, u32)>,
     warnings: Vec<String>,
+    pub(super) boundaries: Vec<String>,
 }
 
 impl Job {
     /// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
-    fn new(variant: &str, facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Self {
+    pub(super) fn new(
+        variant: &str,
+        facts: &Value,
+        image: Option<&Tensor>,
+        mask: Option<&Tensor>,
+    ) -> Self {
         let model = tempfile::tempdir().unwrap();
         write_model(variant, model.path());
         let folder = tempfile::tempdir().unwrap();
@@ -183,7 +189,7 @@ impl Job {
         }
     }
 
-    fn stage(&self, stage: Stage, capture: bool) -> Told {
+    pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
         let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
         assert_eq!(done.unwrap(), Some(()), "{stage:?}");
         // Recorded runs read fewer tokens than their prompts have, to be small.
@@ -213,7 +219,7 @@ impl Job {
 }
 
 /// Runs a stage while `watch` sees each message, with the token that cancels it.
-fn try_stage(
+pub(super) fn try_stage(
     order: &StageOrder,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
 ) -> (Result<Option<()>, EngineError>, Told) {
@@ -245,6 +251,7 @@ fn try_stage(
                         told.steps.push((step, num_steps));
                     }
                     EngineMessage::Warning { text } => told.warnings.push(text),
+                    EngineMessage::Reclaimed(reclaim) => told.boundaries.push(reclaim.boundary),
                     _ => {}
                 }
             }

@@ -1,6 +1,9 @@
-//! What stages of every family share, and whole jobs of Flux against recorded runs of diffusers.
+//! What stages of every family share, and whole jobs of Flux and FramePack against recorded runs of diffusers.
 
+mod boundaries;
 mod flux;
+mod framepack;
+mod ways;
 
 use std::os::unix::fs::symlink;
 

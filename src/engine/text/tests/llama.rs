@@ -510,3 +510,25 @@ fn a_cancelled_encoder_stops() {
     let (ids, mask) = some_ids();
     assert!(encoder(folder.path()).forward(&ids, &mask, &Stop).is_none());
 }
+
+#[test]
+fn a_llama_that_streams_gives_what_one_that_stays_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), config().to_string()).unwrap();
+    let path = folder.path().join("model.safetensors");
+    Tensor::write_safetensors(&weights(), &path).unwrap();
+    let config = LlamaConfig::read(folder.path()).unwrap();
+    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
+    let ids = Tensor::from_slice(&[5_i64, 9, 20, 3, 1, 9]).view([1, 6]);
+    let states = |resident_bytes| {
+        let w = weights.with_residency(resident_bytes);
+        let layers = HunyuanTemplate::num_layers(&config);
+        let encoder = LlamaEncoder::new(&config, layers, &w).unwrap();
+        let mask = Tensor::ones_like(&ids);
+        [0, 1].map(|_| encoder.forward(&ids, &mask, &NoHooks).unwrap())
+    };
+    let expected = states(None);
+    for budget in [0, 50_000, u64::MAX] {
+        assert_eq!(states(Some(budget)), expected);
+    }
+}

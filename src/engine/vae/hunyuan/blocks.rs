@@ -5,7 +5,7 @@ use tch::Tensor;
 use super::config::HunyuanVaeConfig;
 use super::conv::{CausalConv, PointConv};
 use crate::kernels;
-use crate::nn::{attention, wide_attention};
+use crate::nn::{pixel_attention, wide_attention};
 use crate::vae::kl::norm::{GroupNorm, Moments};
 use crate::weights::{Weights, WeightsError};
 
@@ -184,7 +184,7 @@ impl AttentionBlock {
                 pass.go_on()?;
                 let rows = MAX_SCORES / seen.max(1);
                 let ys = wide_attention(&queries, &keys, &values, rows.max(1))
-                    .unwrap_or_else(|| attention(&queries, &keys, &values, None, None));
+                    .unwrap_or_else(|| pixel_attention(&queries, &keys, &values));
                 let ys = ys.linear(&self.to_out.0, Some(&self.to_out.1));
                 let count = ys.size()[2];
                 let place = frame * pixels + done;

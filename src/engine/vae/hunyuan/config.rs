@@ -68,6 +68,18 @@ pub(super) struct Step {
     pub(super) space: i64,
 }
 
+impl Step {
+    /// Behind the block `index`, counted from where the network begins: the encoder's from the pixels, the decoder's from
+    /// the latents.
+    pub(super) fn behind(index: usize) -> Self {
+        let halves_time = (LEVELS - 1 - TIME_STEPS..LEVELS - 1).contains(&index);
+        Self {
+            time: 1 + i64::from(halves_time),
+            space: 1 + i64::from(index < SPATIAL_STEPS),
+        }
+    }
+}
+
 impl HunyuanVaeConfig {
     /// What the published models have.
     pub fn published() -> Self {
@@ -231,16 +243,6 @@ impl HunyuanVaeConfig {
 
     pub(super) fn widest(&self) -> i64 {
         self.block_out_channels[self.block_out_channels.len() - 1]
-    }
-
-    /// The step behind the block `index`, counted from where the network begins: the encoder's from the pixels, the
-    /// decoder's from the latents.
-    pub(super) fn step(&self, index: usize) -> Step {
-        let halves_time = (LEVELS - 1 - TIME_STEPS..LEVELS - 1).contains(&index);
-        Step {
-            time: 1 + i64::from(halves_time),
-            space: 1 + i64::from(index < SPATIAL_STEPS),
-        }
     }
 
     fn check(&self) -> Result<(), String> {

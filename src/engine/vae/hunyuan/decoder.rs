@@ -155,7 +155,7 @@ impl UpBlock {
             let input = if i == 0 { before } else { own };
             ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
         });
-        let Step { time, space } = cfg.step(index);
+        let Step { time, space } = Step::behind(index);
         let upsampler = || UpConv::new(&(w / "upsamplers" / 0 / "conv" / "conv"), own, time == 2);
         Ok(Self {
             resnets: resnets.collect::<Result<_, _>>()?,

@@ -154,7 +154,7 @@ impl DownBlock {
             let input = if i == 0 { before } else { own };
             ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
         });
-        let Step { time, space } = cfg.step(index);
+        let Step { time, space } = Step::behind(index);
         let conv = w / "downsamplers" / 0 / "conv" / "conv";
         let downsampler = || CausalConv::with_steps(&conv, [own, own], [time, space]);
         Ok(Self {

@@ -8,7 +8,7 @@ use super::canvas::{Band, Canvas, Pass, Reach};
 use super::config::KlVaeConfig;
 use super::norm::{GroupNorm, Moments};
 use crate::kernels;
-use crate::nn::{attention, wide_attention};
+use crate::nn::{pixel_attention, wide_attention};
 use crate::vae::causal::convolve_pictures;
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -246,7 +246,7 @@ impl AttentionBlock {
         };
         let attend = |queries: &Tensor| {
             wide_attention(queries, &qkv[1], &qkv[2], rows(MAX_SCORES))
-                .unwrap_or_else(|| attention(queries, &qkv[1], &qkv[2], None, None))
+                .unwrap_or_else(|| pixel_attention(queries, &qkv[1], &qkv[2]))
         };
         let parts = qkv[0].split(fused_rows, 2);
         let ys = parts.iter().map(|queries| {

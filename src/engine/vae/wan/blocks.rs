@@ -4,7 +4,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::nn::pixel_norm_silu_into;
+use crate::nn::{pixel_attention, pixel_norm_silu_into};
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache, Planes};
 use crate::vae::pointwise::{self, Scratch, Source, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
@@ -232,16 +232,7 @@ impl AttentionBlock {
             .linear(&self.to_qkv.0, Some(&self.to_qkv.1));
         // t h w (3 c) -> 3 × t 1 (h w) c
         let qkv = qkv.view([frames, 1, height * width, 3 * dim]).chunk(3, -1);
-        let ys = Tensor::scaled_dot_product_attention(
-            &qkv[0],
-            &qkv[1],
-            &qkv[2],
-            None::<&Tensor>,
-            0.0,
-            false,
-            None,
-            false,
-        );
+        let ys = pixel_attention(&qkv[0], &qkv[1], &qkv[2]);
         let ys = ys.reshape([frames, height, width, dim]);
         ys.linear(&self.proj.0, Some(&self.proj.1))
             .g_add_(xs)

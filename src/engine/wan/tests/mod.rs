@@ -26,12 +26,15 @@ mod lora;
 mod parity;
 mod promises;
 mod samplers;
+mod streaming;
 mod variants;
 
 const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
 const CPU: Placement = Placement {
     device: Device::Cpu,
     kind: Kind::Float,
+    resident_bytes: None,
+    keeps: false,
 };
 
 const NOISE_LIMIT: f64 = 1e-6;

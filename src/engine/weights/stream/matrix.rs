@@ -2,12 +2,15 @@
 //!
 //! Who stays and who comes when is the stream's business (`mod.rs`).
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use safelight_core::catalog::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
@@ -64,12 +67,12 @@ pub(super) enum Home {
 
 /// `(rows, columns)` numbers in a file.
 pub(in crate::weights) struct StreamedMatrix {
-    stream: Arc<Stream>,
+    stream: Rc<Stream>,
     key: String,
-    parts: Arc<Vec<Part>>,
+    parts: Rc<Vec<Part>>,
     columns: i64,
     is_seldom: bool,
-    home: OnceLock<Home>,
+    home: OnceCell<Home>,
 }
 
 impl Form {
@@ -117,12 +120,12 @@ impl StreamedMatrix {
     /// A matrix of the network, which streams or stays.
     pub(in crate::weights) fn new(
         w: &Weights,
-        stream: &Arc<Stream>,
+        stream: &Rc<Stream>,
         key: &str,
         source: Source,
         form: Form,
         [rows, columns]: [i64; 2],
-    ) -> Arc<Self> {
+    ) -> Rc<Self> {
         let matrix = Self::table(w, stream, key, source, form, [rows, columns]);
         stream.know(&matrix);
         matrix
@@ -131,27 +134,27 @@ impl StreamedMatrix {
     /// One of which only some rows are read: it stays in its file.
     pub(in crate::weights) fn table(
         w: &Weights,
-        stream: &Arc<Stream>,
+        stream: &Rc<Stream>,
         key: &str,
         source: Source,
         form: Form,
         [rows, columns]: [i64; 2],
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            stream: Arc::clone(stream),
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            stream: Rc::clone(stream),
             key: key.to_owned(),
-            parts: Arc::new(vec![Part { source, form, rows }]),
+            parts: Rc::new(vec![Part { source, form, rows }]),
             columns,
             is_seldom: w.is_seldom,
-            home: OnceLock::new(),
+            home: OnceCell::new(),
         })
     }
 
     /// One below the other, where all are stored alike.
-    pub(in crate::weights) fn stack(matrices: &[&Arc<Self>]) -> Option<Arc<Self>> {
+    pub(in crate::weights) fn stack(matrices: &[&Rc<Self>]) -> Option<Rc<Self>> {
         let (first, others) = matrices.split_first()?;
         let form = first.parts.first()?.form;
-        let is_alike = |other: &&Arc<Self>| {
+        let is_alike = |other: &&Rc<Self>| {
             let forms = other.parts.iter().all(|part| part.form.stacks_with(form));
             forms && other.columns == first.columns
         };
@@ -163,13 +166,13 @@ impl StreamedMatrix {
             return None;
         }
         let parts = matrices.iter().flat_map(|it| it.parts.iter().cloned());
-        let stacked = Arc::new(Self {
-            stream: Arc::clone(&first.stream),
+        let stacked = Rc::new(Self {
+            stream: Rc::clone(&first.stream),
             key: first.key.clone(),
-            parts: Arc::new(parts.collect()),
+            parts: Rc::new(parts.collect()),
             columns: first.columns,
             is_seldom: first.is_seldom,
-            home: OnceLock::new(),
+            home: OnceCell::new(),
         });
         first.stream.know(&stacked);
         Some(stacked)
@@ -223,7 +226,7 @@ impl StreamedMatrix {
 
     /// The same, read for this call alone, and without settling anything: while the network is built.
     pub(in crate::weights) fn apart<T>(&self, call: impl FnOnce(&StoredMatrix) -> T) -> T {
-        let read = self.begin().and_then(|coming| self.finish(coming));
+        let read = self.begin().and_then(|coming| self.finish(&coming));
         call(&read.unwrap_or_else(|err| give_up(err)))
     }
 
@@ -301,7 +304,7 @@ impl StreamedMatrix {
         Coming::begin(0, &self.parts, bytes).map_err(|err| self.failed(err))
     }
 
-    pub(super) fn finish(&self, coming: Coming) -> Result<StoredMatrix, WeightsError> {
+    pub(super) fn finish(&self, coming: &Coming) -> Result<StoredMatrix, WeightsError> {
         coming.wait().map_err(|err| self.failed(err))?;
         Ok(self.matrix(&coming.bytes))
     }
@@ -325,8 +328,8 @@ impl StreamedMatrix {
         self.home.set(home).ok(); // It is settled once.
     }
 
-    pub(super) fn parts(&self) -> Arc<Vec<Part>> {
-        Arc::clone(&self.parts)
+    pub(super) fn parts(&self) -> Rc<Vec<Part>> {
+        Rc::clone(&self.parts)
     }
 
     /// In its files.
@@ -348,7 +351,12 @@ impl StreamedMatrix {
     pub(super) fn failed(&self, err: StagingError) -> WeightsError {
         match err {
             StagingError::Io(source) => WeightsError::Io {
-                source,
+                source: match source.kind() {
+                    ErrorKind::UnexpectedEof => {
+                        io::Error::new(ErrorKind::UnexpectedEof, "the file is shorter than it was")
+                    }
+                    _ => source,
+                },
                 path: self.parts[0].source.path.clone(),
             },
             StagingError::Tensor(source) => self.torch(source),

@@ -14,9 +14,10 @@ mod residency;
 mod tests;
 mod window;
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::rc::{Rc, Weak};
 
 use tch::{Device, Kind, Tensor};
 
@@ -29,21 +30,27 @@ use super::ring::{self, Transfer};
 use super::{Weights, WeightsError};
 
 /// What may be on the device, or on its way there, of matrices that do not stay. A block of Wan's 14B has 700 MB, of
-/// which long attention leaves time for half.
-const WINDOW_BYTES: usize = 512 << 20;
+/// which long attention leaves time for half. The networks of tests would fit into it whole.
+const WINDOW_BYTES: usize = if cfg!(test) { 0 } else { 512 << 20 };
 /// What is on its way at a time while those that stay are loaded.
 const LOADED_AHEAD_BYTES: u64 = 256 << 20;
 
 /// A failure in the middle of a product, which has no other way to say so: [`Weights`] unwinds with it.
-#[derive(Debug)]
-pub struct StreamFailure(pub WeightsError);
+pub struct StreamFailure(Cell<Option<WeightsError>>);
+
+impl StreamFailure {
+    /// What failed, for the first who asks.
+    pub fn take(&self) -> Option<WeightsError> {
+        self.0.take()
+    }
+}
 
 /// The matrices of one network and what of them may stay.
 pub(super) struct Stream {
     device: Device,
     budget: u64,
     window_bytes: usize,
-    state: Mutex<State>,
+    state: RefCell<State>,
 }
 
 #[derive(Default)]
@@ -61,7 +68,7 @@ struct State {
 struct Circle {
     buffer: Tensor,
     window: Window,
-    parts: Vec<Arc<Vec<Part>>>,
+    parts: Vec<Rc<Vec<Part>>>,
     /// Which one was used behind each of them the last time.
     next: Vec<usize>,
     last: Option<usize>,
@@ -103,11 +110,11 @@ impl Weights {
             for file in &self.source.files {
                 file.read_only_tiny_ahead();
             }
-            Arc::new(Stream {
+            Rc::new(Stream {
                 device: self.device,
                 budget,
                 window_bytes,
-                state: Mutex::default(),
+                state: RefCell::default(),
             })
         });
         Self {
@@ -124,10 +131,18 @@ impl Weights {
         }
     }
 
+    /// Brings to the device what may stay there; otherwise the first product does. To be called when the network is
+    /// built.
+    pub fn settle(&self) -> Result<(), WeightsError> {
+        self.stream
+            .as_ref()
+            .map_or(Ok(()), |stream| stream.settle())
+    }
+
     /// What the network takes; `None` where all of it stays, or nothing has been used.
     pub fn stream_bytes(&self) -> Option<StreamBytes> {
         let stream = self.stream.as_ref()?;
-        let state = stream.state();
+        let state = stream.state.borrow_mut();
         state.is_settled.then(|| StreamBytes {
             resident: state.fixed_bytes + state.resident_bytes,
             window: state
@@ -141,28 +156,24 @@ impl Weights {
     pub(super) fn note_fixed(&self, tensor: &Tensor) {
         if let Some(stream) = &self.stream {
             let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
-            stream.state().fixed_bytes += bytes as u64;
+            stream.state.borrow_mut().fixed_bytes += bytes as u64;
         }
     }
 }
 
 impl Stream {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn know(&self, matrix: &Arc<StreamedMatrix>) {
-        self.state().known.push(Arc::downgrade(matrix));
+    fn know(&self, matrix: &Rc<StreamedMatrix>) {
+        self.state.borrow_mut().known.push(Rc::downgrade(matrix));
     }
 
     /// Decides which of the matrices stay and loads those. What is asked for later is read by itself for each use.
     fn settle(&self) -> Result<(), WeightsError> {
-        let mut state = self.state();
+        let mut state = self.state.borrow_mut();
         if state.is_settled {
             return Ok(());
         }
         state.is_settled = true;
-        let all: Vec<Arc<StreamedMatrix>> = state
+        let all: Vec<Rc<StreamedMatrix>> = state
             .known
             .drain(..)
             .filter_map(|it| it.upgrade())
@@ -197,7 +208,7 @@ impl Stream {
 
     /// The bytes of matrix number `index`, which are its own until another one is asked for.
     fn fetch(&self, index: usize) -> Result<Tensor, StagingError> {
-        let mut state = self.state();
+        let mut state = self.state.borrow_mut();
         let Some(circle) = &mut state.circle else {
             return Err(std::io::Error::other("nothing streams").into());
         };
@@ -206,11 +217,11 @@ impl Stream {
 }
 
 /// Brings what stays to the device, several at a time -> its bytes
-fn load(matrices: &[&Arc<StreamedMatrix>]) -> Result<u64, WeightsError> {
+fn load(matrices: &[&Rc<StreamedMatrix>]) -> Result<u64, WeightsError> {
     let mut under_way: VecDeque<(&StreamedMatrix, Coming)> = VecDeque::new();
     let (mut ahead, mut bytes) = (0, 0);
     let finish = |(matrix, reading): (&StreamedMatrix, Coming)| {
-        let loaded = matrix.finish(reading)?;
+        let loaded = matrix.finish(&reading)?;
         let bytes = loaded.bytes();
         matrix.settle(Home::Resident(loaded));
         Ok::<u64, WeightsError>(bytes)
@@ -239,7 +250,7 @@ fn load(matrices: &[&Arc<StreamedMatrix>]) -> Result<u64, WeightsError> {
 impl Circle {
     /// `None` where nothing streams.
     fn new(
-        matrices: &[&Arc<StreamedMatrix>],
+        matrices: &[&Rc<StreamedMatrix>],
         device: Device,
         window_bytes: usize,
     ) -> Result<Option<Self>, WeightsError> {
@@ -325,7 +336,7 @@ impl Circle {
 
     /// `false` where there is no room for it.
     fn begin(&mut self, index: usize) -> Result<bool, StagingError> {
-        let parts = Arc::clone(&self.parts[index]);
+        let parts = Rc::clone(&self.parts[index]);
         let len: usize = parts.iter().map(|part| part.source.len).sum();
         let Some(start) = self.window.take(len) else {
             return Ok(false);
@@ -392,5 +403,5 @@ impl Drop for Coming {
 
 /// Ends the stage from within a product: networks have no other way out.
 fn give_up(err: WeightsError) -> ! {
-    resume_unwind(Box::new(StreamFailure(err)))
+    resume_unwind(Box::new(StreamFailure(Cell::new(Some(err)))))
 }

@@ -58,9 +58,10 @@ fn files_of_comfy_and_with_a_prefix_give_the_same_pixels() {
         ),
     ] {
         let (_folder, path) = changed(|key, tensor| {
-            let (name, tensor) = match is_comfy {
-                true => comfy(key, tensor),
-                false => (key.to_owned(), tensor),
+            let (name, tensor) = if is_comfy {
+                comfy(key, tensor)
+            } else {
+                (key.to_owned(), tensor)
             };
             Some((format!("{prefix}{name}"), tensor))
         });
@@ -102,9 +103,10 @@ fn a_single_file_says_by_its_shapes_what_its_config_says() {
                 size[0] = 128;
             }
             let tensor = Tensor::zeros(size, (Kind::BFloat16, Device::Cpu));
-            let (name, tensor) = match is_comfy {
-                true => comfy(key, tensor),
-                false => (key.to_owned(), tensor),
+            let (name, tensor) = if is_comfy {
+                comfy(key, tensor)
+            } else {
+                (key.to_owned(), tensor)
             };
             is_own.then_some((name, tensor))
         });

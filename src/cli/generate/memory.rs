@@ -1,0 +1,65 @@
+//! The arguments about memory, which `plan` has too.
+//!
+//! They stand in place of the settings; what they mean is the plan's business.
+
+use clap::Args;
+use safelight_core::memory::MemoryChoice;
+use safelight_core::settings::MemorySettings;
+
+/// How much of the device a job may use.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MemoryArgs {
+    /// Memory of the device kept free for what a model makes besides its weights; more is safer and slower [default: the setting, else computed]
+    #[arg(long, value_name = "GIB", value_parser = gib_value)]
+    preserved: Option<f64>,
+    /// Memory of the device that is never gone beyond [default: the setting, else by the class of the device]
+    #[arg(long, value_name = "GIB", value_parser = gib_value)]
+    vram_cap: Option<f64>,
+    /// Keep models loaded from stage to stage where they fit beside each other
+    #[arg(long)]
+    keep_loaded: bool,
+}
+
+impl MemoryArgs {
+    /// With the settings where nothing is said.
+    pub fn choice(&self, settings: &MemorySettings) -> MemoryChoice {
+        MemorySettings {
+            preserved_gib: self.preserved.or(settings.preserved_gib),
+            cap_gib: self.vram_cap.or(settings.cap_gib),
+            keep_loaded: self.keep_loaded || settings.keep_loaded,
+        }
+        .choice()
+    }
+}
+
+/// A number of GiB.
+pub fn gib_value(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gib) if gib.is_finite() && (0.0..=65536.0).contains(&gib) => Ok(gib),
+        _ => Err(format!(
+            "expected a number of GiB from 0 on, found {text:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_stand_in_place_of_the_settings() {
+        let settings = MemorySettings {
+            preserved_gib: Some(4.0),
+            cap_gib: Some(20.0),
+            keep_loaded: false,
+        };
+        let args = MemoryArgs {
+            preserved: Some(0.5),
+            ..MemoryArgs::default()
+        };
+        let choice = args.choice(&settings);
+        assert_eq!(choice.preserved_bytes, Some(1 << 29));
+        assert_eq!(choice.cap_bytes, Some(20 << 30));
+        assert!(gib_value("-1").is_err() && gib_value("nan").is_err() && gib_value("0").is_ok());
+    }
+}

@@ -1,0 +1,128 @@
+//! `safelight resume`: jobs that failed, or whose program died, go on from their last finished stage.
+//!
+//! Lists what can go on, and runs one of them as `generate` does. Old folders are removed by the worker.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId};
+use serde_json::{Value, json};
+
+use super::report::{JsonReport, explain};
+use super::telemetry::Telemetry;
+use super::{Order, work};
+use crate::cli::{Surroundings, out};
+use crate::worker::{LeftJob, number_of};
+
+/// Let a job go on that failed or whose program died, or list those that can
+#[derive(Args, Debug)]
+pub struct ResumeArgs {
+    /// The job's number or folder; without it, the jobs are listed that can go on
+    #[arg(value_name = "JOB")]
+    pub job: Option<String>,
+    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    #[arg(long)]
+    pub device: Option<DeviceChoice>,
+    /// Print one JSON object a line and nothing else; one alone for the list
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
+    let jobs = surroundings.paths.jobs();
+    let Some(job) = &args.job else {
+        let left = LeftJob::all(&jobs);
+        return if args.json {
+            out::print_json(
+                &json!({"jobs": left.iter().map(as_json).collect::<Vec<_>>()}),
+                0,
+            )
+        } else {
+            out::print(&as_text(&left), 0)
+        };
+    };
+    match go_on(job, args, &jobs, surroundings) {
+        Ok(code) => ExitCode::from(code),
+        Err(err) => {
+            if args.json {
+                JsonReport::failed(&err);
+            }
+            explain(&err);
+            ExitCode::from(err.kind.exit_code())
+        }
+    }
+}
+
+fn go_on(
+    job: &str,
+    args: &ResumeArgs,
+    jobs: &Path,
+    surroundings: &Surroundings,
+) -> Result<u8, JobError> {
+    let is_number = !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit());
+    let folder = if is_number {
+        jobs.join(job)
+    } else {
+        std::path::absolute(job).unwrap_or_else(|_| PathBuf::from(job))
+    };
+    let request = JobFolder::at(&folder).request().map_err(|err| {
+        let what = format!(
+            "there is no job that can go on ({err}): {}",
+            folder.display()
+        );
+        JobError::new(JobErrorKind::InvalidRequest, what)
+            .advise("`safelight resume` lists those that can")
+    })?;
+    let device = args.device;
+    let order = Order {
+        id: number_of(&folder).unwrap_or_else(JobId::next),
+        request,
+        notices: Vec::new(),
+        resume: Some(folder),
+    };
+    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
+    let telemetry = Telemetry::to(None, surroundings)?;
+    work(
+        vec![order],
+        device,
+        args.json,
+        Vec::new(),
+        telemetry,
+        surroundings,
+    )
+}
+
+fn as_json(left: &LeftJob) -> Value {
+    json!({
+        "job": left.id.to_string(),
+        "folder": left.folder,
+        "model": left.request.model,
+        "prompt": left.request.prompt,
+        "out": left.request.out,
+        "finished": left.num_finished,
+        "stages": left.num_stages,
+    })
+}
+
+fn as_text(left: &[LeftJob]) -> String {
+    if left.is_empty() {
+        return "No job can go on: none failed after some of it was made\n".to_owned();
+    }
+    let mut text = String::from("Jobs that can go on with `safelight resume NUMBER`\n");
+    let row = |left: &LeftJob| {
+        let prompt: String = left.request.prompt.chars().take(40).collect();
+        vec![
+            left.id.to_string(),
+            left.progress_text(),
+            left.request.out.display().to_string(),
+            prompt.replace('\n', " "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = left.iter().map(row).collect();
+    // Writing to a string cannot fail.
+    write!(text, "{}", out::table(&rows)).ok();
+    text
+}

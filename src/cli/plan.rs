@@ -1,0 +1,318 @@
+//! `safelight plan`: what a job would need, stage by stage, and what would make it fit, without running it.
+//!
+//! Takes the arguments of `generate`. Starts no engine: numbers come from headers, drivers and earlier jobs.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use safelight_core::catalog::{Catalog, Family};
+use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::memory::{
+    Alternative, Corrections, DeviceClass, DeviceFacts, ModelWeights, Plan, Planner, PreservedRow,
+    Suggestion, gib, preserved_table, suggestions,
+};
+use serde_json::json;
+
+use super::generate::{self, GenerateArgs};
+use super::{Surroundings, out};
+use crate::telemetry::Roots;
+use crate::telemetry::machine::{Machine, machine};
+
+/// Exit code of a job that does not fit.
+const DOES_NOT_FIT: u8 = 4;
+/// GiB that the table of preserved values goes up to.
+const TABLE_GIB: u32 = 18;
+/// Other models that are looked at.
+const MAX_ALTERNATIVES: usize = 16;
+
+/// Say what a job needs of memory and whether it fits, without running it: the arguments of generate, and those below
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    generate: GenerateArgs,
+    /// Plan for a device with so much memory instead of this machine's
+    #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
+    total: Option<f64>,
+    /// Its class: discrete, unified or cpu [default: discrete with --total]
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    class: Option<DeviceClass>,
+    /// What other programs use of it
+    #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
+    used: Option<f64>,
+    /// Also print what each preserved value from 0 to 18 GiB would mean
+    #[arg(long)]
+    preserved_table: bool,
+}
+
+fn class(text: &str) -> Result<DeviceClass, String> {
+    match text {
+        "discrete" => Ok(DeviceClass::Discrete),
+        "unified" => Ok(DeviceClass::Unified),
+        "cpu" => Ok(DeviceClass::Cpu),
+        _ => Err(format!(
+            "expected a class (discrete, unified, cpu), found {text:?}"
+        )),
+    }
+}
+
+/// Runs the command: 0 where the job fits, 4 where it does not.
+pub fn run(args: PlanArgs, surroundings: &Surroundings) -> ExitCode {
+    let is_json = args.generate.json;
+    match planned(args, surroundings) {
+        Ok(planned) => {
+            let code = if planned.plan.fits() { 0 } else { DOES_NOT_FIT };
+            if is_json {
+                out::print_json(&planned.as_json(), code)
+            } else {
+                out::print(&planned.as_text(), code)
+            }
+        }
+        Err(err) => out::print_job_error(&err, is_json),
+    }
+}
+
+/// All that is printed.
+struct Planned {
+    request: GenerateRequest,
+    device: String,
+    plan: Plan,
+    suggestions: Vec<Suggestion>,
+    table: Vec<PreservedRow>,
+}
+
+fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
+    let (mut generate, _) = args.generate.with_carried()?;
+    // What is read changes nothing of what is needed.
+    if generate.prompts_file.is_none() {
+        generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
+    }
+    let device = generate.device;
+    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
+    let Machine { name, facts } = machine_of(surroundings, device);
+    let facts = DeviceFacts {
+        used_bytes: args.used.map_or(facts.used_bytes, bytes),
+        ..facts
+    };
+    let facts = match (args.total, args.class) {
+        (None, None) => facts,
+        (total, class) => other_device(facts, total.map(bytes), class, args.used.map(bytes)),
+    };
+    let jobs = generate::jobs_of(&generate, surroundings)?;
+    let job = jobs.into_iter().next();
+    let request = job
+        .map(|job| job.request)
+        .ok_or_else(|| JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan"))?;
+    let bad = |err| JobError::from(&err);
+    let weights =
+        ModelWeights::read(request.family, &request.files, &request.loras).map_err(bad)?;
+    let corrections = Corrections::load(&surroundings.corrections_file());
+    let planner = Planner {
+        weights: &weights,
+        facts,
+        device: &name,
+        corrections: &corrections,
+    };
+    let plan = planner.plan(&request);
+    let others = if plan.rank() == 0 {
+        Vec::new()
+    } else {
+        alternatives(&request, surroundings)
+    };
+    Ok(Planned {
+        device: name.clone(),
+        suggestions: suggestions(&planner, &request, &plan, &others),
+        table: if args.preserved_table {
+            preserved_table(&planner, &request, TABLE_GIB)
+        } else {
+            Vec::new()
+        },
+        plan,
+        request,
+    })
+}
+
+fn bytes(gib: f64) -> u64 {
+    (gib * (1_u64 << 30) as f64) as u64
+}
+
+/// The device that the settings and arguments mean on this machine.
+fn machine_of(surroundings: &Surroundings, device: DeviceChoice) -> Machine {
+    let kind = surroundings.runtime_kind();
+    machine(&Roots::of_this_machine(), kind, device)
+}
+
+/// A device that is not here, of which nobody uses anything but what was said.
+fn other_device(
+    here: DeviceFacts,
+    total: Option<u64>,
+    class: Option<DeviceClass>,
+    used: Option<u64>,
+) -> DeviceFacts {
+    let class = class.unwrap_or(match total {
+        Some(_) => DeviceClass::Discrete,
+        None => here.class,
+    });
+    let total_bytes = total.unwrap_or(here.total_bytes);
+    let used_bytes = used.unwrap_or(0);
+    DeviceFacts {
+        class,
+        total_bytes,
+        used_bytes,
+        host_available_bytes: match class {
+            DeviceClass::Discrete => here.host_available_bytes,
+            DeviceClass::Unified | DeviceClass::Cpu => total_bytes.saturating_sub(used_bytes),
+        },
+    }
+}
+
+/// Models of the same family and variant that are stored in fewer bytes.
+fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<Alternative> {
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let specs = &catalog.available;
+    let Some(own) = specs.iter().find(|spec| spec.id == request.model) else {
+        return Vec::new();
+    };
+    let is_other = |spec: &&safelight_core::catalog::ModelSpec| {
+        (spec.family, &spec.variant) == (own.family, &own.variant)
+            && spec.id != own.id
+            && spec.bytes < own.bytes
+    };
+    let others = specs.iter().filter(is_other).take(MAX_ALTERNATIVES);
+    others
+        .filter_map(|spec| {
+            let weights = ModelWeights::read(spec.family, &spec.files, &request.loras).ok()?;
+            Some(Alternative {
+                id: spec.id.clone(),
+                name: spec.name.clone(),
+                files: spec.files.clone(),
+                weights,
+            })
+        })
+        .collect()
+}
+
+impl Planned {
+    fn as_json(&self) -> serde_json::Value {
+        let request = &self.request;
+        json!({
+            "model": request.model,
+            "width": request.width,
+            "height": request.height,
+            "num_frames": request.num_frames,
+            "batch_size": request.batch_size,
+            "device": self.device,
+            "fits": self.plan.fits(),
+            "exit_code": if self.plan.fits() { 0 } else { DOES_NOT_FIT },
+            "plan": self.plan,
+            "suggestions": self.suggestions,
+            "preserved_table": self.table,
+        })
+    }
+
+    fn as_text(&self) -> String {
+        let (plan, request) = (&self.plan, &self.request);
+        let mut text = String::new();
+        let frames = if request.family == Family::Flux {
+            format!("{} at a time", request.batch_size)
+        } else {
+            format!("{} frames", request.num_frames)
+        };
+        // Writing to a string cannot fail.
+        writeln!(
+            text,
+            "{}, {}×{}, {frames}",
+            request.model, request.width, request.height
+        )
+        .ok();
+        let budget = &plan.budget;
+        let class = match plan.device.class {
+            DeviceClass::Discrete => "discrete",
+            DeviceClass::Unified => "unified",
+            DeviceClass::Cpu => "cpu",
+        };
+        writeln!(
+            text,
+            "{class} {}: {} GiB, cap {}, others use {}, {} free for tensors\n",
+            self.device,
+            gib(budget.total_bytes),
+            gib(budget.cap_bytes),
+            gib(budget.used_by_others_bytes),
+            gib(budget.available_bytes)
+        )
+        .ok();
+        text.push_str(&out::table(&self.stage_rows()));
+        writeln!(text, "\n{}", plan.verdict.text).ok();
+        writeln!(
+            text,
+            "Suggested preserved memory: {} GiB",
+            gib(plan.suggested_preserved_bytes)
+        )
+        .ok();
+        for suggestion in &self.suggestions {
+            writeln!(text, "- {} ({})", suggestion.text, suggestion.verdict).ok();
+        }
+        if !self.table.is_empty() {
+            text.push('\n');
+            text.push_str(&out::table(&self.preserved_rows()));
+        }
+        text
+    }
+
+    fn stage_rows(&self) -> Vec<Vec<String>> {
+        let head = [
+            "stage",
+            "network",
+            "weights",
+            "beside",
+            "peak",
+            "stays",
+            "a step reads",
+            "",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let with_networks = self.plan.stages.iter().filter(|stage| stage.part.is_some());
+        for stage in with_networks {
+            let tile = stage.tile.map(|tile| format!("in tiles of {tile}"));
+            let note = if stage.fits {
+                tile.unwrap_or_default()
+            } else {
+                "does not fit".to_owned()
+            };
+            rows.push(vec![
+                stage.stage.name().to_owned(),
+                stage.part.map_or("", |part| part.label()).to_owned(),
+                gib(stage.weights_bytes),
+                gib(stage.activation_bytes),
+                gib(stage.peak_bytes),
+                gib(stage.resident_bytes),
+                gib(stage.streamed_bytes_per_step),
+                note,
+            ]);
+        }
+        rows
+    }
+
+    fn preserved_rows(&self) -> Vec<Vec<String>> {
+        let head = [
+            "preserved",
+            "stays",
+            "a step reads",
+            "at most s more",
+            "peak",
+            "",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for row in &self.table {
+            rows.push(vec![
+                row.preserved_gib.to_string(),
+                gib(row.resident_bytes),
+                gib(row.streamed_bytes_per_step),
+                format!("{:.2}", row.copy_secs_per_step),
+                gib(row.peak_bytes),
+                (if row.fits { "" } else { "does not fit" }).to_owned(),
+            ]);
+        }
+        rows
+    }
+}

@@ -1,0 +1,185 @@
+//! The jobs of a soak, in an order that a seed decides: every mode, size, kind of file, fault and cancel.
+//!
+//! Runs nothing.
+
+/// What a job starts from, and what it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// One picture from a prompt.
+    Picture,
+    /// A clip from a prompt.
+    Clip,
+    /// A clip from a picture and a prompt.
+    FromPicture,
+}
+
+const MODES: [Mode; 3] = [Mode::Picture, Mode::Clip, Mode::FromPicture];
+/// Multiples of what every model of the architecture wants.
+const SIZES: [(u32, u32); 5] = [(64, 64), (128, 64), (96, 160), (192, 128), (256, 256)];
+const FRAMES: [u32; 3] = [5, 9, 17];
+/// How many of them are small, from the front.
+const NUM_SMALL: [usize; 2] = [2, 1];
+const CLIPS: [&str; 4] = ["mp4", "webm", "gif", "webp"];
+
+/// Faults that another try mends, and then ones that end the job.
+const MENDED: [&str; 8] = [
+    "encode_text@text:oom*1",
+    "encode_text@weights:host_oom*1",
+    "denoise@block:oom*1",
+    "denoise@sampler:oom_code2*1",
+    "denoise@saving:host_oom*1",
+    "decode@vae_decode:oom_pressure*1",
+    "decode@frames:oom*1",
+    "unload:oom*1",
+];
+const FATAL: [&str; 3] = [
+    "encode_text@weights+3:panic*1",
+    "denoise@block+2:panic*1",
+    "decode@vae_decode:panic*1",
+];
+
+/// One job.
+#[derive(Clone, Debug)]
+pub(super) struct Card {
+    /// Counted from 1.
+    pub(super) number: u32,
+    pub(super) mode: Mode,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) num_frames: u32,
+    pub(super) num_steps: u32,
+    pub(super) vae_tile: Option<u32>,
+    /// For the engine, without the file that remembers it.
+    pub(super) fault: Option<&'static str>,
+    /// At which update the job is cancelled, counted from 1.
+    pub(super) cancel_after: Option<u32>,
+    extension: &'static str,
+    /// One of those that meet everything once before memory is looked at.
+    pub(super) is_warm_up: bool,
+}
+
+impl Card {
+    pub(super) fn extension(&self) -> &'static str {
+        self.extension
+    }
+
+    /// Whether the fault is one that no second try mends.
+    pub(super) fn may_fail(&self) -> bool {
+        self.fault.is_some_and(|fault| FATAL.contains(&fault))
+    }
+}
+
+/// Gives the cards one by one.
+pub(super) struct Deck {
+    state: u64,
+    sizes: &'static [(u32, u32)],
+    frames: &'static [u32],
+    drawn: u32,
+    count: u32,
+    warm_up: u32,
+}
+
+impl Deck {
+    /// `is_small`: of small sizes alone.
+    pub(super) fn new(seed: u64, count: u32, is_small: bool) -> Self {
+        let [num_sizes, num_frames] = if is_small {
+            NUM_SMALL
+        } else {
+            [SIZES.len(), FRAMES.len()]
+        };
+        let sizes = &SIZES[..num_sizes];
+        Self {
+            state: seed,
+            sizes,
+            frames: &FRAMES[..num_frames],
+            drawn: 0,
+            count,
+            // Every mode in every size: what libraries prepare for a shape and keep is there then.
+            warm_up: (count / 4).clamp(3, (MODES.len() * sizes.len()) as u32),
+        }
+    }
+
+    pub(super) fn draw(&mut self) -> Option<Card> {
+        if self.drawn == self.count {
+            return None;
+        }
+        self.drawn += 1;
+        let is_warm_up = self.drawn <= self.warm_up;
+        let mut mode = self.one_of(&MODES);
+        let (mut width, mut height) = self.one_of(self.sizes);
+        let mut num_frames = self.one_of(self.frames);
+        if is_warm_up {
+            // The largest first, so that they are met in a short run too.
+            let index = self.drawn as usize - 1;
+            mode = MODES[index % MODES.len()];
+            let size = self.sizes.len() - 1 - index / MODES.len() % self.sizes.len();
+            (width, height) = self.sizes[size];
+            num_frames = self.frames[self.frames.len() - 1];
+        }
+        let fault = match self.below(6) {
+            0 | 1 => Some(self.one_of(&MENDED)),
+            2 => Some(self.one_of(&FATAL)),
+            _ => None,
+        };
+        let cancel_after = (self.below(6) == 0).then(|| 2 + self.below(12) as u32);
+        let clip = self.one_of(&CLIPS);
+        Some(Card {
+            number: self.drawn,
+            mode,
+            width,
+            height,
+            num_frames,
+            num_steps: 1 + self.below(3) as u32,
+            vae_tile: (self.below(5) == 0).then_some(64),
+            fault,
+            cancel_after,
+            extension: if mode == Mode::Picture { "png" } else { clip },
+            is_warm_up,
+        })
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// `SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_jobs_and_two_hundred_of_them_meet_everything() {
+        let cards = |seed| {
+            let mut deck = Deck::new(seed, 200, false);
+            std::iter::from_fn(move || deck.draw()).collect::<Vec<_>>()
+        };
+        let all = cards(1);
+        assert_eq!(format!("{all:?}"), format!("{:?}", cards(1)));
+        assert_ne!(format!("{all:?}"), format!("{:?}", cards(2)));
+        assert_eq!(all.len(), 200);
+        for mode in MODES {
+            for size in SIZES {
+                let met = |card: &Card| card.mode == mode && (card.width, card.height) == size;
+                assert!(all.iter().any(met), "{mode:?} {size:?}");
+            }
+        }
+        for fault in MENDED.iter().chain(&FATAL) {
+            assert!(all.iter().any(|card| card.fault == Some(*fault)), "{fault}");
+        }
+        assert!(all.iter().any(|card| card.cancel_after.is_some()));
+        assert!(all.iter().any(Card::may_fail));
+    }
+}

@@ -1,0 +1,387 @@
+//! Autoencoders: what the levels make of a few frames at a time, what convolutions remember between them, tiles and
+//! bands.
+//!
+//! Numbers are counted level by level as the engine's `vae/wan` and `vae/kl` go: the worst moment is nearly always in
+//! the level at the pixels.
+
+use super::Job;
+use crate::memory::network::Network;
+use crate::memory::parts::PartName;
+
+/// A clip or picture in pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clip {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) frames: f64,
+    /// Edge of tiles.
+    pub(super) tile: Option<f64>,
+}
+
+/// Frames that a convolution over time remembers.
+const REMEMBERED: f64 = 2.0;
+/// Frames that the encoder takes at a time.
+const ENCODER_FRAMES: f64 = 4.0;
+/// Convolutions from these widths on are computed as volumes, others as pictures that carry their predecessors.
+const VOLUMES: std::ops::RangeInclusive<f64> = 129.0..=255.0;
+
+/// The numbers of Wan's autoencoder.
+struct Levels {
+    /// Widths from the pixels to the latents.
+    widths: Vec<f64>,
+    /// Whether the step to the next level also halves time.
+    halves_time: Vec<bool>,
+    blocks: f64,
+    patch: f64,
+    is_residual: bool,
+    latent_channels: f64,
+}
+
+impl Levels {
+    fn of(network: &Network, base: f64) -> Self {
+        let factors = network
+            .numbers("dim_mult")
+            .unwrap_or_else(|| vec![1.0, 2.0, 4.0, 4.0]);
+        let halves = network
+            .numbers("temperal_downsample")
+            .unwrap_or_else(|| vec![0.0, 1.0, 1.0]);
+        Self {
+            widths: factors.iter().map(|factor| factor * base).collect(),
+            halves_time: halves.iter().map(|is| *is != 0.0).collect(),
+            blocks: network.number("num_res_blocks", 2.0),
+            patch: network.number("patch_size", 1.0).max(1.0),
+            is_residual: network.is("is_residual"),
+            latent_channels: network.number("z_dim", 16.0),
+        }
+    }
+}
+
+/// Pixels along an edge of one latent, and frames of one latent frame.
+pub(super) fn wan_factors(network: &Network) -> (f64, f64) {
+    let levels = Levels::of(network, 96.0);
+    let steps = levels.widths.len().saturating_sub(1) as f64;
+    let halved = levels.halves_time.iter().filter(|is| **is).count() as f64;
+    (levels.patch * steps.exp2(), halved.exp2())
+}
+
+/// Frames at a time and pixels of one level.
+#[derive(Clone, Copy)]
+struct Grid {
+    frames: f64,
+    area: f64,
+    /// A single frame: convolutions take one tap, and remember what they were given without a copy.
+    is_picture: bool,
+}
+
+impl Grid {
+    /// Frames that each convolution over time remembers.
+    fn remembered(self) -> f64 {
+        if self.is_picture { 1.0 } else { REMEMBERED }
+    }
+}
+
+/// A convolution of three taps behind a norm: its rows, what it remembers anew, and what comes out.
+fn convolution(inputs: f64, outputs: f64, grid: Grid) -> f64 {
+    let Grid { frames, area, .. } = grid;
+    if grid.is_picture {
+        // What goes in is counted as what is remembered.
+        return outputs * area;
+    }
+    if frames <= 1.0 {
+        return (3.0 * inputs + REMEMBERED * inputs + outputs) * area;
+    }
+    if VOLUMES.contains(&inputs) {
+        return ((REMEMBERED + frames) * inputs + REMEMBERED * inputs + frames * outputs) * area;
+    }
+    (3.0 * frames * inputs + REMEMBERED * inputs + frames * outputs) * area
+}
+
+/// A residual block: what goes in, its shortcut where widths differ, what is between the convolutions.
+fn residual(inputs: f64, outputs: f64, grid: Grid) -> f64 {
+    let frame = grid.frames * grid.area;
+    let shortcut = if inputs == outputs {
+        0.0
+    } else {
+        outputs * frame
+    };
+    let first = convolution(inputs, outputs, grid);
+    let second = outputs * frame + convolution(outputs, outputs, grid);
+    inputs * frame + shortcut + first.max(second)
+}
+
+/// What the convolutions of a level remember.
+fn memory(inputs: f64, outputs: f64, blocks: f64, grid: Grid) -> f64 {
+    grid.remembered() * grid.area * (inputs + outputs * (2.0 * blocks - 1.0))
+}
+
+/// Bytes alive at the worst moment of decoding, without weights.
+pub(super) fn wan_decode(network: &Network, clip: &Clip, size: f64) -> f64 {
+    let base = network.number("decoder_base_dim", network.number("base_dim", 96.0));
+    let levels = Levels::of(network, base);
+    let (space, _) = wan_factors(network);
+    let [height, width] = [clip.height, clip.width].map(|edge| edge / space);
+    let is_clip = clip.frames > 1.0;
+    let latents = clip.frames.max(1.0) / 4.0 * levels.latent_channels * height * width * 4.0 * 2.0;
+    // Tiles are counted in the autoencoder's own patches.
+    let tile = clip.tile.map(|tile| (tile / space).floor().max(1.0));
+    let tile = tile.filter(|tile| height > *tile || width > *tile);
+    let uncut = decoder_moments(&levels, height * width, is_clip);
+    let numbers = match tile {
+        None => {
+            uncut.iter().map(|level| level.moment).fold(0.0, f64::max)
+                + uncut.iter().map(|level| level.memory).sum::<f64>()
+        }
+        Some(tile) => {
+            // The level of the latents takes whole frames, the others a tile.
+            let cut = decoder_moments(&levels, height.min(tile) * width.min(tile), is_clip);
+            let whole: Vec<&Moment> = uncut.iter().take(2).collect();
+            let parts = &cut[2.min(cut.len())..];
+            let most = |moments: &[&Moment]| {
+                let moment = moments.iter().map(|level| level.moment).fold(0.0, f64::max);
+                moment + moments.iter().map(|level| level.memory).sum::<f64>()
+            };
+            most(&whole).max(most(&parts.iter().collect::<Vec<_>>()))
+        }
+    };
+    let pixels = 4.0 * 3.0 * clip.width * clip.height;
+    numbers * size + latents + pixels * (size + 1.0)
+}
+
+/// What one part of a network makes, and what it remembers from chunk to chunk.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    moment: f64,
+    memory: f64,
+}
+
+/// The middle, each level with its step to the next, and the head; `area`: of the latents.
+fn decoder_moments(levels: &Levels, area: f64, is_clip: bool) -> Vec<Moment> {
+    let widths: Vec<f64> = levels.widths.iter().rev().copied().collect();
+    let top = widths.first().copied().unwrap_or(0.0);
+    let mut grid = Grid {
+        frames: 1.0,
+        area,
+        is_picture: !is_clip,
+    };
+    let steps = widths.len().saturating_sub(1);
+    let mut moments = vec![Moment {
+        // Attention among the pixels of a frame: queries, keys and values, and what comes of them.
+        moment: residual(top, top, grid).max(6.0 * top * area),
+        memory: memory(top, top, 2.0, grid) + grid.remembered() * levels.latent_channels * area,
+    }];
+    let mut input = top;
+    for (index, &output) in widths.iter().enumerate() {
+        let blocks = levels.blocks + 1.0;
+        // The level's input stays for its shortcut.
+        let first = residual(input, output, grid);
+        let later = input * grid.frames * grid.area + residual(output, output, grid);
+        let mut moment = if blocks > 1.0 {
+            first.max(later)
+        } else {
+            first
+        };
+        let mut remembered = memory(input, output, blocks, grid);
+        if index < steps {
+            let halves = levels
+                .halves_time
+                .get(steps - 1 - index)
+                .copied()
+                .unwrap_or(false);
+            let next = if levels.is_residual {
+                output
+            } else {
+                output / 2.0
+            };
+            let doubles_time = halves && is_clip;
+            let before = grid;
+            if doubles_time {
+                remembered += grid.remembered() * output * grid.area;
+                grid.frames *= 2.0;
+            }
+            grid.area *= 4.0;
+            let made = next * grid.frames * grid.area;
+            let shortcut = if levels.is_residual { 2.0 * made } else { 0.0 };
+            let read = (input + output) * before.frames * before.area
+                + if doubles_time {
+                    2.0 * output * before.frames * before.area
+                } else {
+                    0.0
+                };
+            moment = moment.max(read + 2.0 * made + shortcut);
+            input = next;
+        } else {
+            // The head: its rows, and the pixels.
+            remembered += grid.remembered() * output * grid.area;
+            let head = output * grid.frames * grid.area
+                + convolution(output, 3.0 * levels.patch * levels.patch, grid);
+            moment = moment.max(head);
+        }
+        moments.push(Moment {
+            moment,
+            memory: remembered,
+        });
+    }
+    moments
+}
+
+/// Bytes alive at the worst moment of encoding, without weights.
+pub(super) fn wan_encode(network: &Network, clip: &Clip, size: f64) -> f64 {
+    let levels = Levels::of(network, network.number("base_dim", 96.0));
+    let (space, _) = wan_factors(network);
+    let [height, width] = [clip.height, clip.width].map(|edge| edge / space);
+    let tile = clip.tile.map(|tile| (tile / space).floor().max(1.0));
+    let [rows, columns] = [height, width].map(|edge| tile.map_or(edge, |tile| edge.min(tile)));
+    let mut grid = Grid {
+        frames: if clip.frames > 1.0 {
+            ENCODER_FRAMES
+        } else {
+            1.0
+        },
+        area: rows * columns * (space / levels.patch).powi(2),
+        is_picture: clip.frames <= 1.0,
+    };
+    let mut input = levels.widths.first().copied().unwrap_or(0.0);
+    let colours = 3.0 * levels.patch * levels.patch;
+    let mut most = convolution(colours, input, grid) + colours * grid.frames * grid.area;
+    let mut remembered = grid.remembered() * colours * grid.area;
+    // Of a picture nothing is remembered yet of the levels to come.
+    let mut most_of_picture = most + remembered;
+    for (index, &output) in levels.widths.iter().enumerate() {
+        let shortcut = if levels.is_residual {
+            output * grid.frames * grid.area / 4.0
+        } else {
+            0.0
+        };
+        let below = input * grid.frames * grid.area;
+        let later = below + residual(output, output, grid);
+        let moment = shortcut + residual(input, output, grid).max(later);
+        most = most.max(moment);
+        remembered += memory(input, output, levels.blocks, grid);
+        most_of_picture = most_of_picture.max(moment + remembered);
+        if index + 1 < levels.widths.len() {
+            grid.area /= 4.0;
+            if levels.halves_time.get(index).copied().unwrap_or(false) {
+                remembered += output * grid.area;
+                grid.frames = (grid.frames / 2.0).max(1.0);
+            }
+        }
+        input = output;
+    }
+    let numbers = if grid.is_picture {
+        most_of_picture
+    } else {
+        most + remembered
+    };
+    numbers * size
+}
+
+/// Numbers of attention's scores that lie in memory at a time, and bytes of each in f32 and again in halves.
+const SCORES: f64 = 67108864.0;
+const SCORE_BYTES: f64 = 6.0;
+/// The bands in which the autoencoder of pictures works where nothing else is asked for.
+const BAND: f64 = 512.0;
+/// Pixels that a CPU takes at once.
+const LARGEST_WHOLE: f64 = 1048576.0;
+
+/// Bands that are there at a time while one is doubled and convolved.
+const DOUBLED_ANEW: f64 = 5.6;
+
+/// Levels of `AutoencoderKL`, from the pixels to the latents.
+fn kl_widths(network: &Network) -> Vec<f64> {
+    network
+        .numbers("block_out_channels")
+        .unwrap_or_else(|| vec![128.0, 256.0, 512.0, 512.0])
+}
+
+/// Numbers that a layer takes or gives at a time; `None` where it takes a picture at once.
+fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
+    let is_small = !job.is_on_gpu() && clip.width * clip.height <= LARGEST_WHOLE;
+    let edge = clip.tile.or_else(|| (!is_small).then_some(BAND))?;
+    Some(edge * edge * 2.0 * width)
+}
+
+/// Each level twice, what a block reads and what it makes, and the bands' own; the attention among the latents.
+fn kl(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
+    let size = job.number_bytes() as f64;
+    let widths = kl_widths(network);
+    let pixels = clip.width * clip.height;
+    let width = widths.first().copied().unwrap_or(128.0);
+    let band = band(clip, width, job);
+    // With tiles the rest waits off the device where it has no room.
+    let waiting = 3.0 * pixels * width * size;
+    let is_off = clip.tile.is_some() && waiting > job.available_bytes as f64;
+    let mut most: f64 = 0.0;
+    for (index, &output) in widths.iter().enumerate() {
+        let area = pixels / 4.0_f64.powi(i32::try_from(index).unwrap_or(16));
+        let whole = area * output;
+        let kept = if is_off { 0.0 } else { 2.0 * whole };
+        let at_a_time = band.map_or(whole, |band| band.min(whole));
+        most = most.max((kept + 3.0 * at_a_time) * size);
+        // What comes from the level below is doubled anew in every band where it is too large to lie there.
+        let below = area * widths.get(index + 1).copied().unwrap_or(output);
+        let anew = band.filter(|band| below > *band).unwrap_or(0.0);
+        if anew > 0.0 {
+            let kept = if is_off { 0.0 } else { below / 4.0 + whole };
+            most = most.max((kept + DOUBLED_ANEW * anew) * size);
+        }
+    }
+    let steps = i32::try_from(widths.len().saturating_sub(1)).unwrap_or(0);
+    let tokens = pixels / 4.0_f64.powi(steps);
+    let wide = widths.last().copied().unwrap_or(512.0);
+    let scores = if job.is_on_gpu() {
+        SCORES.min(tokens * tokens) * SCORE_BYTES
+    } else {
+        0.0
+    };
+    let attention = scores + 7.0 * tokens * wide * size;
+    most.max(attention) + 3.0 * pixels * (2.0 * size + 1.0)
+}
+
+pub(super) fn kl_decode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
+    kl(network, clip, job)
+}
+
+pub(super) fn kl_encode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
+    kl(network, clip, job)
+}
+
+/// Latents of a stretch of time that `AutoencoderKLHunyuanVideo` takes at once, and frames of one.
+const STRETCH_LATENTS: f64 = 5.0;
+const STRETCH_FRAMES: f64 = 17.0;
+/// Numbers that frames with their predecessors may be at a time, and what is made of them beside.
+const GATHERED: f64 = 268435456.0;
+
+/// The clip's stretch lies there whole: what a block reads, what is between its convolutions and what its shortcut
+/// makes, and the frames that are gathered for one convolution.
+fn video(network: &Network, clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
+    let size = job.number_bytes() as f64;
+    let widths = kl_widths(network);
+    let edge = |edge: f64| clip.tile.map_or(edge, |tile| edge.min(tile));
+    let pixels = edge(clip.width) * edge(clip.height);
+    let mut most: f64 = 0.0;
+    for (index, &output) in widths.iter().enumerate() {
+        let input = widths.get(index + 1).copied().unwrap_or(output);
+        let halved = i32::try_from(index).unwrap_or(16);
+        // Time is halved twice, from the pixels on.
+        let at_level = (frames / 2.0_f64.powi(halved.min(2))).ceil();
+        let numbers = at_level * pixels / 4.0_f64.powi(halved);
+        let gathered = (numbers * 3.0 * input).min(GATHERED);
+        most = most.max(numbers * (input + 2.0 * output) + 1.7 * gathered);
+    }
+    most * size + frames * clip.width * clip.height * 3.0 * (size + 1.0)
+}
+
+/// Bytes alive at the worst moment of decoding `latents` latent frames.
+pub(super) fn video_decode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
+    let frames = (latents.min(STRETCH_LATENTS) - 1.0).max(0.0) * 4.0 + 1.0;
+    let network = job.network(PartName::VaeDecoder);
+    network.map_or(0.0, |network| {
+        video(network, clip, frames.min(STRETCH_FRAMES), job)
+    })
+}
+
+/// The same of encoding one picture.
+pub(super) fn video_encode(clip: &Clip, job: &Job<'_>) -> f64 {
+    let network = job.network(PartName::VaeEncoder);
+    network.map_or(0.0, |network| video(network, clip, 1.0, job))
+}

@@ -1,0 +1,115 @@
+//! What a stage makes on its way besides the weights: one formula a network, one file a family.
+//!
+//! Each formula counts the tensors that are alive at the worst moment of the engine's forward pass and says which
+//! moment that is. They are in f64, so that no size is too large to be answered. What was measured corrects them
+//! (see `corrections`).
+
+mod autoencoder;
+mod flux;
+mod framepack;
+mod text;
+mod wan;
+
+use super::DeviceClass;
+use super::network::{ModelWeights, Network};
+use super::parts::PartName;
+use crate::catalog::Family;
+use crate::job::{DtypeChoice, GenerateRequest, Stage};
+
+/// What the libraries keep for products of matrices, in the allocator's count: 32 MiB on an H200.
+pub(super) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
+
+/// A job as the formulas see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    pub request: &'a GenerateRequest,
+    pub weights: &'a ModelWeights,
+    pub class: DeviceClass,
+    /// What tensors may take.
+    pub available_bytes: u64,
+}
+
+/// A network that a stage has on the device at one time, and what it makes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Need {
+    pub part: PartName,
+    /// Bytes of a number that is computed with.
+    pub number_bytes: u64,
+    /// Alive at the worst moment, the libraries' own included.
+    pub activation_bytes: f64,
+    /// How often the stage goes through the network.
+    pub calls: u32,
+    /// Whether matrices can stream.
+    pub streams: bool,
+    /// Whether it can work in tiles.
+    pub tiles: bool,
+}
+
+impl Need {
+    pub fn is_transformer(&self) -> bool {
+        matches!(self.part, PartName::Transformer | PartName::Transformer2)
+    }
+}
+
+impl<'a> Job<'a> {
+    /// The networks of a stage, one after the other.
+    pub fn needs(&self, stage: Stage) -> Vec<Need> {
+        let needs = match self.request.family {
+            Family::Wan => wan::needs(self, stage),
+            Family::Flux => flux::needs(self, stage),
+            Family::FramePack => framepack::needs(self, stage),
+        };
+        let is_there = |need: &Need| self.weights.part(need.part).is_some();
+        needs.into_iter().filter(is_there).collect()
+    }
+
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.class != DeviceClass::Cpu
+    }
+
+    /// Bytes of a number of the large networks.
+    pub fn number_bytes(&self) -> u64 {
+        match (self.request.dtype, self.is_on_gpu()) {
+            (DtypeChoice::F32, _) | (DtypeChoice::Auto, false) => 4,
+            _ => 2,
+        }
+    }
+
+    fn network(&self, part: PartName) -> Option<&'a Network> {
+        self.weights.part(part)
+    }
+
+    /// The products' own memory.
+    fn workspace(&self) -> f64 {
+        if self.is_on_gpu() {
+            WORKSPACE_BYTES
+        } else {
+            0.0
+        }
+    }
+
+    /// One need of a network with blocks or without, for which `numbers` are alive.
+    fn need(&self, part: PartName, activation_bytes: f64) -> Need {
+        Need {
+            part,
+            number_bytes: self.number_bytes(),
+            activation_bytes: activation_bytes + self.workspace(),
+            calls: 1,
+            // On the CPU weights are pages of their files, which the system drops by itself.
+            streams: self.is_on_gpu()
+                && !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
+            tiles: false,
+        }
+    }
+
+    /// Steps that are made, of both experts where there are two.
+    pub fn steps(&self) -> u32 {
+        let end = self.request.end_step.unwrap_or(self.request.num_steps);
+        end.saturating_sub(self.request.start_step).max(1)
+    }
+
+    /// Calls of a transformer in the stage's steps. `passes` a step.
+    fn calls(&self, passes: u32) -> u32 {
+        self.steps().saturating_mul(passes)
+    }
+}

@@ -1,0 +1,172 @@
+//! What was measured against what was predicted: a factor a device, family and stage, kept in a small file.
+//!
+//! Weights are known exactly, so only what is made beside them is corrected. Losing the file costs nothing but the
+//! first guess; a broken one is as none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::DeviceClass;
+use crate::catalog::Family;
+use crate::files::write_atomically;
+use crate::job::Stage;
+
+/// A formula that is further off than this is wrong, and not to be mended by a factor.
+const RANGE: std::ops::RangeInclusive<f64> = 0.5..=3.0;
+/// How much of the way to a new measurement a factor goes: sizes differ, and one odd run must not decide.
+const PACE: f64 = 0.6;
+/// Devices, families and stages that anybody has; a file with more is not ours.
+const MAX_ENTRIES: usize = 4096;
+
+/// Factors by device, family and stage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Corrections {
+    factors: BTreeMap<String, f64>,
+}
+
+/// Whose factor it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a> {
+    /// The device's own name; empty where it is not known.
+    pub device: &'a str,
+    pub class: DeviceClass,
+    pub family: Family,
+    pub stage: Stage,
+}
+
+impl Measured<'_> {
+    fn keys(&self) -> [String; 2] {
+        let class = match self.class {
+            DeviceClass::Unified => "unified",
+            DeviceClass::Discrete => "discrete",
+            DeviceClass::Cpu => "cpu",
+        };
+        let key =
+            |device: &str| format!("{device} | {} | {}", self.family.label(), self.stage.name());
+        [key(self.device), key(class)]
+    }
+}
+
+impl Corrections {
+    /// What a file says; nothing where there is none or it is broken.
+    pub fn load(file: &Path) -> Self {
+        let read = fs::read(file)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
+        let mut loaded = read.unwrap_or_default();
+        if loaded.factors.len() > MAX_ENTRIES {
+            return Self::default();
+        }
+        loaded.factors.retain(|_, factor| RANGE.contains(factor));
+        loaded
+    }
+
+    pub fn save(&self, file: &Path) -> io::Result<()> {
+        write_atomically(file, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// What the formula's answer is to be multiplied with: the device's own factor, else that of its class.
+    pub fn factor(&self, of: &Measured<'_>) -> f64 {
+        let known = of
+            .keys()
+            .into_iter()
+            .find_map(|key| self.factors.get(&key).copied());
+        known.unwrap_or(1.0)
+    }
+
+    /// `predicted`: by the formula alone, `measured`: the peak less the weights that lay there, both in bytes.
+    /// Nothing is learnt where either is too small to tell.
+    pub fn learn(&mut self, of: &Measured<'_>, predicted: f64, measured: f64) {
+        const LEAST: f64 = 1048576.0;
+        if !(predicted >= LEAST
+            && measured >= LEAST
+            && predicted.is_finite()
+            && measured.is_finite())
+        {
+            return;
+        }
+        let wanted = (measured / predicted).clamp(*RANGE.start(), *RANGE.end());
+        let before = self.factor(of);
+        let factor = (before + (wanted - before) * PACE).clamp(*RANGE.start(), *RANGE.end());
+        for key in of.keys() {
+            self.factors.insert(key, factor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF: Measured<'_> = Measured {
+        device: "a card",
+        class: DeviceClass::Discrete,
+        family: Family::Wan,
+        stage: Stage::Decode,
+    };
+
+    #[test]
+    fn corrections_converge_on_what_is_measured_and_never_leave_their_range() {
+        let mut learnt = Corrections::default();
+        assert_eq!(learnt.factor(&OF), 1.0);
+        let predicted = 1e9;
+        for _ in 0..8 {
+            learnt.learn(&OF, predicted, 1.3e9);
+        }
+        assert!((learnt.factor(&OF) - 1.3).abs() < 0.01);
+        for _ in 0..20 {
+            learnt.learn(&OF, predicted, 1e15);
+        }
+        assert!((2.9999..=3.0).contains(&learnt.factor(&OF)));
+        let before = learnt.clone();
+        for wrong in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+            learnt.learn(&OF, wrong, 1e9);
+            learnt.learn(&OF, 1e9, wrong);
+        }
+        assert_eq!(learnt, before);
+    }
+
+    #[test]
+    fn a_device_that_is_not_known_yet_takes_what_others_of_its_class_have_shown() {
+        let mut learnt = Corrections::default();
+        learnt.learn(&OF, 1e9, 1.2e9);
+        let another = Measured {
+            device: "another",
+            ..OF
+        };
+        assert_eq!(learnt.factor(&another), learnt.factor(&OF));
+        let cpu = Measured {
+            class: DeviceClass::Cpu,
+            ..another
+        };
+        assert_eq!(learnt.factor(&cpu), 1.0);
+        let encode = Measured {
+            stage: Stage::EncodeImage,
+            ..OF
+        };
+        assert_eq!(learnt.factor(&encode), 1.0);
+    }
+
+    #[test]
+    fn a_broken_file_is_as_none_and_a_sound_one_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("memory.json");
+        assert_eq!(Corrections::load(&file), Corrections::default());
+        let mut learnt = Corrections::default();
+        learnt.learn(&OF, 1e9, 1.2e9);
+        learnt.save(&file).unwrap();
+        let loaded = Corrections::load(&file);
+        assert!((loaded.factor(&OF) - learnt.factor(&OF)).abs() < 1e-9);
+        for broken in ["", "[1]", "{\"a\": \"b\"}", "{\"a\": 1.2"] {
+            fs::write(&file, broken).unwrap();
+            assert_eq!(Corrections::load(&file), Corrections::default(), "{broken}");
+        }
+        fs::write(&file, "{\"a\": 1e9, \"b\": 0.0, \"c\": 1.5}").unwrap();
+        assert_eq!(Corrections::load(&file).factors.len(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! A plan in plain words.
+//!
+//! Sentences only; what they say was decided by the plan.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::DeviceClass;
+use super::device::{Budget, DeviceFacts};
+use super::parts::PartName;
+use super::plan::StagePlan;
+
+/// Whether a job fits, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub fits: bool,
+    /// One sentence, no full stop.
+    pub text: String,
+    /// All that will be used on the device, by others too.
+    pub needs_bytes: u64,
+    /// What there is for it: the cap.
+    pub of_bytes: u64,
+}
+
+/// A size in GiB with one decimal, without the unit: `21.3`.
+pub fn gib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / (1_u64 << 30) as f64)
+}
+
+pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], peak: u64) -> Verdict {
+    let worst = stages.iter().max_by_key(|stage| stage.required_bytes());
+    let required = worst.map_or(0, |stage| stage.required_bytes()).max(peak);
+    let needs = budget
+        .used_by_others_bytes
+        .saturating_add(budget.overhead_bytes)
+        .saturating_add(required);
+    let failing = stages
+        .iter()
+        .filter(|stage| !stage.fits)
+        .max_by_key(|stage| stage.required_bytes());
+    let place = if facts.class == DeviceClass::Cpu {
+        " of memory"
+    } else {
+        ""
+    };
+    let text = match failing {
+        None => {
+            let mut text = format!(
+                "Fits: needs {} of {} GiB{place}",
+                gib(needs),
+                gib(budget.cap_bytes)
+            );
+            // Writing to a string cannot fail.
+            write!(text, "{}", done_for_it(stages, budget)).ok();
+            text
+        }
+        Some(stage) => {
+            let network = stage.part.map_or("job", PartName::label);
+            let streamed = if stage.is_streamed() {
+                " even with its weights streamed"
+            } else {
+                ""
+            };
+            let tiled = stage
+                .tile
+                .map_or_else(String::new, |tile| format!(" even in tiles of {tile}"));
+            format!(
+                "Does not fit: the {network} needs {} GiB{place}{streamed}{tiled}, {} are free",
+                gib(stage.required_bytes()),
+                gib(budget.available_bytes)
+            )
+        }
+    };
+    Verdict {
+        fits: failing.is_none(),
+        text,
+        needs_bytes: needs,
+        of_bytes: budget.cap_bytes,
+    }
+}
+
+/// What the plan does so that the stages fit, each with its reason.
+fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
+    let mut text = String::new();
+    let streamed = stages.iter().filter(|stage| stage.is_streamed());
+    if let Some(stage) = streamed.max_by_key(|stage| stage.streamed_bytes_per_step) {
+        let network = stage.part.map_or("weights", PartName::label);
+        let (stays, all) = (gib(stage.resident_bytes), gib(stage.weights_bytes));
+        write!(
+            text,
+            "; {stays} of {all} GiB of the {network} stay on the device"
+        )
+        .ok();
+        if stage.stage.is_denoising() {
+            let more = secs(stage.copy_secs_per_step);
+            write!(
+                text,
+                ", the rest is read anew in each step (at most {more} more)"
+            )
+            .ok();
+        }
+    }
+    let tiled = stages.iter().find(|stage| stage.tile.is_some());
+    if let Some((stage, tile)) = tiled.and_then(|stage| Some((stage, stage.tile?))) {
+        write!(
+            text,
+            "; the VAE works in tiles of {tile}, as whole frames need {} GiB and {} are free",
+            gib(stage.whole_bytes),
+            gib(budget.available_bytes)
+        )
+        .ok();
+    }
+    text
+}
+
+fn secs(secs: f64) -> String {
+    if secs < 0.095 {
+        format!("{:.0} ms", (secs * 1000.0).max(1.0))
+    } else {
+        format!("{secs:.1} s")
+    }
+}

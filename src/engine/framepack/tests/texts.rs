@@ -1,0 +1,70 @@
+//! Texts between stages: on disk, and one between several where a prompt changes.
+
+use safelight_core::job::prompt::PromptShare;
+
+use super::*;
+use crate::closeness::distance;
+
+fn text(numbers: &[f32], len: i64, pooled: f32) -> TextEmbeds {
+    let tokens = numbers.len() as i64;
+    let mask = Tensor::arange(tokens, (Kind::Int64, Device::Cpu)).lt(len);
+    TextEmbeds {
+        prompt: Tensor::from_slice(numbers).view([1, tokens, 1]),
+        mask: mask.to_kind(Kind::Int64).unsqueeze(0),
+        pooled: Tensor::from_slice(&[pooled]).view([1, 1]),
+    }
+}
+
+fn embeds() -> PromptEmbeds {
+    // Padding may hold anything.
+    PromptEmbeds {
+        texts: vec![
+            text(&[1.0, 2.0, f32::NAN, 7.0], 2, 10.0),
+            text(&[3.0, 4.0, 5.0, f32::INFINITY], 3, 20.0),
+        ],
+        negative: Some(text(&[6.0], 1, 0.0)),
+    }
+}
+
+fn shares(of: &[f64]) -> Vec<PromptShare> {
+    let all = of.iter().enumerate().filter(|(_, share)| **share > 0.0);
+    all.map(|(text, &share)| PromptShare { text, share })
+        .collect()
+}
+
+#[test]
+fn a_section_between_two_prompts_hears_as_much_of_each_as_its_time() {
+    let found = embeds().of_section(&shares(&[0.25, 0.75])).unwrap();
+    assert_eq!(found.len(), 3);
+    let own = found.prompt.narrow(1, 0, 3).view([-1]);
+    let expected = Tensor::from_slice(&[2.5_f32, 3.5, 3.75]);
+    assert!(distance(&own, &expected) < 1e-6);
+    assert_eq!(found.pooled.double_value(&[0, 0]), 17.5);
+}
+
+#[test]
+fn a_section_with_one_prompt_hears_that_as_it_is() {
+    let found = embeds().of_section(&shares(&[0.0, 1.0])).unwrap();
+    assert_eq!(found.len(), 3);
+    assert!(found.prompt.double_value(&[0, 3, 0]).is_infinite());
+    let err = embeds().of_section(&shares(&[0.0, 0.0, 1.0])).unwrap_err();
+    assert!(err.to_string().contains("not those of this job's prompt"));
+}
+
+#[test]
+fn texts_come_back_from_the_disk_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.safetensors");
+    embeds().save(&path).unwrap();
+    let found = PromptEmbeds::load(&path).unwrap();
+    let lens: Vec<i64> = found.texts.iter().map(TextEmbeds::len).collect();
+    assert_eq!(lens, [2, 3]);
+    assert_eq!(found.negative.unwrap().len(), 1);
+    let alone = PromptEmbeds {
+        texts: vec![text(&[1.0], 0, 0.0)],
+        negative: None,
+    };
+    alone.save(&path).unwrap();
+    let found = PromptEmbeds::load(&path).unwrap();
+    assert!(found.negative.is_none() && found.texts[0].is_empty());
+}

@@ -1,0 +1,229 @@
+//! Networks that stay loaded behind their stage, where the order says that they may: for the next job, or the next
+//! section of this one.
+//!
+//! Of each component there is one at most. Another file, another change of it, other numbers, another share of the device
+//! or other LoRAs are another network, and the kept one goes before it is loaded. All of them are the stage thread's own.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::SystemTime;
+
+use safelight_core::job::Lora;
+
+use crate::error::EngineError;
+use crate::place::Placement;
+use crate::weights::Weights;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Slot {
+    key: Key,
+    network: Box<dyn Any>,
+}
+
+/// What makes a network the one that it is.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    component: &'static str,
+    place: Placement,
+    files: Vec<FileState>,
+    /// Their strengths, as bits.
+    loras: Vec<(FileState, u64, Option<u64>)>,
+}
+
+/// A file as it was.
+#[derive(Clone, Debug, PartialEq)]
+struct FileState {
+    path: PathBuf,
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl FileState {
+    fn of(path: PathBuf) -> Self {
+        let metadata = path.metadata().ok();
+        Self {
+            path,
+            len: metadata.as_ref().map_or(0, |it| it.len()),
+            modified: metadata.and_then(|it| it.modified().ok()),
+        }
+    }
+}
+
+impl Key {
+    fn new(component: &'static str, place: Placement, home: &Path, loras: &[Lora]) -> Self {
+        let lora = |lora: &Lora| {
+            let strength_2 = lora.strength_2.map(f64::to_bits);
+            (
+                FileState::of(lora.path.clone()),
+                lora.strength.to_bits(),
+                strength_2,
+            )
+        };
+        Self {
+            component,
+            place,
+            files: Weights::files_of(home)
+                .into_iter()
+                .map(FileState::of)
+                .collect(),
+            loras: loras.iter().map(lora).collect(),
+        }
+    }
+}
+
+/// A network for one stage. Behind it, it is kept or gone.
+pub struct Lent<T: 'static> {
+    network: Option<T>,
+    /// Where it may stay.
+    key: Option<Key>,
+}
+
+impl<T: 'static> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.network
+            .as_ref()
+            .expect("a network is there until it is given back")
+    }
+}
+
+impl<T: 'static> Drop for Lent<T> {
+    fn drop(&mut self) {
+        // What failed may be half of what it was.
+        if let (Some(network), Some(key), false) =
+            (self.network.take(), self.key.take(), thread::panicking())
+        {
+            let network = Box::new(network);
+            // A thread that ends keeps nothing.
+            KEPT.try_with(|kept| kept.borrow_mut().push(Slot { key, network }))
+                .ok();
+        }
+    }
+}
+
+impl Placement {
+    /// The network of a component: the kept one, where it is this one, or what `build` makes. `home` and `loras` are all
+    /// that it is made of.
+    pub fn network<T: 'static>(
+        self,
+        component: &'static str,
+        home: &Path,
+        loras: &[Lora],
+        build: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<Lent<T>, EngineError> {
+        if !self.keeps {
+            return Ok(Lent {
+                network: Some(build()?),
+                key: None,
+            });
+        }
+        let key = Key::new(component, self, home, loras);
+        let kept = take(component).filter(|slot| slot.key == key);
+        let network = match kept.and_then(|slot| slot.network.downcast::<T>().ok()) {
+            Some(network) => {
+                tracing::info!("the {component} is still loaded");
+                *network
+            }
+            None => build()?,
+        };
+        Ok(Lent {
+            network: Some(network),
+            key: Some(key),
+        })
+    }
+}
+
+fn take(component: &str) -> Option<Slot> {
+    KEPT.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        let place = kept.iter().position(|slot| slot.key.component == component);
+        place.map(|place| kept.swap_remove(place))
+    })
+}
+
+/// Drops everything that is kept.
+pub fn forget_all() {
+    let all = KEPT.with(|kept| std::mem::take(&mut *kept.borrow_mut()));
+    drop(all);
+}
+
+/// The components that are kept.
+#[cfg(test)]
+pub fn kept_components() -> Vec<&'static str> {
+    KEPT.with(|kept| {
+        kept.borrow()
+            .iter()
+            .map(|slot| slot.key.component)
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use tch::{Device, Kind};
+
+    use super::*;
+
+    #[test]
+    fn a_network_is_loaded_again_only_where_it_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model.safetensors");
+        fs::write(&file, b"one").unwrap();
+        let built = Cell::new(0);
+        let get = |place: Placement, loras: &[Lora]| {
+            let network = place.network("transformer", &file, loras, || {
+                built.set(built.get() + 1);
+                Ok(built.get())
+            });
+            *network.unwrap()
+        };
+        let place = Placement {
+            device: Device::Cpu,
+            kind: Kind::Float,
+            resident_bytes: None,
+            keeps: true,
+        };
+        let lora = |strength| Lora {
+            path: folder.path().join("lora.safetensors"),
+            strength,
+            strength_2: None,
+        };
+        assert_eq!([get(place, &[]), get(place, &[])], [1, 1]);
+        assert_eq!([get(place, &[lora(0.5)]), get(place, &[lora(0.5)])], [2, 2]);
+        assert_eq!(get(place, &[lora(0.7)]), 3);
+        let half = Placement {
+            kind: Kind::BFloat16,
+            ..place
+        };
+        assert_eq!([get(half, &[]), get(half, &[])], [4, 4]);
+        fs::write(&file, b"another").unwrap();
+        assert_eq!([get(half, &[]), get(half, &[])], [5, 5]);
+        let gone = Placement {
+            keeps: false,
+            ..half
+        };
+        assert_eq!([get(gone, &[]), get(gone, &[])], [6, 7]);
+        assert_eq!(get(half, &[]), 5);
+        forget_all();
+        assert_eq!(get(half, &[]), 8);
+        let failed = half.network("transformer", &folder.path().join("x"), &[], || {
+            Err::<i32, _>(EngineError::Internal {
+                reason: "no".to_owned(),
+            })
+        });
+        // The one before it was gone already: there is no room for two.
+        assert!(failed.is_err());
+        assert_eq!(get(half, &[]), 9);
+        forget_all();
+    }
+}

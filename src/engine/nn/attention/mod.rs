@@ -1,0 +1,164 @@
+//! Scaled dot-product attention: one place to choose how it is computed.
+//!
+//! libtorch's fused kernels where it has one for the shapes, else slices: never all scores at once on a GPU, which for
+//! a clip of 480p would be 86 GB a layer.
+
+mod choice;
+mod sliced;
+#[cfg(test)]
+mod tests;
+
+use safelight_core::memory::tiers::AttentionChoice;
+use tch::{Device, Kind, Tensor};
+
+use crate::error::EngineError;
+use crate::kernels;
+use crate::runtime::{attention_choice, is_rocm};
+
+pub use choice::Backend;
+
+/// libtorch's fastest kernels for GPUs take heads up to this width.
+const MAX_FAST_WIDTH: i64 = 256;
+
+/// What one attention is asked for.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    /// `(B, H, L, D)`
+    q: &'a Tensor,
+    /// `(B, H, S, D)`
+    k: &'a Tensor,
+    /// `(B, H, S, E)`
+    v: &'a Tensor,
+    /// Added to the scores: broadcast to `(B, H, L, S)`
+    bias: Option<&'a Tensor>,
+    /// Without it the root of `D` divides the scores.
+    scale: Option<f64>,
+}
+
+impl Call<'_> {
+    /// What the scores are multiplied with.
+    fn factor(&self) -> f64 {
+        let width = self.q.size().last().copied().unwrap_or(1);
+        self.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt())
+    }
+}
+
+/// `q`: `(B, H, L, D)`, `k`, `v`: `(B, H, S, D)`, `bias`: added to the scores, broadcast to `(B, H, L, S)`
+/// -> `(B, H, L, D)`. Without `scale` the scores are divided by the root of `D`.
+pub fn attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    bias: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Tensor {
+    let call = Call {
+        q,
+        k,
+        v,
+        bias,
+        scale,
+    };
+    if is_sliced(&call) {
+        return sliced::sliced(&call, sliced::BUDGET);
+    }
+    let whole = Tensor::f_scaled_dot_product_attention(q, k, v, bias, 0.0, false, scale, false);
+    whole.unwrap_or_else(|err| {
+        let err = EngineError::from(err);
+        // As everywhere: what runs out of memory ends the stage by a panic.
+        assert!(!err.is_out_of_memory(), "{err}");
+        tracing::warn!("a fused attention failed, so that it is computed in slices: {err}");
+        choice::never_whole(&call);
+        sliced::sliced(&call, sliced::BUDGET)
+    })
+}
+
+fn is_sliced(call: &Call<'_>) -> bool {
+    attention_choice() == AttentionChoice::Sliced || !choice::is_whole(call)
+}
+
+/// Whether [`attention`] would compute this in slices.
+pub fn attention_is_sliced(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    bias: Option<&Tensor>,
+    scale: Option<f64>,
+) -> bool {
+    is_sliced(&Call {
+        q,
+        k,
+        v,
+        bias,
+        scale,
+    })
+}
+
+/// The same among the pixels of a picture, without bias: on AMD always in slices, where fused kernels crash on large
+/// pictures (seen by ComfyUI's users; not measured here).
+pub fn pixel_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    if pixels_are_sliced(q.device(), is_rocm()) {
+        let (bias, scale) = (None, None);
+        let call = Call {
+            q,
+            k,
+            v,
+            bias,
+            scale,
+        };
+        return sliced::sliced(&call, sliced::BUDGET);
+    }
+    attention(q, k, v, None, None)
+}
+
+fn pixels_are_sliced(device: Device, is_rocm: bool) -> bool {
+    device != Device::Cpu && is_rocm
+}
+
+/// What libtorch would compute it with; `None` where it refuses. See [`attention`] for the arguments.
+pub fn libtorch_backend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    bias: Option<&Tensor>,
+    scale: Option<f64>,
+) -> Option<Backend> {
+    let call = Call {
+        q,
+        k,
+        v,
+        bias,
+        scale,
+    };
+    choice::libtorchs_own(&call)
+}
+
+/// One head in half precision that is too wide for libtorch's fast kernels: the scores lie in memory then, `rows` of
+/// them at a time, in f32. On an H200 a third of the time of the kernels that take such heads.
+///
+/// `q`: `(1, 1, L, D)`, `k`, `v`: `(1, 1, S, D)` -> `(1, 1, L, D)`; `None` for other heads, and where libtorch cannot
+/// multiply halves to f32.
+pub fn wide_attention(q: &Tensor, k: &Tensor, v: &Tensor, rows: i64) -> Option<Tensor> {
+    let width = q.size().last().copied()?;
+    let is_half = matches!(q.kind(), Kind::Half | Kind::BFloat16);
+    if q.device() == Device::Cpu || !is_half || width <= MAX_FAST_WIDTH {
+        return None;
+    }
+    let [q, k, v] = [q, k, v].map(|xs| xs.squeeze_dim(0).squeeze_dim(0));
+    let scale = 1.0 / (width as f64).sqrt();
+    let parts = q.split(rows, 0).into_iter().map(|q| {
+        let scores = q.f_mm_dtype(&k.tr(), Kind::Float).ok()?;
+        Some(kernels::softmax_to(&scores, scale, q.kind()).mm(&v))
+    });
+    let parts = parts.collect::<Option<Vec<_>>>()?;
+    Some(Tensor::cat(&parts, 0).unsqueeze(0).unsqueeze(0))
+}
+
+/// What hides a pair of tokens when it is added to their score: as far below every other as the type allows.
+pub fn lowest(kind: Kind) -> f64 {
+    match kind {
+        Kind::Half => -65504.0,
+        Kind::BFloat16 => -3.3895313892515355e38,
+        _ => f64::from(f32::MIN),
+    }
+}

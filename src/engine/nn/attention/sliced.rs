@@ -1,0 +1,168 @@
+//! Attention in slices: the scores of some heads and rows at a time, so that memory stays bounded at any length.
+//!
+//! Scores and their softmax are in f32 whatever comes in. Slower than fused kernels by what the scores cost to write
+//! and read; chooses nothing.
+
+use tch::{Device, Kind, Tensor};
+
+use super::Call;
+use crate::kernels;
+
+/// Bytes that scores, and what is made of them, may have at a time.
+pub(super) const BUDGET: usize = 256 << 20;
+
+/// What fits into a budget at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slab {
+    pub(super) heads: i64,
+    pub(super) rows: i64,
+}
+
+impl Slab {
+    /// Whole heads where they fit, else rows of one; one row at the least.
+    pub(super) fn within(budget: usize, heads: i64, rows: i64, row_bytes: usize) -> Self {
+        let fitting = (budget / row_bytes.max(1)).max(1) as i64;
+        if fitting >= rows {
+            Self {
+                heads: (fitting / rows.max(1)).clamp(1, heads.max(1)),
+                rows: rows.max(1),
+            }
+        } else {
+            Self {
+                heads: 1,
+                rows: fitting,
+            }
+        }
+    }
+}
+
+/// How scores are made of queries and keys, and the result of scores and values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Products {
+    /// Halves multiplied to f32, and the softmax as halves in one pass.
+    HalvesFused,
+    /// Halves multiplied to f32.
+    Halves,
+    /// Everything made f32 first.
+    Floats,
+}
+
+impl Products {
+    fn of(call: &Call<'_>) -> Self {
+        let is_half = matches!(call.q.kind(), Kind::Half | Kind::BFloat16);
+        let Device::Cuda(_) = call.q.device() else {
+            return Self::Floats;
+        };
+        // libtorch for ROCm may lack these products.
+        let [one, two] = [call.q, call.k].map(|xs| xs.select(0, 0).narrow(1, 0, 1));
+        if !is_half || one.f_bmm_dtype(&two.transpose(1, 2), Kind::Float).is_err() {
+            Self::Floats
+        } else if call.bias.is_some() {
+            Self::Halves
+        } else {
+            Self::HalvesFused
+        }
+    }
+
+    /// Of one score, from when it is made until it is used up.
+    fn score_bytes(self) -> usize {
+        match self {
+            Self::Floats => 4,
+            Self::Halves => 4 + 2,
+            // Where our own kernel is missing, libtorch makes two more copies.
+            Self::HalvesFused => 4 + 4 + 4 + 2,
+        }
+    }
+
+    /// What is multiplied: for f32 a copy.
+    fn ready(self, xs: &Tensor) -> Tensor {
+        match self {
+            Self::Floats => xs.to_kind(Kind::Float),
+            Self::Halves | Self::HalvesFused => xs.shallow_clone(),
+        }
+    }
+
+    /// `xs`: `(h, n, m)`, `ys`: `(h, m, o)` -> `(h, n, o)` in f32
+    fn multiply(self, xs: &Tensor, ys: &Tensor) -> Tensor {
+        match self {
+            Self::Floats => xs.bmm(ys),
+            Self::Halves | Self::HalvesFused => xs
+                .f_bmm_dtype(ys, Kind::Float)
+                .unwrap_or_else(|err| panic!("{err}")),
+        }
+    }
+}
+
+/// The same as libtorch's, with at most `budget` bytes beside the result and, for halves without products to f32, the
+/// keys and values of some heads in f32. A row whose scores are all minus infinity gives zeros.
+pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
+    let Call { q, k, v, bias, .. } = *call;
+    let (q_size, v_size) = (q.size(), v.size());
+    let [batch, heads, len] = [0, 1, 2].map(|dim| q_size[dim]);
+    let (keys, width) = (v_size[2], v_size[3]);
+    // Rows of one token's heads side by side, as fused kernels leave them.
+    let out = Tensor::empty([batch, len, heads, width], (q.kind(), q.device())).transpose(1, 2);
+    if out.numel() == 0 || keys == 0 {
+        return out.zeros_like();
+    }
+    let products = Products::of(call);
+    let row_bytes = (keys as usize).saturating_mul(products.score_bytes());
+    let slab = Slab::within(budget, heads, len, row_bytes);
+    let bias = bias.map(|bias| bias.expand([batch, heads, len, keys], true));
+    for index in 0..batch {
+        let mut head = 0;
+        while head < heads {
+            let num_heads = slab.heads.min(heads - head);
+            let part = |xs: &Tensor| xs.select(0, index).narrow(0, head, num_heads);
+            let [q, k, v] = [q, k, v].map(part);
+            let [k, v] = [&k, &v].map(|xs| products.ready(xs));
+            let mut row = 0;
+            while row < len {
+                let num_rows = slab.rows.min(len - row);
+                let rows = |xs: &Tensor| xs.narrow(1, row, num_rows);
+                let scores = products.multiply(&products.ready(&rows(&q)), &k.transpose(1, 2));
+                let bias = bias.as_ref().map(|bias| rows(&part(bias)));
+                let ys = weighted(products, scores, bias.as_ref(), call, &v);
+                rows(&part(&out)).copy_(&ys);
+                row += num_rows;
+            }
+            head += num_heads;
+        }
+    }
+    out
+}
+
+/// The values by the softmax of the scores: `scores`: `(h, n, S)` in f32, `v`: `(h, S, E)` -> `(h, n, E)`
+fn weighted(
+    products: Products,
+    scores: Tensor,
+    bias: Option<&Tensor>,
+    call: &Call<'_>,
+    v: &Tensor,
+) -> Tensor {
+    let mut scores = scores;
+    if products == Products::HalvesFused {
+        let size = scores.size();
+        let flat = scores.view([-1, size[2]]);
+        let weights = kernels::softmax_to(&flat, call.factor(), call.q.kind());
+        return weights.view(size.as_slice()).bmm(v);
+    }
+    drop(scores.g_mul_scalar_(call.factor()));
+    if let Some(bias) = bias {
+        if bias.kind() == Kind::Bool {
+            drop(scores.masked_fill_(&bias.logical_not(), f64::NEG_INFINITY));
+        } else {
+            drop(scores.g_add_(bias));
+        }
+    }
+    // In place, where libtorch's softmax would make another copy.
+    let most = scores.amax([-1_i64], true).clamp_min_(f64::from(f32::MIN));
+    drop(scores.g_sub_(&most).exp_());
+    let sums = scores.sum_dim_intlist([-1_i64].as_slice(), true, Kind::Float);
+    let sums = sums.clamp_min(f64::from(f32::MIN_POSITIVE));
+    let weights = match products {
+        Products::Floats => scores,
+        Products::Halves | Products::HalvesFused => scores.to_kind(call.q.kind()),
+    };
+    products.multiply(&weights, v).g_div_(&sums)
+}

@@ -1,0 +1,280 @@
+//! Slices against libtorch's own attention, and when which of them runs.
+
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+use tch::{Device, Kind, Tensor};
+
+use super::choice::{Backend, FORCED, forget, is_whole, never_whole};
+use super::sliced::{BUDGET, Slab, sliced};
+use super::{Call, attention, libtorch_backend, pixel_attention, pixels_are_sliced};
+use crate::closeness::distance;
+use crate::runtime::{enter_ways, memory_counts, memory_peaks, reset_peaks};
+
+fn random(size: &[i64], kind: Kind) -> Tensor {
+    Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind)
+}
+
+/// `(B, H, L, D)` as projections leave it: the heads of a token side by side.
+fn heads([b, h, l, d]: [i64; 4], kind: Kind) -> Tensor {
+    random(&[b, l, h, d], kind).transpose(1, 2)
+}
+
+fn libtorchs(call: &Call<'_>) -> Tensor {
+    Tensor::scaled_dot_product_attention(
+        call.q, call.k, call.v, call.bias, 0.0, false, call.scale, false,
+    )
+}
+
+/// All scores at once, in double precision.
+fn by_definition(call: &Call<'_>) -> Tensor {
+    let [q, k, v] = [call.q, call.k, call.v].map(|xs| xs.to_kind(Kind::Double));
+    let mut scores = q.matmul(&k.transpose(2, 3)) * call.factor();
+    if let Some(bias) = call.bias {
+        scores += bias;
+    }
+    scores.softmax(-1, Kind::Double).matmul(&v)
+}
+
+#[test]
+fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
+    for (index, (b, h, l, s, d)) in [
+        (1, 3, 17, 17, 64),
+        (2, 5, 31, 7, 96),
+        (1, 2, 1, 129, 128),
+        (3, 1, 40, 33, 384),
+        (2, 7, 13, 77, 65),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let q = heads([b, h, l, d], Kind::Float);
+        let [k, v] = [0, 1].map(|_| heads([b, h, s, d], Kind::Float));
+        let full = random(&[b, h, l, s], Kind::Float);
+        let shared = random(&[1, h, l, s], Kind::Float);
+        let by_key = random(&[b, 1, 1, s], Kind::Float);
+        for bias in [None, Some(&full), Some(&shared), Some(&by_key)] {
+            for scale in [None, Some(0.2), Some(0.03)] {
+                let call = Call {
+                    q: &q,
+                    k: &k,
+                    v: &v,
+                    bias,
+                    scale,
+                };
+                let expected = by_definition(&call);
+                // Everything at once, some heads, some rows, and one row at a time.
+                for budget in [BUDGET, 8 * s as usize * l as usize, 20 * s as usize, 1] {
+                    let found = sliced(&call, budget);
+                    assert_eq!(found.size(), [b, h, l, d]);
+                    for expected in [&expected, &libtorchs(&call)] {
+                        let off = distance(&found, expected);
+                        assert!(off < 1e-6, "{index}, {scale:?}, {budget}: off by {off}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_of_halves_are_as_close_as_libtorchs_own() {
+    for kind in [Kind::BFloat16, Kind::Half] {
+        let [q, k, v] = [21, 50, 50].map(|len| heads([1, 4, len, 72], kind));
+        let call = Call {
+            q: &q,
+            k: &k,
+            v: &v,
+            bias: None,
+            scale: None,
+        };
+        let expected = by_definition(&call);
+        let found = sliced(&call, 3000);
+        assert_eq!(found.kind(), kind);
+        let (own, libtorch) = (
+            distance(&found, &expected),
+            distance(&libtorchs(&call), &expected),
+        );
+        assert!(own <= libtorch * 1.05, "{kind:?}: {own} against {libtorch}");
+    }
+}
+
+#[test]
+fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_should() {
+    let [q, k, v] = [5, 9, 9].map(|len| heads([1, 2, len, 64], Kind::Float));
+    let bias = random(&[1, 1, 5, 9], Kind::Float);
+    drop(bias.narrow(2, 3, 1).fill_(f64::NEG_INFINITY));
+    drop(bias.narrow(3, 8, 1).fill_(f64::NEG_INFINITY));
+    let call = Call {
+        q: &q,
+        k: &k,
+        v: &v,
+        bias: Some(&bias),
+        scale: None,
+    };
+    let found = sliced(&call, 100);
+    assert_eq!(found.narrow(2, 3, 1).abs().max().double_value(&[]), 0.0);
+    let first = |xs: &Tensor| xs.narrow(2, 0, 3);
+    assert!(distance(&first(&found), &first(&by_definition(&call))) < 1e-6);
+    let mask = bias.isfinite();
+    let unbiased = sliced(
+        &Call {
+            bias: Some(&mask),
+            ..call
+        },
+        100,
+    );
+    let zeros = Tensor::zeros_like(&bias).masked_fill(&mask.logical_not(), f64::NEG_INFINITY);
+    let expected = by_definition(&Call {
+        bias: Some(&zeros),
+        ..call
+    });
+    assert!(distance(&first(&unbiased), &first(&expected)) < 1e-6);
+}
+
+#[test]
+fn nothing_to_look_at_or_to_ask_gives_zeros_or_nothing() {
+    let [q, none] = [4, 0].map(|len| heads([1, 2, len, 8], Kind::Float));
+    let call = |q, k| Call {
+        q,
+        k,
+        v: k,
+        bias: None,
+        scale: None,
+    };
+    assert_eq!(
+        sliced(&call(&q, &none), 1)
+            .abs()
+            .sum(Kind::Float)
+            .double_value(&[]),
+        0.0
+    );
+    assert_eq!(sliced(&call(&none, &q), 1).size(), [1, 2, 0, 8]);
+}
+
+#[test]
+fn the_scores_of_a_slice_stay_within_the_budget() {
+    // Wan at 480p in bf16: a row is 32,760 scores.
+    let slab = Slab::within(BUDGET, 40, 32_760, 32_760 * 14);
+    assert_eq!(
+        slab,
+        Slab {
+            heads: 1,
+            rows: 585
+        }
+    );
+    assert!(slab.rows as usize * 32_760 * 14 <= BUDGET);
+    assert_eq!(Slab::within(100, 8, 5, 10), Slab { heads: 2, rows: 5 });
+    assert_eq!(Slab::within(1, 8, 5, 10), Slab { heads: 1, rows: 1 });
+    assert_eq!(Slab::within(1 << 30, 8, 5, 10), Slab { heads: 8, rows: 5 });
+}
+
+#[test]
+fn the_memory_of_long_sequences_is_bounded() {
+    crate::runtime::count_cpu_tensors();
+    let len = 8192;
+    let [q, k, v] = [0, 1, 2].map(|_| heads([1, 2, len, 8], Kind::Float));
+    let call = Call {
+        q: &q,
+        k: &k,
+        v: &v,
+        bias: None,
+        scale: None,
+    };
+    let before = memory_counts(Device::Cpu).allocated;
+    reset_peaks(Device::Cpu);
+    let found = sliced(&call, 16 << 20);
+    let more = memory_peaks(Device::Cpu).allocated.saturating_sub(before);
+    // All scores would be 512 MiB. What is beyond the budget is of tests that run beside this one.
+    assert!(more < 200 << 20, "{more} bytes");
+    assert!(distance(&found, &libtorchs(&call)) < 1e-6);
+}
+
+#[test]
+fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() {
+    let few = heads([1, 2, 10, 16], Kind::Float);
+    // Views of one number: 4 heads of 8192 × 8192 scores are 1 GiB.
+    let many = few
+        .narrow(2, 0, 1)
+        .narrow(1, 0, 1)
+        .expand([1, 4, 8192, 16], false);
+    let call = |xs| Call {
+        q: xs,
+        k: xs,
+        v: xs,
+        bias: None,
+        scale: None,
+    };
+    for (backend, xs, expected) in [
+        (Backend::Math, &few, true),
+        (Backend::Math, &many, false),
+        (Backend::Flash, &many, true),
+        (Backend::Efficient, &many, true),
+        (Backend::CuDnn, &many, true),
+    ] {
+        forget();
+        FORCED.set(Some(backend));
+        assert_eq!(is_whole(&call(xs)), expected, "{backend:?}");
+        FORCED.set(None);
+        // The same shape again: libtorch is not asked.
+        assert_eq!(is_whole(&call(xs)), expected, "{backend:?} again");
+    }
+}
+
+#[test]
+fn a_kernel_that_failed_is_not_asked_again() {
+    let xs = heads([1, 2, 6, 24], Kind::Float);
+    let call = Call {
+        q: &xs,
+        k: &xs,
+        v: &xs,
+        bias: None,
+        scale: None,
+    };
+    assert!(is_whole(&call));
+    never_whole(&call);
+    assert!(!is_whole(&call));
+    assert!(distance(&attention(&xs, &xs, &xs, None, None), &by_definition(&call)) < 1e-6);
+}
+
+#[test]
+fn libtorch_says_which_kernel_it_would_take() {
+    let xs = heads([1, 2, 6, 32], Kind::Float);
+    assert_eq!(
+        libtorch_backend(&xs, &xs, &xs, None, None),
+        Some(Backend::Flash)
+    );
+    let odd = xs.transpose(2, 3).contiguous().transpose(2, 3);
+    assert_eq!(
+        libtorch_backend(&odd, &odd, &odd, None, None),
+        Some(Backend::Math)
+    );
+}
+
+#[test]
+fn what_is_chosen_to_be_sliced_is_sliced() {
+    let xs = heads([1, 2, 6, 32], Kind::Float);
+    let _ways = enter_ways(
+        Device::Cpu,
+        ConvolutionTier::Direct,
+        AttentionChoice::Sliced,
+    );
+    let found = attention(&xs, &xs, &xs, None, None);
+    let call = Call {
+        q: &xs,
+        k: &xs,
+        v: &xs,
+        bias: None,
+        scale: None,
+    };
+    // To the last bit, which libtorch's kernel does not give.
+    assert!(found.equal(&sliced(&call, BUDGET)));
+}
+
+#[test]
+fn pixels_are_sliced_on_amd_gpus_alone() {
+    assert!(pixels_are_sliced(Device::Cuda(0), true));
+    assert!(!pixels_are_sliced(Device::Cuda(0), false));
+    assert!(!pixels_are_sliced(Device::Cpu, true));
+    let xs = random(&[2, 1, 30, 384], Kind::Float);
+    let found = pixel_attention(&xs, &xs, &xs);
+    assert!(distance(&found, &attention(&xs, &xs, &xs, None, None)) < 1e-6);
+}

@@ -1,0 +1,244 @@
+//! `safelight-engine probe`: whether the tiers of convolutions over time work on a device, and how fast each is.
+//!
+//! One JSON object a tier and size, written as soon as it is known: a vendor's library may hang in the next one, so
+//! that the worker runs each tier in a process of its own and ends it after a while. Remembers and chooses nothing.
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use safelight_core::job::DeviceChoice;
+use safelight_core::memory::tiers::{
+    AttentionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd,
+};
+use tch::{Device, Kind};
+
+use crate::bench::BenchError;
+use crate::error::EngineError;
+use crate::runtime::{self, Runtime};
+use crate::vae::{Trial, TrialLayer};
+
+/// Timed runs of a layer behind one that is not: the first may search for algorithms.
+const RUNS: usize = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeArguments {
+    pub device: DeviceChoice,
+    pub tiers: Vec<ConvolutionTier>,
+    pub shapes: Vec<ShapeClass>,
+    /// bf16 on a GPU and f32 on the CPU where it is absent.
+    pub kind: Option<Kind>,
+}
+
+impl ProbeArguments {
+    /// `[--device DEVICE] [--tier TIER] [--shape small|large] [--dtype bf16|f16|f32] [--json]`
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
+        let mut parsed = Self {
+            device: DeviceChoice::Auto,
+            tiers: ConvolutionTier::ON_DEVICE.to_vec(),
+            shapes: ShapeClass::ALL.to_vec(),
+            kind: None,
+        };
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                let value = arguments.next();
+                value.ok_or_else(|| format!("expected a value after {argument}, found none"))
+            };
+            let read = match argument.as_str() {
+                "--device" => value()
+                    .and_then(|text| text.parse())
+                    .map(|device| parsed.device = device),
+                "--tier" => value()
+                    .and_then(|text| tier(&text))
+                    .map(|tier| parsed.tiers = vec![tier]),
+                "--shape" => value()
+                    .and_then(|text| shape(&text))
+                    .map(|shape| parsed.shapes = vec![shape]),
+                "--dtype" => value()
+                    .and_then(|text| kind(&text))
+                    .map(|kind| parsed.kind = Some(kind)),
+                // There is no other form.
+                "--json" => Ok(()),
+                other => Err(format!(
+                    "expected --device, --tier, --shape, --dtype or --json, found {other:?}"
+                )),
+            };
+            read.map_err(BenchError::Arguments)?;
+        }
+        Ok(parsed)
+    }
+}
+
+fn tier(text: &str) -> Result<ConvolutionTier, String> {
+    let mut tiers = ConvolutionTier::ON_DEVICE.into_iter();
+    tiers
+        .find(|tier| tier.name() == text)
+        .ok_or_else(|| format!("expected a tier (direct, no_miopen, frames), found {text:?}"))
+}
+
+fn shape(text: &str) -> Result<ShapeClass, String> {
+    match text {
+        "small" => Ok(ShapeClass::Small),
+        "large" => Ok(ShapeClass::Large),
+        _ => Err(format!("expected a shape (small, large), found {text:?}")),
+    }
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    match text {
+        "bf16" => Ok(Kind::BFloat16),
+        "f16" => Ok(Kind::Half),
+        "f32" => Ok(Kind::Float),
+        _ => Err(format!("expected a dtype (bf16, f16, f32), found {text:?}")),
+    }
+}
+
+/// Probes what `arguments` ask for. `false` when a tier did not work; its line says why.
+pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
+    runtime::count_cpu_tensors();
+    let device = Runtime::open(arguments.device)?.device;
+    let kind = arguments.kind.unwrap_or(match device {
+        Device::Cuda(_) => Kind::BFloat16,
+        _ => Kind::Float,
+    });
+    let _no_grad = tch::no_grad_guard();
+    let mut all_well = true;
+    for &tier in &arguments.tiers {
+        for &shape in &arguments.shapes {
+            let probed = catch_unwind(AssertUnwindSafe(|| probe(tier, shape, kind, device)));
+            let probed =
+                probed.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+            runtime::empty_cache(device);
+            let end = probed.unwrap_or_else(|err| TierEnd::Failed {
+                reason: err.to_string(),
+            });
+            all_well &= matches!(end, TierEnd::Right { .. });
+            let line = ProbeLine {
+                tier,
+                shape,
+                dtype: dtype_name(kind).to_owned(),
+                end,
+            };
+            serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+            out.flush()?;
+        }
+    }
+    Ok(all_well)
+}
+
+/// All layers of a class: their fastest times together, and the worst error.
+fn probe(
+    tier: ConvolutionTier,
+    shape: ShapeClass,
+    kind: Kind,
+    device: Device,
+) -> Result<TierEnd, EngineError> {
+    let _ways = runtime::enter_ways(device, tier, AttentionChoice::Auto);
+    let [mut secs, mut error] = [0.0; 2];
+    for layer in TrialLayer::of_class(shape) {
+        // On the CPU nobody waits for a verdict; it only has to be right.
+        let layer = if device == Device::Cpu {
+            layer.small().small()
+        } else {
+            *layer
+        };
+        let trial = Trial::new(layer, kind, device)?;
+        let ready = trial.layer(tier);
+        error = f64::max(error, trial.error(&ready.run()));
+        let mut least = f64::INFINITY;
+        for _ in 0..RUNS {
+            let started = Instant::now();
+            drop(ready.run());
+            if !runtime::synchronize(device) {
+                return Err(EngineError::Device {
+                    reason: "the device failed at it".to_owned(),
+                });
+            }
+            least = least.min(started.elapsed().as_secs_f64());
+        }
+        secs += least;
+    }
+    Ok(if error <= tolerance(kind) {
+        TierEnd::Right { secs, error }
+    } else {
+        // JSON has no infinity.
+        let error = error.min(f64::MAX);
+        TierEnd::Wrong { error }
+    })
+}
+
+/// Relative. Libraries may round f32 to 10 bits behind the point before they multiply.
+fn tolerance(kind: Kind) -> f64 {
+    match kind {
+        Kind::BFloat16 => 2e-2,
+        Kind::Half => 5e-3,
+        _ => 3e-3,
+    }
+}
+
+/// As in the lines and settings.
+pub(crate) fn dtype_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::BFloat16 => "bf16",
+        Kind::Half => "f16",
+        _ => "f32",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<ProbeArguments, BenchError> {
+        ProbeArguments::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn every_tier_of_every_size_has_a_line_that_says_how_it_went() {
+        let arguments = parse("--device cpu --json").unwrap();
+        let mut out = Vec::new();
+        assert!(run(&arguments, &mut out).unwrap());
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<ProbeLine> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 6);
+        for line in &lines {
+            let TierEnd::Right { secs, error } = line.end else {
+                panic!("{line:?}");
+            };
+            assert!(secs > 0.0 && error < 1e-5 && line.dtype == "f32");
+        }
+        let first = (lines[0].tier, lines[0].shape);
+        assert_eq!(first, (ConvolutionTier::Direct, ShapeClass::Small));
+    }
+
+    #[test]
+    fn one_tier_of_one_size_in_one_type_can_be_asked_for() {
+        let arguments = parse("--device cpu --tier frames --shape small --dtype bf16").unwrap();
+        let mut out = Vec::new();
+        assert!(run(&arguments, &mut out).unwrap());
+        let line: ProbeLine = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            (line.tier, line.shape),
+            (ConvolutionTier::Frames, ShapeClass::Small)
+        );
+        assert_eq!(line.dtype, "bf16");
+        for (line, part) in [
+            ("--tier cpu", "expected a tier"),
+            ("--shape huge", "expected a shape"),
+            ("--dtype q4", "expected a dtype"),
+            ("--device", "expected a value after --device"),
+            ("all", "found \"all\""),
+        ] {
+            let err = parse(line).unwrap_err();
+            assert!(
+                err.to_string().contains(part) && err.exit_code() == 2,
+                "{err}"
+            );
+        }
+    }
+}

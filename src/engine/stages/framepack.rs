@@ -1,0 +1,127 @@
+//! FramePack's stages: which function makes which result, of which files.
+
+use std::fs;
+
+use safelight_core::job::Stage;
+use tch::Tensor;
+
+use super::{StageContext, pictures};
+use crate::error::EngineError;
+use crate::framepack::{self, Given, GivenImages, Latents, PromptEmbeds};
+use crate::memory::Boundary;
+use crate::store;
+
+pub(super) fn run(context: &StageContext<'_>, stage: Stage) -> Result<Option<()>, EngineError> {
+    match stage {
+        Stage::EncodeText => encode_text(context),
+        Stage::EncodeImage => encode_image(context),
+        Stage::EncodeVision => encode_vision(context),
+        Stage::Denoise => denoise(context),
+        Stage::Decode => decode(context),
+        Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Save => {
+            Err(context.no_such_stage())
+        }
+    }
+}
+
+fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let embeds =
+        context.part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
+    context.reclaim(Boundary::PostUnloadTextEncoder);
+    embeds
+        .map(|embeds| embeds.save(&context.own_result()))
+        .transpose()
+}
+
+fn encode_vision(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let (start, _) = pictures::of_job(&context.folder(), request)?;
+    let start = start.resized(request)?;
+    let embeds = context.part(|capture, hooks| {
+        framepack::encode_vision(request, &start.rgb, place, capture, hooks)
+    })?;
+    embeds
+        .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
+        .transpose()
+}
+
+fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let (start, end) = pictures::of_job(&context.folder(), request)?;
+    let images = context.part(|capture, hooks| {
+        start.record("image", capture);
+        if let Some(end) = &end {
+            end.record("last_image", capture);
+        }
+        let start = start.resized(request)?;
+        let end = end.map(|end| end.resized(request)).transpose()?;
+        let end = end.as_ref().map(|end| &end.rgb[..]);
+        framepack::encode_image(request, &start.rgb, end, place, capture, hooks)
+    })?;
+    images
+        .map(|images| images.save(&context.own_result()))
+        .transpose()
+}
+
+fn denoise(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place) = (context.request(), context.placement());
+    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+    let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
+    let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
+    let earlier = (0..context.order.section)
+        .map(|section| latents_of(context, section))
+        .collect::<Result<Vec<_>, _>>()?;
+    let given = Given {
+        embeds: &embeds,
+        images: &images,
+        image_embeds: &image_embeds,
+        earlier: &earlier,
+    };
+    let resume = context.checkpoint();
+    let latents = context.part(|capture, hooks| {
+        framepack::denoise(request, &given, resume, place, capture, hooks)
+    })?;
+    latents
+        .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
+        .transpose()
+}
+
+fn latents_of(context: &StageContext<'_>, section: u32) -> Result<Tensor, EngineError> {
+    store::read_one(&context.section_result(Stage::Denoise, section), "latents")
+}
+
+fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+    let (request, place, section) = (
+        context.request(),
+        context.placement(),
+        context.order.section,
+    );
+    let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
+    let newest = (section.saturating_sub(2)..=section)
+        .rev()
+        .map(|section| latents_of(context, section))
+        .collect::<Result<Vec<_>, _>>()?;
+    let overlap = |section| framepack::overlap_file(&context.order.folder, section);
+    // Whatever is wrong with that file, its frames can be made again.
+    let before = section.checked_sub(1).map(overlap);
+    let before = before.and_then(|path| store::read_one(&path, "frames").ok());
+    let latents = Latents {
+        start: &images.start,
+        newest: &newest,
+        overlap: before,
+    };
+    let kept = context.part(|capture, hooks| {
+        framepack::decode(request, section, &latents, place, capture, hooks)
+    })?;
+    let Some(kept) = kept else {
+        return Ok(None);
+    };
+    if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
+        tracing::warn!("the frames for the next section could not be kept: {err}");
+    }
+    if let Some(old) = section.checked_sub(2) {
+        fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
+    }
+    Ok(Some(()))
+}

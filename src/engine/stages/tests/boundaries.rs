@@ -1,0 +1,168 @@
+//! Where memory is given back: at the named boundaries, in their order, and nowhere else.
+
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use safelight_core::catalog::ModelFiles;
+use safelight_core::job::{DeviceChoice, Recipe};
+use safelight_core::protocol::{EngineCommand, StageEnd};
+
+use super::flux::{Job, try_stage};
+use super::*;
+use crate::memory::kept_components;
+use crate::serve::serve;
+
+fn wan_request() -> GenerateRequest {
+    let pipeline = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
+    serde_json::from_value(serde_json::json!({
+        "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&pipeline).unwrap(), "out": "a.mp4",
+        "fps": 24.0, "prompt": "a boat", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 5,
+        "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
+    }))
+    .unwrap()
+}
+
+fn order(job: u64, stage: Stage, folder: &Path, request: &GenerateRequest) -> StageOrder {
+    StageOrder {
+        job: JobId(job),
+        stage,
+        folder: folder.to_owned(),
+        request: request.clone(),
+        section: 0,
+        memory: StageMemory::default(),
+        capture: false,
+    }
+}
+
+#[test]
+fn a_clip_passes_every_boundary_of_its_stages_in_order() {
+    let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
+    let mut passed = Vec::new();
+    for stage in Recipe::of(&request).stages {
+        if stage != Stage::Save {
+            let order = order(1, stage, folder.path(), &request);
+            let (done, told) = try_stage(&order, &|_, _| {});
+            assert_eq!(done.unwrap(), Some(()));
+            passed.extend(told.boundaries);
+        }
+    }
+    let expected = [
+        "post-unload/text-enc",
+        "post-text-encoding",
+        "post-unload/transformer",
+        "post-transformer-unload",
+        "post-vae-decode",
+    ];
+    assert_eq!(passed, expected);
+}
+
+#[test]
+fn a_picture_made_of_another_passes_the_boundary_behind_its_encoding() {
+    let pixels = Tensor::zeros([32, 32, 3], (Kind::Uint8, Device::Cpu));
+    let job = Job::new(
+        "dev",
+        &serde_json::json!({"strength": 0.9}),
+        Some(&pixels),
+        None,
+    );
+    let mut passed = Vec::new();
+    for stage in Recipe::of(&job.request).stages {
+        if stage != Stage::Save {
+            passed.extend(job.stage(stage, false).boundaries);
+        }
+    }
+    let expected = [
+        "post-unload/text-enc",
+        "post-text-encoding",
+        "post-vae-encoding",
+        "post-unload/transformer",
+        "post-transformer-unload",
+        "post-vae-decode",
+    ];
+    assert_eq!(passed, expected);
+}
+
+/// The boundaries that are passed until a stage ends, and how it ended.
+fn until_end(messages: &Receiver<Outgoing>) -> (Vec<String>, StageEnd) {
+    let mut passed = Vec::new();
+    loop {
+        match messages.recv_timeout(Duration::from_mins(2)).unwrap().0 {
+            EngineMessage::Reclaimed(reclaim) => passed.push(reclaim.boundary),
+            EngineMessage::StageEnded(end) => return (passed, end),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
+    let (commands, received) = bounded(4);
+    let (messages, told) = bounded(4096);
+    let engine = thread::Builder::new().name("engine".to_owned());
+    let engine = engine.spawn(move || serve(DeviceChoice::Cpu, &received, messages));
+    let engine = engine.unwrap();
+    let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
+    let mut broken = request.clone();
+    broken.files.text_encoder = folder.path().join("gone");
+    let run = |job, request: &GenerateRequest| {
+        let order = order(job, Stage::EncodeText, folder.path(), request);
+        commands
+            .send(EngineCommand::RunStage(Box::new(order)))
+            .unwrap();
+        until_end(&told)
+    };
+    let behind = ["post-unload/text-enc", "post-text-encoding"];
+    let (passed, end) = run(1, &request);
+    assert_eq!(passed, [&["worker-start"], &behind[..]].concat());
+    assert!(matches!(end, StageEnd::Finished { peak_bytes, .. } if peak_bytes > 0));
+    assert_eq!(run(1, &request).0, behind);
+    let (passed, end) = run(2, &broken);
+    assert_eq!(passed, ["worker-start", "exception-cleanup"]);
+    assert!(matches!(end, StageEnd::Failed { .. }));
+    drop(commands);
+    assert!(engine.join().unwrap());
+}
+
+#[test]
+fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_not() {
+    let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
+    let run = |keep_loaded| {
+        let mut kept = Vec::new();
+        for stage in Recipe::of(&request).stages {
+            if stage != Stage::Save {
+                let mut order = order(1, stage, folder.path(), &request);
+                order.memory.keep_loaded = keep_loaded;
+                let (done, _) = try_stage(&order, &|_, _| {});
+                assert_eq!(done.unwrap(), Some(()));
+                kept.push(kept_components().len());
+            }
+        }
+        let result = JobFolder::at(folder.path()).result(Stage::Denoise).unwrap();
+        (kept, store::read_one(&result, "latents").unwrap())
+    };
+    let (kept, expected) = run(false);
+    assert_eq!(kept, [0, 0, 0, 0]);
+    let (kept, latents) = run(true);
+    assert_eq!((kept, &latents), (vec![1, 2, 2, 3], &expected));
+    assert_eq!(
+        kept_components(),
+        ["text encoder", "transformer", "decoder"]
+    );
+    let (kept, latents) = run(true);
+    assert_eq!((kept, &latents), (vec![3, 3, 3, 3], &expected));
+    let (kept, latents) = run(false);
+    assert_eq!((kept, &latents), (vec![0, 0, 0, 0], &expected));
+}
+
+#[test]
+fn every_stage_but_saving_is_between_two_boundaries() {
+    for stage in Stage::ALL {
+        let is_between = makes_latents(stage) || boundary_behind(stage).is_some();
+        assert_eq!(is_between, stage != Stage::Save, "{stage:?}");
+    }
+    assert_eq!(
+        boundary_behind(Stage::EncodeVision).map(Boundary::label),
+        Some("post-clip-vision")
+    );
+}

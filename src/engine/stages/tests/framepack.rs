@@ -1,0 +1,424 @@
+//! Jobs of FramePack behind the encoders, section by section as the worker orders them, against recorded runs of
+//! diffusers (`tests/fixtures/framepack/stages`).
+
+use std::collections::BTreeMap;
+
+use safelight_core::job::{GenerateRequest, Sections};
+use safelight_core::protocol::EngineMessage;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::closeness::{assert_close, distance};
+use crate::framepack::{PromptEmbeds, TextEmbeds};
+use crate::weights::Weights;
+use crate::weights::made_up::made_up;
+
+const STEM: &str = "diffusion_pytorch_model.safetensors";
+const TOKENS: i64 = 10;
+
+/// Relative L2 of final latents.
+const LATENTS_LIMIT: f64 = 3e-5;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+fn json_of(path: &str) -> Value {
+    serde_json::from_slice(&fs::read(fixtures().join(path)).unwrap()).unwrap()
+}
+
+/// Writes a component's folder, with weights whose names have `prefix` in the formula.
+fn write_component(folder: &Path, config: &Value, shapes: &str, prefix: &str) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let shapes: BTreeMap<String, Vec<i64>> = serde_json::from_value(json_of(shapes)).unwrap();
+    let tensors: Vec<(String, Tensor)> = shapes
+        .into_iter()
+        .map(|(key, shape)| {
+            let tensor = made_up(&format!("{prefix}{key}"), &shape);
+            (key, tensor)
+        })
+        .collect();
+    Tensor::write_safetensors(&tensors, folder.join(STEM)).unwrap();
+}
+
+fn text(role: &str, len: i64) -> TextEmbeds {
+    let mask = Tensor::arange(TOKENS, (Kind::Int64, Device::Cpu)).lt(len);
+    TextEmbeds {
+        prompt: made_up(&format!("{role}.text"), &[1, TOKENS, 24]),
+        mask: mask.to_kind(Kind::Int64).unsqueeze(0),
+        pooled: made_up(&format!("{role}.pooled"), &[1, 20]),
+    }
+}
+
+/// A job whose texts and picture have been encoded.
+struct Job {
+    home: TempDir,
+    facts: Value,
+    request: GenerateRequest,
+    capture: bool,
+}
+
+/// What a stage sent: pictures as `(H, W, 3)` with their place, and warnings.
+#[derive(Default)]
+struct Sent {
+    frames: Vec<(u32, u32, Tensor)>,
+    warnings: Vec<String>,
+}
+
+impl Job {
+    fn new(name: &str) -> Self {
+        Self::changed(name, |_| {})
+    }
+
+    fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Self {
+        let facts = json_of("framepack/stages/runs.json")[name].take();
+        let home = tempfile::tempdir().unwrap();
+        let path = |part: &str| home.path().join(part);
+        write_component(
+            &path("transformer"),
+            &json_of("framepack/stages/transformer.json"),
+            "framepack/stages/shapes.json",
+            "stages.",
+        );
+        let vae = json_of("vae/hunyuan/config.json");
+        write_component(&path("vae"), &vae, "vae/hunyuan/shapes.json", "");
+        let mut request = json!({
+            "model": "tiny", "family": "framepack", "out": "a.mp4", "fps": 30.0, "prompt": "a", "negative_prompt": "",
+            "files": {
+                "transformer": path("transformer"), "vae": path("vae"), "text_encoder": path("none"),
+                "tokenizer": path("none"), "expand_timesteps": false,
+            },
+            "width": 32, "height": 16, "num_frames": facts["num_frames"],
+            "sections": {"count": facts["sections"], "window": facts["window"], "order": facts["order"]},
+            "num_steps": facts["steps"], "guidance_scale": facts["guidance"], "true_cfg_scale": facts["true_cfg"],
+            "sampler": "euler", "seed": facts["seed"], "image": "start.png",
+        });
+        if facts.get("shift").is_none() {
+            request["shift"] = json!(7.0);
+        }
+        if facts["end"] == true {
+            request["last_image"] = json!("end.png");
+        }
+        change(&mut request);
+        fs::create_dir(path("job")).unwrap();
+        for picture in ["start.png", "end.png"] {
+            let from = fixtures().join("framepack/stages").join(picture);
+            fs::copy(from, path("job").join(picture)).unwrap();
+        }
+        let job = Self {
+            request: serde_json::from_value(request).unwrap(),
+            home,
+            facts,
+            capture: false,
+        };
+        let embeds = PromptEmbeds {
+            texts: vec![text("prompt", 7)],
+            negative: Some(text("negative", 3)),
+        };
+        embeds.save(&job.result(Stage::EncodeText, 0)).unwrap();
+        let image = made_up("image", &[1, 5, 12]);
+        let path = job.result(Stage::EncodeVision, 0);
+        store::write_one(&path, "image_embeds", &image).unwrap();
+        job
+    }
+
+    fn folder(&self) -> JobFolder {
+        JobFolder::at(self.home.path().join("job"))
+    }
+
+    fn result(&self, stage: Stage, section: u32) -> PathBuf {
+        self.folder().section_result(stage, section).unwrap()
+    }
+
+    fn sections(&self) -> Sections {
+        self.request.sections.unwrap()
+    }
+
+    fn try_run(
+        &self,
+        stage: Stage,
+        section: u32,
+        cancel: &CancelToken,
+    ) -> Result<(Option<()>, Sent), EngineError> {
+        let order = StageOrder {
+            job: JobId(1),
+            stage,
+            folder: self.folder().path().to_owned(),
+            request: self.request.clone(),
+            section,
+            memory: StageMemory::default(),
+            capture: self.capture,
+        };
+        let (messages, received) = bounded(1000);
+        let context = StageContext {
+            order: &order,
+            device: Device::Cpu,
+            // Other tests' tensors are counted too.
+            baseline: u64::MAX,
+            cancel: cancel.clone(),
+            ticks: Arc::default(),
+            messages,
+        };
+        let done = run(&context)?;
+        let mut sent = Sent::default();
+        for (message, payload) in received.try_iter() {
+            match message {
+                EngineMessage::Frame(header) => {
+                    let size = [i64::from(header.height), i64::from(header.width), 3];
+                    let picture = Tensor::from_slice(&payload).view(size);
+                    sent.frames.push((header.index, header.count, picture));
+                }
+                EngineMessage::Warning { text } => sent.warnings.push(text),
+                _ => {}
+            }
+        }
+        Ok((done, sent))
+    }
+
+    fn run(&self, stage: Stage, section: u32) -> Sent {
+        let (done, sent) = self
+            .try_run(stage, section, &CancelToken::default())
+            .unwrap();
+        assert_eq!(done, Some(()));
+        assert_eq!(sent.warnings, [""; 0], "{}", stage.name());
+        sent
+    }
+
+    /// The frames of a section, which must all have come.
+    fn decoded(&self, section: u32) -> Vec<Tensor> {
+        let sent = self.run(Stage::Decode, section);
+        let expected = self.sections().decoded(section).num_frames;
+        let places: Vec<_> = sent
+            .frames
+            .iter()
+            .map(|(at, count, _)| (*at, *count))
+            .collect();
+        let expected: Vec<_> = (0..expected).map(|at| (at, expected)).collect();
+        assert_eq!(places, expected);
+        sent.frames
+            .into_iter()
+            .map(|(.., picture)| picture)
+            .collect()
+    }
+
+    fn latents(&self, section: u32) -> Tensor {
+        store::read_one(&self.result(Stage::Denoise, section), "latents").unwrap()
+    }
+}
+
+fn recorded(name: &str) -> BTreeMap<String, Tensor> {
+    let path = fixtures().join(format!("framepack/stages/{name}.safetensors"));
+    Weights::read_all(&path).unwrap().into_iter().collect()
+}
+
+/// Puts a section's frames where they belong, as whoever receives them does.
+fn join(clip: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &Sections, section: u32) {
+    let part = sections.decoded(section);
+    let at = part.at as usize;
+    clip.splice(at..at + part.replaces as usize, frames);
+    assert_eq!(clip.len(), sections.num_frames_after(section) as usize);
+}
+
+#[test]
+fn sections_are_those_of_the_reference_in_both_orders_and_in_long_clips() {
+    for name in ["original", "f1", "long"] {
+        let job = Job::new(name);
+        let recorded = recorded(name);
+        let mut clip = Vec::new();
+        job.run(Stage::EncodeImage, 0);
+        for section in 0..job.sections().count {
+            job.run(Stage::Denoise, section);
+            let expected = &recorded[&format!("section.{section}")];
+            let what = format!("{name}, section {section}");
+            assert_close(&what, &job.latents(section), expected, LATENTS_LIMIT);
+            if job.facts["kept"] == true {
+                join(&mut clip, job.decoded(section), &job.sections(), section);
+            }
+        }
+        if let Some(expected) = recorded.get("output_u8") {
+            assert_is_within_a_level(name, &Tensor::stack(&clip, 0), expected);
+        }
+    }
+}
+
+/// At most one level, in one number of a hundred.
+#[track_caller]
+fn assert_is_within_a_level(what: &str, found: &Tensor, expected: &Tensor) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    let off = (found.to_kind(Kind::Int) - expected.to_kind(Kind::Int)).abs();
+    assert!(off.max().int64_value(&[]) <= 1, "{what}");
+    let share = off.to_kind(Kind::Double).mean(Kind::Double);
+    assert!(share.double_value(&[]) < 0.01, "{what}");
+}
+
+#[test]
+fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
+    let mut job = Job::new("original");
+    job.capture = true;
+    let recorded = recorded("original");
+    job.run(Stage::EncodeImage, 0);
+    for section in 0..2 {
+        job.run(Stage::Denoise, section);
+        job.run(Stage::Decode, section);
+    }
+    let merged = capture::merge(job.folder().path()).unwrap();
+    let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+    for name in [
+        "image.source_u8",
+        "last_image.preprocessed",
+        "vae.encode.1.logvar",
+        "last_image_latents",
+        "noise.3",
+        "section.0.latents.initial",
+        "section.1.step.01.noise_pred",
+        "section.0.step.00.transformer.in.hidden_states",
+        "section.1.transformer.in.cond.indices_latents_history_4x",
+        "section.0.transformer.in.cond.latents_clean",
+        "vae.decode.1.input",
+    ] {
+        assert!(found.contains_key(name), "{name}");
+    }
+    assert_close(
+        "latents.final",
+        &found["latents.final"],
+        &recorded["section.1"],
+        LATENTS_LIMIT,
+    );
+    assert_close("sigmas", &found["sigmas"], &recorded["sigmas"], 1e-6);
+    let last = &found["section.0.step.01.latents"];
+    assert_close("section 0", last, &recorded["section.0"], LATENTS_LIMIT);
+    let expected = &recorded["output_u8"];
+    assert_is_within_a_level("output_u8", &found["output_u8"].squeeze_dim(0), expected);
+    assert_eq!(found["pixels"].size(), [1, 3, 33, 16, 32]);
+}
+
+#[test]
+fn a_section_is_decoded_again_whatever_an_earlier_run_has_left() {
+    let job = Job::new("f1");
+    job.run(Stage::EncodeImage, 0);
+    for section in 0..2 {
+        job.run(Stage::Denoise, section);
+    }
+    // The section before was never decoded here.
+    let alone = job.decoded(1);
+    let first = job.decoded(0);
+    let behind = job.decoded(1);
+    let same =
+        |one: &[Tensor], other: &[Tensor]| one.iter().zip(other).all(|(one, other)| one == other);
+    assert!(same(&alone, &behind));
+    assert!(same(&first, &job.decoded(0)));
+    // A file that a full disk has cut.
+    let kept = crate::framepack::overlap_file(job.folder().path(), 0);
+    fs::write(&kept, b"half").unwrap();
+    assert!(same(&job.decoded(1), &behind));
+}
+
+#[test]
+fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
+    for sampler in ["euler", "unipc_bh1"] {
+        let job = Job::changed("f1", |request| {
+            request["num_steps"] = json!(9);
+            request["sampler"] = json!(sampler);
+        });
+        job.run(Stage::EncodeImage, 0);
+        job.run(Stage::Denoise, 0);
+        let whole = job.latents(0);
+        fs::remove_file(job.result(Stage::Denoise, 0)).unwrap();
+        let (placement, given) = (Placement::new(Device::Cpu, Kind::Float), Earlier::of(&job));
+        let stopped = given.stopped_at_a_checkpoint(&job, placement);
+        assert!(stopped.step >= 4);
+        stopped.save(&job.folder().section_checkpoint(0)).unwrap();
+        job.run(Stage::Denoise, 0);
+        assert_eq!(distance(&job.latents(0), &whole), 0.0, "{sampler}");
+        assert!(!job.folder().section_checkpoint(0).exists());
+    }
+}
+
+/// What the stages before a first section left.
+struct Earlier {
+    embeds: PromptEmbeds,
+    images: crate::framepack::GivenImages,
+    image_embeds: Tensor,
+}
+
+impl Earlier {
+    fn of(job: &Job) -> Self {
+        let path = job.result(Stage::EncodeVision, 0);
+        Self {
+            embeds: PromptEmbeds::load(&job.result(Stage::EncodeText, 0)).unwrap(),
+            images: crate::framepack::GivenImages::load(&job.result(Stage::EncodeImage, 0))
+                .unwrap(),
+            image_embeds: store::read_one(&path, "image_embeds").unwrap(),
+        }
+    }
+
+    /// Cancels as soon as there is a checkpoint.
+    fn stopped_at_a_checkpoint(&self, job: &Job, place: Placement) -> DenoiseState {
+        #[derive(Default)]
+        struct Stops(std::cell::RefCell<Option<DenoiseState>>);
+        impl crate::hooks::Hooks for Stops {
+            fn cancelled(&self) -> bool {
+                self.0.borrow().is_some()
+            }
+
+            fn checkpoint(&self, state: DenoiseState) {
+                *self.0.borrow_mut() = Some(state);
+            }
+        }
+        let given = crate::framepack::Given {
+            embeds: &self.embeds,
+            images: &self.images,
+            image_embeds: &self.image_embeds,
+            earlier: &[],
+        };
+        let hooks = Stops::default();
+        let done = crate::framepack::denoise(
+            &job.request,
+            &given,
+            None,
+            place,
+            &mut Capture::off(),
+            &hooks,
+        );
+        assert!(done.unwrap().is_none());
+        hooks.0.take().unwrap()
+    }
+}
+
+#[test]
+fn a_cancelled_section_leaves_nothing_and_the_ones_before_it_stay() {
+    let job = Job::new("f1");
+    job.run(Stage::EncodeImage, 0);
+    job.run(Stage::Denoise, 0);
+    let cancel = CancelToken::default();
+    cancel.cancel();
+    for stage in [Stage::Denoise, Stage::Decode] {
+        let section = u32::from(stage == Stage::Denoise);
+        let (done, sent) = job.try_run(stage, section, &cancel).unwrap();
+        assert_eq!(done, None);
+        assert!(sent.frames.is_empty());
+    }
+    assert!(!job.result(Stage::Denoise, 1).exists());
+    assert!(job.result(Stage::Denoise, 0).exists());
+}
+
+#[test]
+fn what_is_not_of_the_job_is_refused_before_anything_is_loaded() {
+    let refused = |job: &Job, stage: Stage, section: u32| {
+        let found = job.try_run(stage, section, &CancelToken::default());
+        found.map(|(done, _)| done).unwrap_err().to_string()
+    };
+    let job = Job::changed("f1", |request| request["width"] = json!(40));
+    assert!(refused(&job, Stage::EncodeImage, 0).contains("multiples of 16"));
+    let job = Job::changed("f1", |request| request["sections"] = Value::Null);
+    assert!(refused(&job, Stage::EncodeImage, 0).contains("none were asked for"));
+    let job = Job::new("f1");
+    job.run(Stage::EncodeImage, 0);
+    assert!(refused(&job, Stage::Denoise, 1).contains("latents"));
+    let other = Tensor::zeros([1, 4, 5, 2, 4], (Kind::Float, Device::Cpu));
+    store::write_one(&job.result(Stage::Denoise, 0), "latents", &other).unwrap();
+    assert!(refused(&job, Stage::Denoise, 1).contains("not of this job"));
+    assert!(refused(&job, Stage::Decode, 0).contains("no latents of section 0"));
+}

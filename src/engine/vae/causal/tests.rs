@@ -1,0 +1,71 @@
+//! Convolutions over time: every decomposition gives what the definition gives, and the tier chooses among them.
+
+use super::*;
+use crate::closeness::distance;
+
+fn random(size: &[i64]) -> Tensor {
+    Tensor::randn(size, (Kind::Float, Device::Cpu))
+}
+
+/// Both decompositions of one convolution.
+fn both(size: &[i64]) -> [CausalConv3d; 2] {
+    let (weight, bias) = (random(size), random(&size[..1]));
+    [ConvForm::Volumes, ConvForm::Pictures]
+        .map(|form| CausalConv3d::of_tensors(&weight, bias.shallow_clone(), form))
+}
+
+#[test]
+fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
+    for (size, frames, stride) in [
+        ([7, 5, 3, 3, 3], 6, 1),
+        ([4, 96, 3, 3, 3], 3, 1),
+        ([3, 2, 3, 1, 1], 7, 2),
+        ([5, 3, 1, 3, 3], 2, 1),
+        ([2, 4, 3, 3, 3], 1, 1),
+    ] {
+        let [volumes, pictures] = both(&size);
+        let xs = random(&[frames, 9, 13, size[1]]);
+        let expected = volumes.convolve(&xs, stride);
+        let off = distance(&pictures.convolve(&xs, stride), &expected);
+        assert!(off < 1e-6, "{size:?}: off by {off}");
+    }
+}
+
+#[test]
+fn a_clip_in_chunks_is_the_same_by_pictures_and_by_volumes() {
+    let [volumes, pictures] = both(&[6, 5, 3, 3, 3]);
+    let (mut before, mut after) = (None, None);
+    for frames in [1, 4, 1, 2, 4] {
+        let xs = random(&[frames, 5, 7, 5]);
+        let expected = volumes.forward(&xs, &mut before);
+        let off = distance(&pictures.forward(&xs, &mut after), &expected);
+        assert!(off < 1e-6, "{frames} frames: off by {off}");
+    }
+}
+
+#[test]
+fn the_tier_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
+    use ConvForm::{Mixed, Pictures, Planes, Volumes};
+    use ConvolutionTier::{Direct, Frames, NoMiopen};
+    for (form, tier, is_rocm, inputs, frames, expected) in [
+        // What was measured on an H200.
+        (Mixed, Direct, false, 96, 4, Pictures),
+        (Mixed, Direct, false, 192, 4, Volumes),
+        (Mixed, Direct, false, 384, 1, Volumes),
+        (Mixed, NoMiopen, false, 192, 4, Volumes),
+        (Mixed, Frames, false, 192, 4, Pictures),
+        (Mixed, Frames, false, 384, 1, Pictures),
+        // What a probe found on an AMD GPU.
+        (Mixed, Direct, true, 96, 4, Volumes),
+        (Mixed, NoMiopen, true, 96, 4, Volumes),
+        (Mixed, Frames, true, 192, 1, Pictures),
+        // On the CPU there is nothing to choose.
+        (Planes, Direct, false, 96, 4, Planes),
+        (Planes, Frames, false, 96, 4, Planes),
+        (Pictures, Direct, false, 192, 4, Pictures),
+    ] {
+        let found = form.of_layer(tier, is_rocm, inputs, frames);
+        let case = (form, tier, is_rocm, inputs, frames);
+        assert_eq!(found, expected, "{case:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! One layer of an autoencoder for clips, computed by any tier: what a probe and a benchmark of tiers run.
+//!
+//! Measures no time and chooses no tier.
+
+use std::ops::Range;
+
+use safelight_core::memory::tiers::{ConvolutionTier, ShapeClass};
+use tch::{Device, Kind, Tensor};
+
+use super::causal::{CausalConv3d, ConvForm};
+use crate::weights::{Weights, WeightsError};
+
+/// Rows of the result that are compared at a time: all of them would keep a CPU busy for many seconds.
+const COMPARED_ROWS: i64 = 8;
+
+/// A convolution of 3 × 3 × 3 that gives as many channels as it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialLayer {
+    pub name: &'static str,
+    pub channels: i64,
+    /// New ones, behind two remembered ones.
+    pub frames: i64,
+    pub height: i64,
+    pub width: i64,
+}
+
+/// The first and the last level of Wan 2.1's decoder at 256 × 256 and at 832 × 480.
+pub const TRIAL_LAYERS: [TrialLayer; 5] = [
+    TrialLayer::new("conv_c384_1f_32x32", 384, 1, [32, 32]),
+    TrialLayer::new("conv_c96_4f_256x256", 96, 4, [256, 256]),
+    TrialLayer::new("conv_c384_1f_60x104", 384, 1, [60, 104]),
+    TrialLayer::new("conv_c192_4f_240x416", 192, 4, [240, 416]),
+    TrialLayer::new("conv_c96_4f_480x832", 96, 4, [480, 832]),
+];
+
+impl TrialLayer {
+    const fn new(name: &'static str, channels: i64, frames: i64, size: [i64; 2]) -> Self {
+        Self {
+            name,
+            channels,
+            frames,
+            height: size[0],
+            width: size[1],
+        }
+    }
+
+    /// Those that stand for a class.
+    pub fn of_class(class: ShapeClass) -> &'static [Self] {
+        match class {
+            ShapeClass::Small => &TRIAL_LAYERS[..2],
+            ShapeClass::Large => &TRIAL_LAYERS[2..],
+        }
+    }
+
+    /// The same structure with a fraction of the work, for machines without a GPU.
+    pub fn small(self) -> Self {
+        Self {
+            channels: self.channels / 4,
+            height: (self.height / 4).max(1),
+            width: (self.width / 4).max(1),
+            ..self
+        }
+    }
+}
+
+/// A layer with weights and frames, the same in every run.
+#[derive(Debug)]
+pub struct Trial {
+    /// `(frames + 2, H, W, C)`
+    xs: Tensor,
+    /// `(C, C, 3, 3, 3)`
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Trial {
+    pub fn new(layer: TrialLayer, kind: Kind, device: Device) -> Result<Self, WeightsError> {
+        let w = Weights::random(kind, device);
+        let channels = layer.channels;
+        Ok(Self {
+            xs: w.tensor(
+                "frames",
+                &[layer.frames + 2, layer.height, layer.width, channels],
+            )?,
+            weight: w.tensor("weight", &[channels, channels, 3, 3, 3])?,
+            bias: w.tensor("bias", &[channels])?,
+        })
+    }
+
+    /// The layer as a network of this tier would have it. For [`ConvolutionTier::NoMiopen`] the caller throws the
+    /// switch.
+    pub fn layer(&self, tier: ConvolutionTier) -> TrialRun<'_> {
+        let form = ConvForm::of_tier(tier);
+        TrialRun {
+            frames: &self.xs,
+            conv: CausalConv3d::of_tensors(&self.weight, self.bias.shallow_clone(), form),
+        }
+    }
+
+    /// How far `ys`, what a run gave, is from the definition in f32 on the CPU, relatively, at the top, the middle
+    /// and the bottom; infinity where a number is none anywhere.
+    pub fn error(&self, ys: &Tensor) -> f64 {
+        if ys.isfinite().all().int64_value(&[]) == 0 {
+            return f64::INFINITY;
+        }
+        let exact = |xs: &Tensor| xs.to_device(Device::Cpu).to_kind(Kind::Float);
+        let (weight, bias) = (exact(&self.weight), exact(&self.bias));
+        let conv = CausalConv3d::of_tensors(&weight, bias, ConvForm::Pictures);
+        let height = self.xs.size()[1];
+        let rows = COMPARED_ROWS.min(height);
+        let [mut off, mut length] = [0.0; 2];
+        for start in [0, (height - rows) / 2, height - rows] {
+            let wanted = start..start + rows;
+            let seen = (start - 1).max(0)..(start + rows + 1).min(height);
+            let of =
+                |xs: &Tensor, rows: &Range<i64>| xs.narrow(1, rows.start, rows.end - rows.start);
+            let expected = conv.convolve(&exact(&of(&self.xs, &seen)), 1);
+            let inside = wanted.start - seen.start..wanted.end - seen.start;
+            let expected = of(&expected, &inside).to_kind(Kind::Double);
+            let found = exact(&of(ys, &wanted)).to_kind(Kind::Double);
+            off += (found - &expected)
+                .square()
+                .sum(Kind::Double)
+                .double_value(&[]);
+            length += expected.square().sum(Kind::Double).double_value(&[]);
+        }
+        let error = (off / length.max(f64::MIN_POSITIVE)).sqrt();
+        if error.is_nan() { f64::INFINITY } else { error }
+    }
+}
+
+/// One tier of a trial, ready to run.
+#[derive(Debug)]
+pub struct TrialRun<'a> {
+    frames: &'a Tensor,
+    conv: CausalConv3d,
+}
+
+impl TrialRun<'_> {
+    /// `(frames, H, W, C)`
+    pub fn run(&self) -> Tensor {
+        self.conv.convolve(self.frames, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU: Device = Device::Cpu;
+
+    #[test]
+    fn the_tiers_of_a_layer_agree_to_a_hundred_thousandth_and_what_is_wrong_is_seen() {
+        for layer in TRIAL_LAYERS.map(TrialLayer::small).map(TrialLayer::small) {
+            let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
+            for tier in ConvolutionTier::ON_DEVICE {
+                let ys = trial.layer(tier).run();
+                let size = [layer.frames, layer.height, layer.width, layer.channels];
+                assert_eq!(ys.size(), size);
+                let off = trial.error(&ys);
+                assert!(off < 1e-5, "{}, {tier:?}: off by {off}", layer.name);
+                assert!(trial.error(&(&ys * 1.1)) > 0.05);
+                drop(ys.narrow(1, 0, 1).narrow(2, 0, 1).fill_(f64::NAN));
+                assert_eq!(trial.error(&ys), f64::INFINITY);
+            }
+        }
+    }
+
+    #[test]
+    fn a_border_that_is_wrong_is_seen() {
+        let layer = TrialLayer::new("border", 8, 2, [40, 12]);
+        let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
+        for row in [0, 39] {
+            let ys = trial.layer(ConvolutionTier::Frames).run();
+            drop(ys.narrow(1, row, 1).fill_(0.0));
+            assert!(trial.error(&ys) > 1e-2, "row {row}");
+        }
+    }
+
+    #[test]
+    fn each_class_has_layers_of_its_own_sizes() {
+        for class in ShapeClass::ALL {
+            let layers = TrialLayer::of_class(class);
+            assert!(!layers.is_empty());
+            for layer in layers.iter().filter(|layer| layer.channels == 96) {
+                let found = ShapeClass::of_pixels(layer.width as u32, layer.height as u32);
+                assert_eq!(found, class);
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The memory plan of one job: made once the engine has said what it is, obeyed stage by stage, and compared with what
+//! was measured.
+//!
+//! A model whose headers cannot be read has no plan: the engine says what is wrong with it. Decides nothing else, and
+//! asks the engine nothing.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
+};
+use safelight_core::memory::{
+    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, Measured, ModelWeights, Plan,
+    PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
+};
+use safelight_core::protocol::EngineReport;
+
+use crate::telemetry::{Roots, host};
+
+/// Where corrections are kept: beside the times of earlier jobs.
+const CORRECTIONS_FILE: &str = "memory.json";
+
+/// What a stage is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Planned {
+    pub(super) memory: StageMemory,
+    /// Tiles that nobody asked for, without which the stage would not fit.
+    pub(super) tile: Option<u32>,
+}
+
+/// One job's plan.
+pub(super) struct JobPlan {
+    weights: Option<ModelWeights>,
+    corrections: Corrections,
+    file: Option<PathBuf>,
+    settled: OnceCell<Settled>,
+    measured: Vec<(Stage, u64)>,
+}
+
+/// The plan, and for which device.
+struct Settled {
+    plan: Plan,
+    device: String,
+    facts: DeviceFacts,
+}
+
+impl JobPlan {
+    /// Reads the headers. `times`: the file with the times of earlier jobs.
+    pub(super) fn new(request: &GenerateRequest, times: Option<&Path>) -> Self {
+        let weights = ModelWeights::read(request.family, &request.files, &request.loras);
+        if let Err(err) = &weights {
+            tracing::debug!("no plan: {err}");
+        }
+        let file = times.map(|times| times.with_file_name(CORRECTIONS_FILE));
+        Self {
+            weights: weights.ok(),
+            corrections: file.as_deref().map(Corrections::load).unwrap_or_default(),
+            file,
+            settled: OnceCell::new(),
+            measured: Vec::new(),
+        }
+    }
+
+    /// Makes the plan, the first time that the engine is known. `last`: the engine's memory when it was last heard.
+    /// The error is for a job of which not even half fits.
+    pub(super) fn settle(
+        &self,
+        request: &GenerateRequest,
+        report: &EngineReport,
+        last: Option<&MemorySample>,
+    ) -> Result<Option<&Plan>, JobError> {
+        let Some(weights) = &self.weights else {
+            return Ok(None);
+        };
+        if self.settled.get().is_some() {
+            return Ok(None);
+        }
+        let planner = Planner {
+            weights,
+            facts: facts(report, last),
+            device: &report.device_name,
+            corrections: &self.corrections,
+        };
+        let plan = planner.plan(request);
+        tracing::info!("plan: {}", plan.verdict.text);
+        if plan.is_hopeless() {
+            let advice = suggestions(&planner, request, &plan, &[]);
+            let advice: Vec<String> = advice.into_iter().map(|it| it.text).collect();
+            let err = JobError::new(JobErrorKind::OutOfMemory, plan.verdict.text.clone());
+            return Err(err.advise(advice.join(", or ")));
+        }
+        let settled = self.settled.get_or_init(|| Settled {
+            plan,
+            device: report.device_name.clone(),
+            facts: planner.facts,
+        });
+        Ok(Some(&settled.plan))
+    }
+
+    /// What a stage is told.
+    pub(super) fn of_stage(&self, stage: Stage) -> Planned {
+        let Some(Settled { plan, .. }) = self.settled.get() else {
+            return Planned::default();
+        };
+        Planned {
+            memory: plan.stage_memory(stage),
+            tile: plan.of_stage(stage).and_then(|stage| stage.tile),
+        }
+    }
+
+    /// What the plan does that changes the result a little, or that it does not see how the job can fit.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Settled { plan, .. } = self.settled.get()?;
+        let has_tiles = plan.stages.iter().any(|stage| stage.tile.is_some());
+        if !plan.fits() {
+            return Some(format!("{}; it is tried all the same", plan.verdict.text));
+        }
+        has_tiles.then(|| plan.verdict.text.clone())
+    }
+
+    /// What would make the job fit, one phrase each; nothing where the plan believed that it does.
+    pub(super) fn suggestions(&self, request: &GenerateRequest) -> Vec<String> {
+        let (Some(weights), Some(settled)) = (&self.weights, self.settled.get()) else {
+            return Vec::new();
+        };
+        let planner = Planner {
+            weights,
+            facts: settled.facts,
+            device: &settled.device,
+            corrections: &self.corrections,
+        };
+        let found = suggestions(&planner, request, &settled.plan, &[]);
+        found.into_iter().map(|it| it.text).collect()
+    }
+
+    /// The most that the allocator counted in a stage that ran as planned.
+    pub(super) fn measured(&mut self, stage: Stage, peak_bytes: u64) {
+        match self.measured.iter_mut().find(|(other, _)| *other == stage) {
+            Some((_, peak)) => *peak = (*peak).max(peak_bytes),
+            None => self.measured.push((stage, peak_bytes)),
+        }
+    }
+
+    /// Compares, learns for the next plan, and says how far off this one was.
+    pub(super) fn finish(&mut self, request: &GenerateRequest) -> Option<PlanOutcome> {
+        let Settled { plan, device, .. } = self.settled.get()?;
+        let mut stages = Vec::new();
+        for &(stage, measured_bytes) in &self.measured {
+            let Some(planned) = plan.of_stage(stage).filter(|it| it.part.is_some()) else {
+                continue;
+            };
+            let beside = planned.peak_bytes - planned.activation_bytes.min(planned.peak_bytes);
+            let of = Measured {
+                device,
+                class: plan.device.class,
+                family: request.family,
+                stage,
+            };
+            let made = measured_bytes as f64 - beside as f64;
+            self.corrections
+                .learn(&of, planned.formula_bytes as f64, made);
+            stages.push(StageOutcome {
+                stage,
+                predicted_bytes: planned.peak_bytes,
+                measured_bytes,
+            });
+        }
+        let outcome = PlanOutcome::of(stages)?;
+        tracing::info!("plan: {}", outcome.line());
+        if let Some(file) = &self.file
+            && let Err(err) = self.corrections.save(file)
+        {
+            tracing::debug!("what was measured could not be kept: {err}");
+        }
+        Some(outcome)
+    }
+}
+
+/// The engine's device. What it uses itself is not what others use.
+fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
+    let host = host::memory(&Roots::of_this_machine().proc);
+    let host_available_bytes = host.map_or(u64::MAX, |host| host.available_bytes);
+    if report.device == DeviceChoice::Cpu {
+        return DeviceFacts {
+            class: DeviceClass::Cpu,
+            total_bytes: report.total_bytes,
+            used_bytes: 0,
+            host_available_bytes,
+        };
+    }
+    let used = last.map_or(report.used_bytes, |sample| {
+        sample.used_bytes.saturating_sub(sample.reserved_bytes)
+    });
+    DeviceFacts {
+        class: report.class.unwrap_or(DeviceClass::Discrete),
+        total_bytes: report.total_bytes,
+        used_bytes: used.saturating_sub(CONTEXT_BYTES),
+        host_available_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_engine_uses_itself_is_not_counted_as_others() {
+        let report = EngineReport {
+            protocol: 1,
+            libtorch: String::new(),
+            device: DeviceChoice::Cuda(0),
+            device_name: "a card".to_owned(),
+            pci: String::new(),
+            total_bytes: 24 << 30,
+            used_bytes: CONTEXT_BYTES + (1 << 30),
+            class: None,
+            line: String::new(),
+        };
+        assert_eq!(facts(&report, None).used_bytes, 1 << 30);
+        let sample = MemorySample {
+            used_bytes: CONTEXT_BYTES + (5 << 30),
+            reserved_bytes: 3 << 30,
+            ..MemorySample::default()
+        };
+        assert_eq!(facts(&report, Some(&sample)).used_bytes, 2 << 30);
+        let cpu = EngineReport {
+            device: DeviceChoice::Cpu,
+            ..report
+        };
+        assert_eq!(facts(&cpu, None).class, DeviceClass::Cpu);
+    }
+}

@@ -1,0 +1,431 @@
+//! Which tier of convolutions a stage gets: what the settings say, what is known of the device, or what a probe finds.
+//!
+//! A probe runs in processes of its own, one a tier, because a vendor's library may hang in it or take its process
+//! along. What it finds is remembered on disk. Computes nothing and starts no engine.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use safelight_core::catalog::Family;
+use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
+use safelight_core::memory::tiers::{
+    ConvolutionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd, TierFile, TierKey, Verdict,
+};
+use safelight_core::memory::{Fault, Rung};
+use safelight_core::protocol::EngineReport;
+
+use super::link::ProbeOrder;
+use super::process::end_process;
+
+/// How long one tier may take: loading libtorch from a cold disk, and the search of a library for its algorithms.
+const PROBE_LIMIT: Duration = Duration::from_mins(1);
+/// How often the cancel flag is looked at while a probe is silent.
+const WATCH: Duration = Duration::from_millis(25);
+
+/// What is remembered of devices.
+pub(super) struct Tiers {
+    file: Option<PathBuf>,
+    known: TierFile,
+    limit: Duration,
+}
+
+impl Tiers {
+    /// `file`: where verdicts are kept, if anywhere.
+    pub(super) fn load(file: Option<PathBuf>) -> Self {
+        Self {
+            known: file.as_deref().map(TierFile::load).unwrap_or_default(),
+            file,
+            limit: PROBE_LIMIT,
+        }
+    }
+
+    /// What is known to be the best for a family; `None` where nothing is known.
+    pub(super) fn tier(&mut self, key: &TierKey, family: Family) -> Option<ConvolutionTier> {
+        let verdict = self.known.find(key)?;
+        Some(match family {
+            // Its autoencoder convolves pictures alone.
+            Family::FramePack if verdict.is_right(ConvolutionTier::Frames) => {
+                ConvolutionTier::Frames
+            }
+            Family::FramePack | Family::Wan | Family::Flux => verdict.tier,
+        })
+    }
+
+    /// Probes every tier and remembers what came of it; `None` when the job was cancelled meanwhile.
+    pub(super) fn probe(
+        &mut self,
+        key: &TierKey,
+        device: DeviceChoice,
+        order: &mut dyn FnMut() -> Option<ProbeOrder>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Option<()> {
+        let mut ends = Vec::new();
+        for tier in ConvolutionTier::ON_DEVICE {
+            let end = match order() {
+                Some(ProbeOrder { command, .. }) => {
+                    run(command, key, device, tier, self.limit, is_cancelled)?
+                }
+                None => failed("it could not be started"),
+            };
+            tracing::info!("convolutions {}: {end:?}", tier.label());
+            ends.push((tier, end));
+        }
+        self.known.put(Verdict::of_probe(key.clone(), ends));
+        self.save();
+        Some(())
+    }
+
+    /// A stage ran with a tier that is known for `key`; `lost`: why its engine ended, if it did. A tier that may be the
+    /// reason is not used again.
+    pub(super) fn count(
+        &mut self,
+        key: &TierKey,
+        tier: ConvolutionTier,
+        has_worked: bool,
+        lost: Option<&str>,
+    ) {
+        let Some(verdict) = self.known.find(key) else {
+            return;
+        };
+        verdict.count(tier, has_worked);
+        // Want of memory is the ladder's.
+        let is_memory = |reason| Fault::of_last_words(reason).is_some_and(Fault::is_memory);
+        if let Some(reason) = lost.filter(|reason| !is_memory(reason)) {
+            verdict.give_up(tier, reason.lines().next().unwrap_or_default());
+            tracing::warn!(
+                "convolutions are computed {} from here on",
+                verdict.tier.label()
+            );
+        }
+        self.save();
+    }
+
+    fn save(&self) {
+        if let Some(file) = &self.file
+            && let Err(err) = self.known.save(file)
+        {
+            // It costs another probe, not the job.
+            tracing::warn!("what a probe found could not be kept: {err}");
+        }
+    }
+}
+
+/// Whether a stage has convolutions over time.
+pub(super) fn has_convolutions(stage: Stage, family: Family) -> bool {
+    match family {
+        Family::Wan | Family::FramePack => matches!(stage, Stage::Decode | Stage::EncodeImage),
+        Family::Flux => false,
+    }
+}
+
+/// What a stage gets where nothing has to be found out.
+pub(super) fn chosen(
+    choice: ConvolutionChoice,
+    stage: Stage,
+    is_probed: bool,
+) -> Option<ConvolutionTier> {
+    if !matches!(stage, Stage::Decode | Stage::EncodeImage) {
+        return Some(ConvolutionTier::Direct);
+    }
+    choice
+        .tier()
+        .or_else(|| (!is_probed).then_some(ConvolutionTier::Direct))
+}
+
+/// What a verdict for this job would be kept under.
+pub(super) fn key(
+    report: &EngineReport,
+    order: &ProbeOrder,
+    request: &GenerateRequest,
+    rung: Rung,
+) -> TierKey {
+    let tiles = [request.vae_tile, rung.tile()];
+    let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
+    let dtype = match request.dtype {
+        DtypeChoice::Auto => DtypeChoice::Bf16,
+        dtype => dtype,
+    };
+    TierKey {
+        device: report.device_name.clone(),
+        driver: order.driver.clone(),
+        libtorch: order.libtorch.clone(),
+        dtype: dtype.name().to_owned(),
+        shape: ShapeClass::of_pixels(edge(request.width), edge(request.height)),
+    }
+}
+
+fn failed(reason: &str) -> TierEnd {
+    TierEnd::Failed {
+        reason: reason.to_owned(),
+    }
+}
+
+/// Probes one tier in a process of its own; `None` when the job was cancelled meanwhile.
+fn run(
+    mut command: Command,
+    key: &TierKey,
+    device: DeviceChoice,
+    tier: ConvolutionTier,
+    limit: Duration,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Option<TierEnd> {
+    let shape = match key.shape {
+        ShapeClass::Small => "small",
+        ShapeClass::Large => "large",
+    };
+    command
+        .args(["probe", "--json", "--device", &device.to_string()])
+        .args(["--tier", tier.name()])
+        .args(["--shape", shape])
+        .args(["--dtype", &key.dtype])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        // Ctrl-C is for the app.
+        .process_group(0);
+    let began = Instant::now();
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(err) => return Some(failed(&format!("it could not be started: {err}"))),
+    };
+    let Some(lines) = child.stdout.take().and_then(lines_of) else {
+        end_process(child);
+        return Some(failed("its output could not be read"));
+    };
+    let mut found = None;
+    loop {
+        if is_cancelled() {
+            end_process(child);
+            return None;
+        }
+        match lines.recv_timeout(WATCH) {
+            Ok(line) => {
+                let line = serde_json::from_str::<ProbeLine>(&line).ok();
+                let own = line.filter(|line| (line.tier, line.shape) == (tier, key.shape));
+                found = own.map(|line| line.end).or(found);
+            }
+            // What it said counts, whatever its destructors do behind it.
+            Err(RecvTimeoutError::Disconnected) if found.is_some() => {
+                end_process(child);
+                return found;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = ended(&mut child, began + limit);
+                end_process(child);
+                let how = status.map_or_else(
+                    || "it closed its output and stayed".to_owned(),
+                    |status| format!("it ended without an answer: {status}"),
+                );
+                return Some(failed(&how));
+            }
+            Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {}
+            Err(RecvTimeoutError::Timeout) => {
+                end_process(child);
+                return Some(found.unwrap_or(TierEnd::TimedOut {
+                    secs: limit.as_secs_f64(),
+                }));
+            }
+        }
+    }
+}
+
+/// The lines of a stream, while a thread of their own waits for them.
+fn lines_of(stream: impl Read + Send + 'static) -> Option<Receiver<String>> {
+    let (sender, lines) = bounded(16);
+    let reader = thread::Builder::new().name("probe-stdout".to_owned());
+    let started = reader.spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    started.is_ok().then_some(lines)
+}
+
+/// How a process ended, `None` when it has not by `deadline`.
+fn ended(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => thread::sleep(WATCH),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+
+    fn key() -> TierKey {
+        TierKey {
+            device: "Radeon 8060S".to_owned(),
+            driver: "6.18.4".to_owned(),
+            libtorch: "2.11.0+rocm7.1".to_owned(),
+            dtype: "bf16".to_owned(),
+            shape: ShapeClass::Large,
+        }
+    }
+
+    /// An engine that answers to each tier as `cases` say: the branches of a shell's `case`.
+    fn fake(folder: &Path, cases: &str) -> PathBuf {
+        let path = folder.join("engine");
+        // probe --json --device D --tier T --shape S --dtype K
+        let script = format!(
+            "#!/bin/sh\nanswer() {{ echo \"{{\\\"tier\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
+             echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
+        );
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn order(engine: &Path) -> Option<ProbeOrder> {
+        Some(ProbeOrder {
+            command: Command::new(engine),
+            driver: String::new(),
+            libtorch: String::new(),
+        })
+    }
+
+    /// Probes with such an engine: what it chose, what is remembered, and how long it took.
+    fn probe(cases: &str) -> (Option<ConvolutionTier>, Vec<TierEnd>, Duration) {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = fake(folder.path(), cases);
+        let file = folder.path().join("tiers.json");
+        let mut tiers = Tiers::load(Some(file.clone()));
+        tiers.limit = Duration::from_millis(700);
+        let began = Instant::now();
+        let device = DeviceChoice::Cuda(0);
+        tiers
+            .probe(&key(), device, &mut || order(&engine), &|| false)
+            .unwrap();
+        let took = began.elapsed();
+        let tier = tiers.tier(&key(), Family::Wan);
+        let mut again = Tiers::load(Some(file));
+        assert_eq!(again.tier(&key(), Family::Wan), tier);
+        let records = &again.known.find(&key()).unwrap().records;
+        let ends = records.iter().map(|record| record.probe.clone()).collect();
+        let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
+        let first = calls.lines().next().unwrap();
+        assert_eq!(
+            first,
+            "probe --json --device cuda:0 --tier direct --shape large --dtype bf16"
+        );
+        (tier, ends, took)
+    }
+
+    const RIGHT: &str = r#"'"end":"right","secs":0.2,"error":0.001'"#;
+    const FASTER: &str = r#"'"end":"right","secs":0.1,"error":0.001'"#;
+    const WRONG: &str = r#"'"end":"wrong","error":0.9'"#;
+
+    #[test]
+    fn a_tier_that_hangs_is_ended_and_the_fastest_of_the_others_is_taken() {
+        let (tier, ends, took) = probe(&format!(
+            "direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;\nframes) answer $6 $8 {FASTER};;"
+        ));
+        assert_eq!(tier, Some(ConvolutionTier::Frames));
+        assert_eq!(ends[0], TierEnd::TimedOut { secs: 0.7 });
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+
+    #[test]
+    fn a_tier_that_crashes_or_is_wrong_is_passed_over() {
+        let (tier, ends, _) = probe(&format!(
+            "direct) kill -SEGV $$;;\nno_miopen) answer $6 $8 {WRONG};;\nframes) answer $6 $8 {RIGHT};;"
+        ));
+        assert_eq!(tier, Some(ConvolutionTier::Frames));
+        let TierEnd::Failed { reason } = &ends[0] else {
+            panic!("{ends:?}");
+        };
+        assert!(reason.contains("signal: 11"), "{reason}");
+        assert_eq!(ends[1], TierEnd::Wrong { error: 0.9 });
+    }
+
+    #[test]
+    fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
+        let (tier, ends, _) = probe(&format!(
+            "direct) answer $6 $8 {FASTER}; sleep 60;;\nno_miopen) answer $6 $8 {RIGHT}; kill -SEGV $$;;\n\
+             frames) echo noise; answer frames small {FASTER};;"
+        ));
+        assert_eq!(tier, Some(ConvolutionTier::Direct));
+        assert!(matches!(ends[1], TierEnd::Right { .. }));
+        // Noise, and an answer to another question.
+        assert!(matches!(ends[2], TierEnd::Failed { .. }));
+    }
+
+    #[test]
+    fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
+        let (tier, ..) = probe("*) exit 1;;");
+        assert_eq!(tier, Some(ConvolutionTier::Cpu));
+        let mut tiers = Tiers::load(None);
+        let missing = &mut || order(Path::new("/nowhere/engine"));
+        let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
+        let tier = tiers.tier(&key(), Family::Wan);
+        assert_eq!((done, tier), (Some(()), Some(ConvolutionTier::Cpu)));
+    }
+
+    #[test]
+    fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = fake(folder.path(), "*) sleep 60;;");
+        let mut tiers = Tiers::load(None);
+        let began = Instant::now();
+        let is_cancelled = || began.elapsed() > Duration::from_millis(100);
+        let device = DeviceChoice::Cuda(0);
+        let done = tiers.probe(&key(), device, &mut || order(&engine), &is_cancelled);
+        assert_eq!((done, tiers.tier(&key(), Family::Wan)), (None, None));
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn stages_are_counted_for_the_tier_that_they_ran_with() {
+        let mut tiers = Tiers::load(None);
+        let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
+        tiers.count(&key(), frames, true, None);
+        let right = |secs| TierEnd::Right { secs, error: 0.0 };
+        let ends = vec![(direct, right(0.1)), (frames, right(0.2))];
+        tiers.known.put(Verdict::of_probe(key(), ends));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
+        assert_eq!(tiers.tier(&key(), Family::FramePack), Some(frames));
+        tiers.count(&key(), frames, true, None);
+        tiers.count(&key(), frames, false, None);
+        let records = &tiers.known.find(&key()).unwrap().records;
+        let counts = records
+            .iter()
+            .map(|record| (record.attempts, record.successes));
+        assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
+        // The ladder deals with want of memory, a hang is the tier's.
+        tiers.count(&key(), direct, false, Some("CUDA out of memory"));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
+        tiers.count(&key(), direct, false, Some("no progress for 600 s"));
+        assert_eq!(tiers.tier(&key(), Family::Wan), Some(frames));
+    }
+
+    #[test]
+    fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
+        use ConvolutionChoice::{Auto, Frames};
+        for (choice, stage, is_probed, expected) in [
+            (Frames, Stage::Decode, true, Some(ConvolutionTier::Frames)),
+            (Frames, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+            (Auto, Stage::Decode, true, None),
+            (Auto, Stage::Decode, false, Some(ConvolutionTier::Direct)),
+            (Auto, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+        ] {
+            assert_eq!(chosen(choice, stage, is_probed), expected, "{choice:?}");
+        }
+        assert!(has_convolutions(Stage::Decode, Family::Wan));
+        assert!(!has_convolutions(Stage::Denoise, Family::Wan));
+        assert!(!has_convolutions(Stage::Decode, Family::Flux));
+    }
+}

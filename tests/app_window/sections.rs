@@ -1,0 +1,122 @@
+//! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use safelight::app::state::Viewing;
+use safelight::worker::WorkerCommand;
+use safelight_core::job::{
+    Clip, JobFolder, JobId, JobOutcome, JobUpdate, SectionMade, SectionOrder, Sections, Stage,
+    WINDOW,
+};
+
+use crate::harness::{Bench, Sent, framepack_spec, output, picture};
+
+fn bench() -> (Bench, Sent) {
+    let mut bench = Bench::of(framepack_spec());
+    let path = bench.picture_file("dancer.png", 320, 240);
+    bench.drop_file(&path);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture dancer.png")
+    });
+    let sent = bench.start_job();
+    (bench, sent)
+}
+
+fn made(section: u32, num_frames: usize) -> JobUpdate {
+    let frames = (0..num_frames).map(|index| picture(16, [index as u8, 9, 9]));
+    JobUpdate::Section(SectionMade {
+        section,
+        count: 4,
+        clip: Arc::new(Clip {
+            frames: frames.collect(),
+            fps: 30.0,
+        }),
+        path: "dancer.mp4".into(),
+    })
+}
+
+#[test]
+fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
+    let (mut bench, sent) = bench();
+    let expected = Sections {
+        count: 4,
+        window: WINDOW,
+        order: SectionOrder::Original,
+    };
+    assert_eq!(sent.request.sections, Some(expected));
+    bench.assert_shows("4 sections, 4.8 s at 30 frames a second");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.app().state.form.secs = 12.0;
+    bench.app().state.form.section_order = Some(SectionOrder::F1);
+    bench.settle();
+    bench.assert_shows("10 sections, 12 s at 30 frames a second");
+    let sections = bench.start_job().request.sections.unwrap();
+    assert_eq!((sections.count, sections.order), (10, SectionOrder::F1));
+}
+
+#[test]
+fn the_clip_so_far_plays_while_the_next_section_is_made() {
+    let (mut bench, sent) = bench();
+    let stage = |stage, section| JobUpdate::Stage {
+        stage,
+        section,
+        resumed: false,
+    };
+    bench.say(sent.id, stage(Stage::Denoise, 0));
+    bench.assert_shows("Developing  ·  section 1 of 4");
+    let before = bench.app().queue.running.as_ref().unwrap().progress();
+    bench.say(sent.id, stage(Stage::Decode, 0));
+    bench.say(sent.id, made(0, 33));
+    bench.say(sent.id, stage(Stage::Denoise, 1));
+    bench.assert_shows("Developing  ·  section 2 of 4");
+    assert_eq!(bench.app().session.viewing, Viewing::Live);
+    assert!(bench.app().session.screen.texture().is_some());
+    // As often as the clip has frames, not as slowly as a preview.
+    assert!(bench.next_repaint().unwrap() <= Duration::from_millis(50));
+    let running = bench.app().queue.running.as_ref().unwrap();
+    assert!(running.progress() > before && running.progress() < 0.5);
+    let growing = running.growing.as_ref().unwrap();
+    assert_eq!((growing.len(), growing.is_playing()), (33, true));
+    bench.say(sent.id, made(1, 69));
+    let running = bench.app().queue.running.as_ref().unwrap();
+    assert_eq!(running.growing.as_ref().unwrap().len(), 69);
+}
+
+#[test]
+fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
+    let (mut bench, sent) = bench();
+    bench.say(sent.id, made(0, 33));
+    let kept = output(&sent, 33);
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Kept(kept)));
+    bench.assert_shows("Cancelled; what was made is kept");
+    assert_eq!(bench.app().session.viewing, Viewing::Result(sent.id));
+    assert_eq!(bench.app().queue.results.len(), 1);
+}
+
+#[test]
+fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
+    let request = bench().1.request;
+    let id = JobId(1_700_000_000_000_000);
+    let mut folder = PathBuf::new();
+    let mut bench = Bench::with(|startup| {
+        let jobs = startup.paths.as_ref().unwrap().jobs();
+        let job = JobFolder::create(&jobs, id, &request).unwrap();
+        std::fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
+        folder = job.path().to_owned();
+    });
+    let text = format!("2 of 4 sections: {}", request.prompt);
+    bench.until("it is offered", |bench| bench.has(&text));
+    bench.press(&format!("Go on with: {}", request.prompt));
+    let mut command = None;
+    bench.until("it is sent", |bench| {
+        command = bench.far.commands.try_recv().ok();
+        command.is_some()
+    });
+    let WorkerCommand::Generate {
+        id: sent, resume, ..
+    } = command.unwrap();
+    assert_eq!((sent, resume), (id, Some(folder)));
+    assert!(!bench.has("Unfinished"));
+}

@@ -1,0 +1,230 @@
+//! Memory that runs out in the real engine, at every place where it allocates and on every rung of the ladder.
+
+use std::process::Output;
+
+use safelight_core::media::{self, Picture};
+use safelight_core::memory::Rung;
+use serde_json::Value;
+
+use crate::common::{Home, end, events};
+use crate::{run, test_picture};
+
+/// A clip that is wide enough for tiles of both sizes, as numbered pictures.
+const WIDE: [&str; 4] = ["--width", "576", "--out", "clip.png"];
+
+struct Made {
+    frames: Vec<Picture>,
+    last: Value,
+    output: Output,
+}
+
+/// A finished clip, made with these faults.
+fn made(home: &Home, fault: &str, args: &[&str]) -> Made {
+    let output = run(home
+        .generate()
+        .args(WIDE)
+        .args(args)
+        .env("SAFELIGHT_ENGINE_FAULT", fault));
+    let (last, code) = end(&output);
+    assert_eq!(code, 0, "{fault}: {last}");
+    let ends = events(&output);
+    let is_end = |event: &&Value| {
+        ["finished", "failed", "cancelled"].contains(&event["event"].as_str().unwrap())
+    };
+    assert_eq!(ends.iter().filter(is_end).count(), 1, "{fault}");
+    let frames = (1..=5).map(|number| {
+        let path = home.path().join(format!("clip_{number:04}.png"));
+        let frame = media::open_picture(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        frame
+    });
+    let frames = frames.collect();
+    let left: Vec<_> = std::fs::read_dir(home.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("clip") || name.contains("partial"))
+        .collect();
+    assert!(left.is_empty(), "{fault} left {left:?}");
+    assert!(home.job_folders().is_empty(), "{fault} left its folder");
+    Made {
+        frames,
+        last,
+        output,
+    }
+}
+
+/// Stage, rung and whether it helped, of each climb.
+fn climbs(made: &Made) -> Vec<(String, String, bool)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rungs = made.last["rungs"].as_array().unwrap();
+    let climb = |rung: &Value| {
+        let helped = rung["helped"].as_bool().unwrap();
+        (text(&rung["stage"]), text(&rung["rung"]), helped)
+    };
+    rungs.iter().map(climb).collect()
+}
+
+#[test]
+fn an_allocation_that_fails_anywhere_is_made_again_and_the_clip_is_the_same_bit_for_bit() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 100, 70);
+    let args = ["--image", "start.png"];
+    let plain = made(&home, "", &args);
+    assert!(climbs(&plain).is_empty());
+    // No more of them in one run of a stage than it has rungs that keep the picture.
+    for faults in [
+        [
+            "encode_text@weights:oom*1",
+            "encode_text@text:host_oom*1",
+            "encode_image@vae_encode:oom_code2*1",
+            "denoise@block+2:oom*1",
+            "denoise@sampler:oom_pressure*1",
+            "decode@vae_decode+2:oom*1",
+        ],
+        [
+            "encode_text@staging:oom_code2*1",
+            "encode_text@saving:oom*1",
+            "encode_image@weights:oom*1",
+            "denoise@staging+9:host_oom*1",
+            "denoise@saving:oom*1",
+            "decode@frames+2:host_oom*1",
+        ],
+        [
+            "encode_text:oom*1",
+            "encode_image@saving:oom_pressure*1",
+            "encode_image@frames:none",
+            "denoise@weights+5:oom_code2*1",
+            "unload:oom*1",
+            "decode@staging+3:oom*1",
+        ],
+    ] {
+        let expected = faults.iter().filter(|fault| fault.ends_with("*1")).count();
+        let found = made(&home, &format!("as_gpu;{}", faults.join(";")), &args);
+        assert_eq!(climbs(&found).len(), expected, "{faults:?}: {}", found.last);
+        assert!(found.frames == plain.frames, "{faults:?}");
+    }
+}
+
+#[test]
+fn each_rung_of_decoding_gives_what_was_asked_for_or_what_its_tiles_would_give() {
+    let home = Home::new();
+    let whole = made(&home, "", &[]);
+    let of_tiles = |tile| made(&home, "", &["--vae-tile", tile]);
+    let (tiles_512, tiles_256) = (of_tiles("512"), of_tiles("256"));
+    assert!(whole.frames != tiles_512.frames && tiles_512.frames != tiles_256.frames);
+    let all = [
+        Rung::FreeAndRetry,
+        Rung::Tiles512,
+        Rung::Tiles256,
+        Rung::OnCpu,
+    ];
+    for (number, rung) in all.into_iter().enumerate() {
+        let fault = format!("as_gpu;decode@vae_decode<{}:oom", rung.name());
+        let found = made(&home, &fault, &[]);
+        let expected = match rung {
+            Rung::Tiles512 => &tiles_512,
+            // What is on the CPU is in these tiles too, and here it was there before.
+            Rung::Tiles256 | Rung::OnCpu => &tiles_256,
+            _ => &whole,
+        };
+        assert!(found.frames == expected.frames, "{rung:?}");
+        let tried: Vec<_> = all[..=number].iter().map(|tried| tried.name()).collect();
+        let climbed = climbs(&found);
+        let names: Vec<_> = climbed.iter().map(|climb| climb.1.as_str()).collect();
+        assert_eq!(names, tried);
+        assert!(
+            climbed
+                .iter()
+                .all(|climb| climb.2 == (climb.1 == rung.name()))
+        );
+        let warnings = found.last["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), number + 1, "{rung:?}");
+    }
+}
+
+#[test]
+fn an_engine_that_is_of_no_use_any_more_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
+    let home = Home::new();
+    let tiles_256 = made(&home, "", &["--vae-tile", "256"]);
+    for kind in ["hsa", "hsa_abort", "illegal", "lost"] {
+        let fault = format!("decode@vae_decode<tiles256:{kind}");
+        let found = made(&home, &fault, &[]);
+        assert!(found.frames == tiles_256.frames, "{kind}");
+        let expected = [("tiles512", false), ("tiles256", true)]
+            .map(|(rung, helped)| ("decode".to_owned(), rung.to_owned(), helped));
+        assert_eq!(climbs(&found), expected, "{kind}");
+        let made_again = events(&found.output)
+            .into_iter()
+            .filter(|event| event["stage"] == "denoise" && event["state"] == "started");
+        assert_eq!(made_again.count(), 1, "{kind} lost the latents");
+    }
+    let counted = std::fs::read_to_string(home.path().join("data/safelight/ladder.json")).unwrap();
+    let counted: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(counted["CPU"]["engine_restarts"], 8);
+    assert_eq!(counted["CPU"]["rungs"]["tiles256"]["successes"], 4);
+}
+
+#[test]
+fn denoising_that_ran_out_goes_on_from_its_last_checkpoint_bit_for_bit() {
+    let home = Home::new();
+    let args = ["--steps", "10"];
+    let plain = made(&home, "", &args);
+    for (fault, first_again) in [
+        ("as_gpu;denoise@sampler+7:oom*1", 5),
+        ("as_gpu;denoise@block+30:host_oom*1", 5),
+    ] {
+        let found = made(&home, fault, &args);
+        assert!(found.frames == plain.frames, "{fault}");
+        let steps: Vec<u64> = events(&found.output)
+            .iter()
+            .filter(|event| event["event"] == "step" && event["stage"] == "denoise")
+            .map(|event| event["step"].as_u64().unwrap())
+            .collect();
+        let again = steps.windows(2).find(|pair| pair[1] <= pair[0]);
+        // A step that this process was too slow to read may be missing.
+        assert!(again.is_none_or(|pair| pair[1] >= first_again), "{steps:?}");
+    }
+    let lost = format!(
+        "denoise@sampler+7:illegal:{}",
+        home.path().join("marker").display()
+    );
+    assert!(made(&home, &lost, &args).frames == plain.frames);
+}
+
+#[test]
+fn a_job_that_nothing_helps_ends_once_with_what_was_short_and_what_to_do() {
+    let home = Home::new();
+    let output = run(home.generate().args(WIDE).env(
+        "SAFELIGHT_ENGINE_FAULT",
+        "as_gpu;decode@vae_decode:oom_pressure",
+    ));
+    let (last, code) = end(&output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("failed"), 4),
+        "{last}"
+    );
+    let text = last["message"].as_str().unwrap();
+    for part in [
+        "nothing smaller is left",
+        "52.3 GiB of it are free",
+        "not the GPU's in pieces",
+        "in the page cache",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let advice = last["advice"].as_str().unwrap();
+    assert!(
+        advice.contains("smaller size") && advice.contains("kept for a week"),
+        "{advice}"
+    );
+    assert!(
+        last["details"]
+            .as_str()
+            .unwrap()
+            .contains("tiles256, on_cpu")
+    );
+    assert!(!home.path().join("clip_0001.png").exists());
+    assert_eq!(home.job_folders().len(), 1);
+}

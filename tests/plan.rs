@@ -1,0 +1,131 @@
+//! `safelight plan` as a user starts it: what it prints and how it ends, without an engine.
+//!
+//! The arithmetic is tested where it is; here it is that the arguments reach it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+#[expect(dead_code, reason = "other tests use all of it")]
+mod common;
+
+use std::process::Output;
+
+use common::{Home, tiny_model};
+use serde_json::Value;
+
+/// Plans a small clip of the tiny model.
+fn plan(home: &Home, more: &[&str]) -> Output {
+    let mut command = home.safelight();
+    command.args(["plan", "--width", "64", "--height", "32", "--frames", "5"]);
+    command
+        .args(["--guidance", "2", "--model"])
+        .arg(tiny_model());
+    command.args(more).output().unwrap()
+}
+
+fn object(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_plan_says_what_each_stage_needs_and_that_it_fits() {
+    let home = Home::new();
+    let output = plan(&home, &["--total", "24", "--class", "discrete"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "64×32, 5 frames",
+        "discrete",
+        "24.0 GiB, cap 22.5, others use 0.0",
+        "denoise",
+        "Fits: needs ",
+        " of 22.5 GiB",
+        "Suggested preserved memory: ",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn a_job_that_does_not_fit_ends_with_4_and_says_what_is_free() {
+    let home = Home::new();
+    let output = plan(&home, &["--total", "0.5", "--json"]);
+    assert_eq!(output.status.code(), Some(4));
+    let value = object(&output);
+    assert_eq!(value["fits"], false);
+    let verdict = value["plan"]["verdict"]["text"].as_str().unwrap();
+    assert!(verdict.starts_with("Does not fit: the "), "{verdict}");
+    assert_eq!(
+        value["suggestions"].as_array().unwrap().len(),
+        0,
+        "nothing would help"
+    );
+}
+
+#[test]
+fn the_cap_and_what_others_use_are_taken_off_and_the_table_has_all_preserved_values() {
+    let home = Home::new();
+    let more = [
+        "--total",
+        "24",
+        "--used",
+        "2",
+        "--vram-cap",
+        "20",
+        "--preserved-table",
+        "--json",
+    ];
+    let value = object(&plan(&home, &more));
+    let budget = &value["plan"]["budget"];
+    assert_eq!(budget["cap_bytes"], 20_u64 << 30);
+    assert_eq!(budget["used_by_others_bytes"], 2_u64 << 30);
+    let table = value["preserved_table"].as_array().unwrap();
+    assert_eq!(table.len(), 19);
+    assert_eq!(table[18]["preserved_gib"], 18);
+    let asked = object(&plan(
+        &home,
+        &["--total", "24", "--preserved", "23.5", "--json"],
+    ));
+    let denoise = asked["plan"]["stages"].as_array().unwrap();
+    let denoise = denoise
+        .iter()
+        .find(|stage| stage["stage"] == "denoise")
+        .unwrap();
+    assert!(denoise["resident_bytes"].as_u64() < denoise["weights_bytes"].as_u64());
+}
+
+#[test]
+fn one_pool_is_planned_with_what_the_system_keeps() {
+    let home = Home::new();
+    let value = object(&plan(
+        &home,
+        &["--total", "96", "--class", "unified", "--json"],
+    ));
+    assert_eq!(value["plan"]["budget"]["cap_bytes"], 88_u64 << 30);
+    assert_eq!(value["plan"]["device"]["class"], "unified");
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_in_one_sentence() {
+    let home = Home::new();
+    for (more, part) in [
+        (
+            &["--class", "npu"][..],
+            "expected a class (discrete, unified, cpu)",
+        ),
+        (&["--total", "much"], "expected a number of GiB"),
+        (&["--preserved", "-1"], "expected a number of GiB"),
+    ] {
+        let output = plan(&home, more);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    // A plan needs no prompt, a job does.
+    let mut generate = home.safelight();
+    let output = generate.args(["generate", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("--prompt"), "{text}");
+}

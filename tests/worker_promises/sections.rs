@@ -1,0 +1,245 @@
+//! Clips that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
+//! and go on after an engine or the whole program died.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use safelight_core::catalog::Family;
+use safelight_core::job::{
+    Clip, DeviceChoice, GenerateRequest, JobOutcome, JobUpdate, SectionMade, SectionOrder,
+    Sections, Stage,
+};
+use safelight_core::media;
+
+use super::Rig;
+use super::fake_engine::Act;
+
+/// Makes a request one of a window of 2: 8 frames a section, and 5 that two share.
+fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequest) {
+    move |request| {
+        let sections = Sections {
+            count,
+            window: 2,
+            order,
+        };
+        request.family = Family::FramePack;
+        request.num_frames = sections.num_frames();
+        request.sections = Some(sections);
+    }
+}
+
+fn sections_of(updates: &[JobUpdate]) -> Vec<&SectionMade> {
+    let made = updates.iter().filter_map(|update| match update {
+        JobUpdate::Section(made) => Some(made),
+        _ => None,
+    });
+    made.collect()
+}
+
+/// Which frame of which section each is, by its grey.
+fn greys(clip: &Clip) -> Vec<u8> {
+    clip.frames.iter().map(|frame| frame.rgb[0]).collect()
+}
+
+fn range(section: u8, frames: std::ops::Range<u8>) -> Vec<u8> {
+    frames.map(|index| section * 90 + index).collect()
+}
+
+/// A worker whose engines do `act` the time of `stage` that is counted from 0 over all engines, and work otherwise.
+fn rig_with(stage: Stage, time: u32, act: Act) -> Rig {
+    let times = AtomicU32::new(0);
+    Rig::new(move |_, asked| {
+        if asked == stage && times.fetch_add(1, Ordering::Relaxed) == time {
+            act
+        } else {
+            Act::Work
+        }
+    })
+}
+
+#[test]
+fn a_clip_grows_back_to_front_and_stands_on_the_disk_after_every_section() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let (updates, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}")
+    };
+    let made = sections_of(&updates);
+    let counts: Vec<_> = made
+        .iter()
+        .map(|made| (made.section, made.count, made.clip.frames.len()))
+        .collect();
+    assert_eq!(counts, [(0, 3, 5), (1, 3, 13), (2, 3, 25)]);
+    assert!(made.iter().all(|made| made.path == output.path()));
+    assert_eq!(greys(&made[0].clip), range(0, 0..5));
+    // All that the first section had is blended with the second's.
+    assert_eq!(greys(&made[1].clip), range(1, 0..13));
+    let third = [range(2, 0..17), range(1, 5..13)].concat();
+    assert_eq!(greys(&output.clip), third);
+    assert_eq!(media::open_clip(output.path()).unwrap().frames.len(), 25);
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn a_clip_grows_front_to_back_for_f1() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let (updates, outcome) = rig.run_with(in_sections(2, SectionOrder::F1));
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(greys(&sections_of(&updates)[0].clip), range(0, 0..9));
+    let both = [range(0, 0..4), range(1, 0..13)].concat();
+    assert_eq!(greys(&output.clip), both);
+}
+
+#[test]
+fn the_clip_so_far_can_be_played_from_its_file_while_the_next_section_is_made() {
+    let rig = rig_with(Stage::Denoise, 2, Act::UntilCancelled);
+    let out = rig.folder.path().join("clip.mp4");
+    let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(4, SectionOrder::Original));
+    wait_for_frames(&out, 13);
+    cancel.cancel();
+    let (_, outcome) = rig.hear();
+    let JobOutcome::Kept(output) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        (output.path(), output.clip.frames.len()),
+        (out.as_path(), 13)
+    );
+    assert_eq!(media::open_clip(&out).unwrap().frames.len(), 13);
+    assert_eq!(rig.job_folders(), 0, "nothing is left but the clip");
+}
+
+fn wait_for_frames(path: &Path, num_frames: usize) {
+    for _ in 0..1000 {
+        // A file that is there at all is whole.
+        if path.exists() && media::open_clip(path).unwrap().frames.len() == num_frames {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the clip never had {num_frames} frames");
+}
+
+#[test]
+fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
+    let rig = rig_with(Stage::Denoise, 0, Act::UntilCancelled);
+    let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(2, SectionOrder::F1));
+    while !rig.stages.lock().unwrap().contains(&Stage::Denoise) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    cancel.cancel();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");
+    assert!(!rig.folder.path().join("clip.mp4").exists());
+}
+
+#[test]
+fn an_engine_that_dies_costs_the_running_section_alone() {
+    // A new engine proves once more that it holds no transformer.
+    let (denoise, unload, decode) = (Stage::Denoise, Stage::Unload, Stage::Decode);
+    for (dying, time, again) in [
+        (denoise, 2, &[(denoise, 2)][..]),
+        (unload, 1, &[(unload, 1)]),
+        (decode, 1, &[(unload, 1), (decode, 1)]),
+    ] {
+        let rig = rig_with(dying, time, Act::Die);
+        let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
+        let JobOutcome::Finished(output) = outcome else {
+            panic!("{dying:?}: {outcome:?}")
+        };
+        let third = [range(2, 0..17), range(1, 5..13)].concat();
+        assert_eq!(greys(&output.clip), third, "{dying:?}");
+        let orders = rig.sections.lock().unwrap();
+        for order in orders.iter() {
+            let times = orders.iter().filter(|other| *other == order).count();
+            assert_eq!(times, 1 + usize::from(again.contains(order)), "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_not_two_in_one() {
+    let dies_at = |times: &'static [u32]| {
+        let count = AtomicU32::new(0);
+        Rig::new(move |_, asked| {
+            let is_denoise = asked == Stage::Denoise;
+            let dies = is_denoise && times.contains(&count.fetch_add(1, Ordering::Relaxed));
+            if dies { Act::Die } else { Act::Work }
+        })
+    };
+    // The second section's first try, and the third one's.
+    let (_, outcome) = dies_at(&[1, 3]).run_with(in_sections(3, SectionOrder::F1));
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let (_, outcome) = dies_at(&[1, 2]).run_with(in_sections(3, SectionOrder::F1));
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(err.advice.contains("safelight resume"), "{}", err.advice);
+}
+
+#[test]
+fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
+    let rig = rig_with(Stage::Denoise, 2, Act::Fail);
+    let (_, outcome) = rig.run_with(in_sections(4, SectionOrder::Original));
+    assert!(matches!(outcome, JobOutcome::Failed(_)), "{outcome:?}");
+    let jobs = rig.folder.path().join("jobs");
+    let mut entries = std::fs::read_dir(&jobs).unwrap();
+    let folder: PathBuf = entries.next().unwrap().unwrap().path();
+
+    let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
+    let (updates, outcome) = next.resume(&folder);
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}")
+    };
+    // What was denoised is only decoded again.
+    let (denoise, unload, decode) = (Stage::Denoise, Stage::Unload, Stage::Decode);
+    let expected = [
+        (decode, 0),
+        (unload, 1),
+        (decode, 1),
+        (denoise, 2),
+        (unload, 2),
+        (decode, 2),
+        (denoise, 3),
+        (unload, 3),
+        (decode, 3),
+    ];
+    assert_eq!(*next.sections.lock().unwrap(), expected);
+    assert_eq!(sections_of(&updates).len(), 4);
+    assert_eq!(output.clip.frames.len(), 33);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_section_without_all_its_frames_is_never_called_finished() {
+    let rig = rig_with(Stage::Decode, 1, Act::LoseFrames);
+    let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}")
+    };
+    let text = "expected 13 decoded frames of section 2 and 5 before, found 3 and 5";
+    assert_eq!(err.summary, text);
+}
+
+#[test]
+fn the_time_left_counts_the_sections_that_are_still_to_come() {
+    let rig = rig_with(Stage::Denoise, 0, Act::GoOn);
+    let (updates, _) = rig.run_with(in_sections(3, SectionOrder::F1));
+    let first = updates.iter().find_map(|update| match update {
+        JobUpdate::Step {
+            stage: Stage::Denoise,
+            step: 22,
+            num_steps,
+            secs_left,
+        } => Some((*num_steps, *secs_left)),
+        _ => None,
+    });
+    let (num_steps, secs_left) = first.expect("no second step was told");
+    // 18 more of 50 ms here, and as long as all of this stage twice more.
+    assert_eq!(num_steps, 40);
+    assert!((2.0..9.0).contains(&secs_left), "{secs_left}");
+}
