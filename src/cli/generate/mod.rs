@@ -1,6 +1,7 @@
 //! `safelight generate`: jobs from the command line, on the same path as the window's.
 
 mod args;
+mod carried;
 mod jobs;
 mod memory;
 mod report;

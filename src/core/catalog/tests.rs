@@ -8,6 +8,8 @@ mod flux_files;
 mod flux_parts;
 mod found;
 mod framepack;
+mod framepack_files;
+mod framepack_parts;
 mod gguf;
 mod installs;
 mod lora_files;

@@ -45,12 +45,7 @@ pub fn denoise(
     let (sections, section) = (sections(request)?, given.earlier.len() as u32);
     capture.set_section(section);
     let home = &request.files.transformer;
-    if !request.loras.is_empty() {
-        return Err(EngineError::Request {
-            reason: "LoRAs for FramePack cannot be used yet".to_owned(),
-        });
-    }
-    let weights = place.open(home)?;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = TransformerConfig::read(home, &weights)?;
     let shape = LatentShape::new(config.in_channels, request)?;
     check(given, shape)?;

@@ -33,11 +33,10 @@ impl LlamaKeys {
     pub(in crate::catalog) fn of(weights: &WeightSet) -> Option<Self> {
         let keys = weights.tensors.keys().map(String::as_str);
         if let Some(prefix) = prefix_before(keys, &[FIRST_NORM]) {
-            let found = Self {
+            return Some(Self {
                 prefix: prefix.to_owned(),
                 is_llama_cpp: false,
-            };
-            return weights.has(&found.file_key(TOKENS)).then_some(found);
+            });
         }
         let is_llama_cpp = weights.has(GGUF_FIRST_NORM) && weights.has("token_embd.weight");
         is_llama_cpp.then(|| Self {

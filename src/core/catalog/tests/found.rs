@@ -46,6 +46,8 @@ fn the_shipped_catalogue_is_complete() {
             "flux1-schnell",
             "flux1-fill-dev",
             "flux1-kontext-dev",
+            "framepack-i2v",
+            "framepack-f1",
         ]
     );
     for entry in &entries {
@@ -268,7 +270,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
         .map(|entry| entry.id.as_str())
         .collect();
     assert_eq!(missing.len(), built_in().len());
-    assert!(missing.ends_with(&["flux1-kontext-dev", "later"]));
+    assert!(missing.ends_with(&["framepack-f1", "later"]));
 }
 
 #[test]

@@ -34,7 +34,9 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
         let sources: Vec<_> = entry.sources.0.iter().map(|it| &it.1).collect();
         let of = |component| sources.iter().filter(move |it| it.component == component);
         let is_flux = entry.id.starts_with("flux");
-        let has_image_encoder = entry.id.starts_with("wan2.1-") && !entry.id.contains("t2v");
+        let is_framepack = entry.id.starts_with("framepack");
+        let has_image_encoder =
+            is_framepack || (entry.id.starts_with("wan2.1-") && !entry.id.contains("t2v"));
         let is_pair = entry.id.ends_with("a14b");
         let counts =
             [Transformer, Vae, TextEncoder, TextEncoder2, ImageEncoder].map(|it| of(it).count());
@@ -42,7 +44,7 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
             1 + usize::from(is_pair),
             1,
             1,
-            usize::from(is_flux),
+            usize::from(is_flux || is_framepack),
             usize::from(has_image_encoder),
         ];
         assert_eq!(counts, expected, "{}", entry.id);
@@ -75,9 +77,10 @@ fn models_share_the_files_that_they_can() {
         of.map(|(_, source)| (source.folder.as_str(), source.name.as_str()))
             .collect::<BTreeSet<_>>()
     };
-    assert_eq!(names(Component::TextEncoder).len(), 2);
-    assert_eq!(names(Component::Vae).len(), 3);
-    assert_eq!(names(Component::ImageEncoder).len(), 1);
+    assert_eq!(names(Component::TextEncoder).len(), 3);
+    assert_eq!(names(Component::TextEncoder2).len(), 2);
+    assert_eq!(names(Component::Vae).len(), 4);
+    assert_eq!(names(Component::ImageEncoder).len(), 2);
 }
 
 #[test]
