@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
-    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, Sampler,
+    SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
