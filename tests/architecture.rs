@@ -93,6 +93,19 @@ const WALLS: &[Wall] = &[
         because: "the command line works without the window",
     },
     Wall {
+        folder: "src/doctor",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "egui",
+            "eframe",
+            "crate::ui",
+            "crate::app",
+            "crate::cli",
+        ],
+        because: "the doctor serves the window and the command line alike",
+    },
+    Wall {
         folder: "src/telemetry",
         except: &[],
         forbidden: &[

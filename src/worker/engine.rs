@@ -91,6 +91,8 @@ struct Running {
     device: DeviceChoice,
     /// The libtorch it was started on.
     runtime: Option<PathBuf>,
+    /// What the settings said of its environment.
+    environment: String,
 }
 
 impl EngineSlot {
@@ -132,7 +134,9 @@ impl EngineSlot {
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
         if let Some(running) = &self.running
-            && (running.device != device || running.runtime != self.launcher.runtime())
+            && (running.device != device
+                || running.runtime != self.launcher.runtime()
+                || running.environment != self.launcher.environment())
         {
             self.running = None;
         }
@@ -163,6 +167,9 @@ impl EngineSlot {
             return Ok(report);
         }
         let device_name = self.device_name().to_owned();
+        if let (Some(report), Some(running)) = (&self.last_report, &self.running) {
+            run.events.watch(report, running.runtime.as_deref());
+        }
         let planned = match &self.last_report {
             Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
             None => Planned::default(),
@@ -266,6 +273,7 @@ impl EngineSlot {
                         link,
                         device: self.wanted,
                         runtime: self.launcher.runtime(),
+                        environment: self.launcher.environment(),
                     })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
@@ -471,6 +479,7 @@ impl Watch<'_> {
                     events.lossy(JobUpdate::Frame(frame));
                 }
             }
+            EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
             EngineMessage::Warning { text } => {
                 events.certain(JobUpdate::Warning(text.clone()));
                 self.report.warnings.push(text);
@@ -478,7 +487,6 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
-            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

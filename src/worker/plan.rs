@@ -220,6 +220,7 @@ mod tests {
             libtorch: String::new(),
             device: DeviceChoice::Cuda(0),
             device_name: "a card".to_owned(),
+            pci: String::new(),
             total_bytes: 24 << 30,
             used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
             class: None,

@@ -162,6 +162,9 @@ pub struct GenerateArgs {
     /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)
+    #[arg(long, value_name = "FILE")]
+    pub telemetry: Option<PathBuf>,
     /// Write capture.safetensors with every stage's tensors here, for comparisons with the reference
     #[arg(long, value_name = "DIR")]
     pub capture: Option<PathBuf>,

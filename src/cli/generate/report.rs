@@ -124,6 +124,13 @@ impl Report for JsonReport {
                 "allocated_bytes": memory.allocated_bytes,
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
+                "machine": memory.machine,
+            }),
+            JobUpdate::Reclaimed(reclaim) => json!({
+                "event": "reclaimed",
+                "boundary": reclaim.boundary,
+                "before_bytes": reclaim.before_bytes,
+                "after_bytes": reclaim.after_bytes,
             }),
             JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
@@ -290,6 +297,7 @@ impl Report for HumanReport {
             JobUpdate::Plan(_)
             | JobUpdate::Lora(_)
             | JobUpdate::StageEnded(_)
+            | JobUpdate::Reclaimed(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => {}

@@ -149,6 +149,7 @@ impl<'a> Soak<'a> {
             // A soak is no measure of anything that people do.
             estimates: None,
             counters: None,
+            telemetry: None,
             ..surroundings.worker_options()
         };
         let (handle, _thread) = worker::spawn(options, Box::new(launcher), Box::new(|| {}))
