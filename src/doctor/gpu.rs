@@ -157,7 +157,7 @@ fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     );
     if let Some(host) = host.filter(|_| card.class == DeviceClass::Unified) {
         let available = size_text(host.available_bytes);
-        message.push_str(&format!("; {available} of main memory are free now"));
+        message = format!("{message}; {available} of main memory are free now");
     }
     let check = if conflicts.is_empty() {
         Check::ok("gpu memory", message)

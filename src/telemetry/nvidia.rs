@@ -42,7 +42,7 @@ pub fn report() -> Result<NvidiaReport, String> {
             Some(NvidiaCard {
                 name: device.name().ok()?,
                 pci: device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
-                memory: memory(&device)?,
+                memory: memory(&device).ok()?,
             })
         })
         .collect();
@@ -59,14 +59,14 @@ pub fn report() -> Result<NvidiaReport, String> {
     })
 }
 
-/// The outer `None` is a card that is gone, the inner one a card without memory of its own.
-fn memory(device: &Device<'_>) -> Option<Option<NvidiaMemory>> {
+/// `None` for a card without memory of its own; the error is of a card that is gone.
+fn memory(device: &Device<'_>) -> Result<Option<NvidiaMemory>, NvmlError> {
     match device.memory_info() {
-        Ok(memory) => Some(Some(NvidiaMemory {
+        Ok(memory) => Ok(Some(NvidiaMemory {
             total_bytes: memory.total,
             used_bytes: memory.used,
         })),
-        Err(NvmlError::NotSupported) => Some(None),
-        Err(_) => None,
+        Err(NvmlError::NotSupported) => Ok(None),
+        Err(err) => Err(err),
     }
 }

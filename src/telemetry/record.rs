@@ -148,7 +148,7 @@ impl Record {
 
     /// The line above the rows of [`Self::to_csv`].
     pub fn csv_header() -> String {
-        COLUMNS.join(",") + "\n"
+        format!("{}\n", COLUMNS.join(","))
     }
 
     fn sample_row(&self, sample: &MemorySample) -> String {
@@ -174,9 +174,9 @@ impl Record {
         // Writing to a string cannot fail.
         for bytes in bytes {
             row.push(',');
-            bytes
-                .iter()
-                .for_each(|it| write!(row, "{it}").unwrap_or(()));
+            if let Some(bytes) = bytes {
+                write!(row, "{bytes}").unwrap_or(());
+            }
         }
         let figures = [
             machine.temperature_celsius,
@@ -185,9 +185,9 @@ impl Record {
         ];
         for figure in figures {
             row.push(',');
-            figure
-                .iter()
-                .for_each(|it| write!(row, "{it:.1}").unwrap_or(()));
+            if let Some(figure) = figure {
+                write!(row, "{figure:.1}").unwrap_or(());
+            }
         }
         row.push_str(",,,");
         row
@@ -229,7 +229,7 @@ pub fn write_all(path: &Path, records: &[Record]) -> io::Result<()> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !is_json {
         let rows: String = records.iter().map(Record::to_csv).collect();
-        return fs::write(path, Record::csv_header() + &rows);
+        return fs::write(path, format!("{}{rows}", Record::csv_header()));
     }
     let text = match records {
         [record] => serde_json::to_vec_pretty(record),

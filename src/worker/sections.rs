@@ -172,7 +172,10 @@ impl GrowingFile {
             });
         match spawned {
             Ok(writing) => self.writing = Some(writing),
-            Err(err) => return error.or(Some(JobError::from_error(JobErrorKind::Internal, &err))),
+            Err(err) => {
+                let problem = || JobError::from_error(JobErrorKind::Internal, &err);
+                return error.or_else(|| Some(problem()));
+            }
         }
         error
     }

@@ -188,7 +188,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
     assert!(matches!(outcome, JobOutcome::Failed(_)), "{outcome:?}");
     let jobs = rig.folder.path().join("jobs");
     let mut entries = std::fs::read_dir(&jobs).unwrap();
-    let folder: PathBuf = entries.next().unwrap().unwrap().path();
+    let folder = entries.next().unwrap().unwrap().path();
 
     let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
     let (updates, outcome) = next.resume(&folder);
