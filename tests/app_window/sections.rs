@@ -88,7 +88,7 @@ fn the_clip_so_far_plays_while_the_next_section_is_made() {
 fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
     let (mut bench, sent) = bench();
     bench.say(sent.id, made(0, 33));
-    let kept = output(&sent, 33);
+    let kept = output(&sent, 5);
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Kept(kept)));
     bench.assert_shows("Cancelled; what was made is kept");
     assert_eq!(bench.app().session.viewing, Viewing::Result(sent.id));
