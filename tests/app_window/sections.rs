@@ -51,7 +51,7 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
     bench.app().state.form.secs = 12.0;
     bench.app().state.form.section_order = Some(SectionOrder::F1);
     bench.settle();
-    bench.assert_shows("10 sections, 12 s at 30 frames a second");
+    bench.assert_shows("10 sections, 12.0 s at 30 frames a second");
     let sections = bench.start_job().request.sections.unwrap();
     assert_eq!((sections.count, sections.order), (10, SectionOrder::F1));
 }
