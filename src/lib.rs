@@ -10,6 +10,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod doctor;
 pub mod download;
 pub mod telemetry;
 pub mod ui;

@@ -93,6 +93,19 @@ const WALLS: &[Wall] = &[
         because: "the command line works without the window",
     },
     Wall {
+        folder: "src/doctor",
+        except: &[],
+        forbidden: &[
+            "tch",
+            "egui",
+            "eframe",
+            "crate::ui",
+            "crate::app",
+            "crate::cli",
+        ],
+        because: "the doctor serves the window and the command line alike",
+    },
+    Wall {
         folder: "src/telemetry",
         except: &[],
         forbidden: &[
@@ -328,7 +341,10 @@ fn rust_files(folder: &str) -> Vec<String> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                waiting.push(path);
+                // What a build wrote there is nobody's source.
+                if path.file_name().is_some_and(|name| name != "target") {
+                    waiting.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(from_root(&path));
             }

@@ -37,6 +37,7 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("wan", ["wan14b_320_17f", "vae_wan_480p_81f_tiled"]);
     are_sound("flux", ["flux_2048", "vae_flux_1024_tiled"]);
     are_sound("flux", ["t5xxl", "clip_l"]);
+    are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
 }
 
 fn are_sound(family: &str, cases: [&str; 2]) {

@@ -28,12 +28,13 @@ use super::opening::{
     Continued, OpenedInputs, continue_result, keep_pasted, open_inputs, opened_one,
 };
 use super::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
-const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
+pub(super) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 /// How long quitting waits for the last settings to be written.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// How often is looked whether models have come or gone; a change counts once it has lasted as long.
@@ -169,6 +170,14 @@ pub enum Answer {
     Output(JobId, Result<FoundOutput, JobError>),
     PickedInput(Slot, Option<PathBuf>),
     PickedFolder(FolderSetting, Option<PathBuf>),
+    /// Of the examination with this number.
+    Checked(u64, Box<Check>),
+    /// It has ended.
+    Examined(u64),
+    /// The bytes that MIOpen had kept, or why they are still there.
+    MiopenCleared(Result<u64, String>),
+    /// A job's telemetry is in this file.
+    Exported(PathBuf),
     /// Of the errand with this number.
     Fetched(u64, Fetched),
     /// For which wish.
@@ -187,13 +196,13 @@ pub struct Background {
 
 /// Where threads leave their answers.
 #[derive(Clone)]
-struct Postbox {
+pub(super) struct Postbox {
     answers: Sender<Answer>,
     ctx: egui::Context,
 }
 
 impl Postbox {
-    fn post(&self, answer: Answer) {
+    pub(super) fn post(&self, answer: Answer) {
         // An error means that the window is gone, and nobody is left to be told.
         if self.answers.send(answer).is_ok() {
             self.ctx.request_repaint();
@@ -330,14 +339,13 @@ impl Background {
                 matches!(answer, Answer::PickedInput(_, None) | Answer::PickedFolder(_, None));
             postbox.post(answer);
             if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
-                let err = JobError::new(JobErrorKind::Internal, "this desktop offers no file chooser")
-                    .advise("Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity");
-                postbox.post(Answer::Problem(err));
+                let instead = "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";
+                postbox.post(Answer::Problem(no_dialog(instead)));
             }
         });
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce(&Postbox) + Send + 'static) {
+    pub(super) fn spawn(&self, name: &str, work: impl FnOnce(&Postbox) + Send + 'static) {
         let postbox = self.postbox.clone();
         let spawned = thread::Builder::new()
             .name(name.to_owned())
@@ -370,6 +378,14 @@ impl Drop for Background {
         }
         tracing::warn!("file work was still going on when the window closed");
     }
+}
+
+pub(super) fn no_dialog(instead: &str) -> JobError {
+    JobError::new(
+        JobErrorKind::Internal,
+        "this desktop offers no file chooser",
+    )
+    .advise(instead)
 }
 
 /// Sleeps until there is something to watch, and draws nothing while it stays as it is.

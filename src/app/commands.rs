@@ -53,6 +53,14 @@ pub enum AppCommand {
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
     ShowSettings(bool),
+    /// The doctor's page.
+    ShowDoctor(bool),
+    /// Examine the machine anew.
+    Examine,
+    /// Remove what MIOpen keeps on disk.
+    ClearMiopen,
+    /// Ask where the telemetry of a job goes, and write it there.
+    ExportTelemetry(JobId),
     ReloadModels,
     /// Look at a known model that is not here, by its id, or at none.
     ShowMissing(Option<String>),

@@ -100,6 +100,8 @@ pub struct JobQueue {
     pub results: Vec<ResultItem>,
     /// The graph of the last job, so that it can be read when the job has ended.
     pub last_memory: MemoryHistory,
+    /// Whose that graph is.
+    pub last_job: Option<JobId>,
 }
 
 impl JobQueue {
@@ -200,6 +202,7 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
             JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }

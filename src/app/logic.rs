@@ -107,6 +107,7 @@ impl App {
         }
         self.session.planning.forget();
         self.queue.last_memory = job.memory;
+        self.queue.last_job = Some(job.id);
         self.queue.last_memory.end();
         if self.session.viewing == Viewing::Live {
             self.session.screen.clear();
@@ -174,6 +175,12 @@ impl App {
                         FolderSetting::Models => draft.models.folders.push(path),
                     }
                 }
+            }
+            Answer::Checked(number, check) => self.take_check(number, *check),
+            Answer::Examined(number) => self.end_examination(number),
+            Answer::MiopenCleared(cleared) => self.take_cleared(cleared),
+            Answer::Exported(path) => {
+                self.session.last_word = format!("Telemetry written: {}", path.display());
             }
             Answer::Fetched(number, fetched) => self.take_fetched(number, fetched),
             Answer::Plan(wish, basis) => {

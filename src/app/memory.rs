@@ -3,7 +3,7 @@
 //! The axis is the engine's own clock, so a burst of late messages does not bend the graph; a
 //! restarted engine begins at zero again and is put behind the old one.
 
-use safelight_core::job::{MemorySample, Stage};
+use safelight_core::job::{MemorySample, Reclaim, Stage};
 
 /// More than this and every second sample goes.
 const MAX_SAMPLES: usize = 1200;
@@ -17,11 +17,19 @@ pub struct Band {
     pub to_secs: Option<f64>,
 }
 
-/// The samples and bands of one job.
+/// Memory given back, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    pub at_secs: f64,
+    pub reclaim: Reclaim,
+}
+
+/// The samples, bands and marks of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryHistory {
     samples: Vec<MemorySample>,
     bands: Vec<Band>,
+    marks: Vec<Mark>,
     /// The engine's clock at the first sample, less what earlier engines lived.
     origin_secs: f64,
     last_engine_secs: f64,
@@ -37,6 +45,10 @@ impl MemoryHistory {
 
     pub fn bands(&self) -> &[Band] {
         &self.bands
+    }
+
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
     }
 
     pub fn last(&self) -> Option<&MemorySample> {
@@ -85,6 +97,11 @@ impl MemoryHistory {
             from_secs: self.end_secs(),
             to_secs: None,
         });
+    }
+
+    pub fn reclaimed(&mut self, reclaim: Reclaim) {
+        let at_secs = self.end_secs();
+        self.marks.push(Mark { at_secs, reclaim });
     }
 
     pub fn end(&mut self) {

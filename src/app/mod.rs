@@ -6,7 +6,9 @@
 
 pub mod background;
 pub mod commands;
+pub mod doctor;
 mod drops;
+mod exporting;
 pub mod fetching;
 pub mod form;
 pub mod inputs;
@@ -34,6 +36,7 @@ use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
+use doctor::Examine;
 use inputs::Placing;
 use jobs::JobQueue;
 use planning::ReadPlan;
@@ -53,6 +56,8 @@ pub struct StartupOptions {
     pub models: Option<FoundModels>,
     pub load_models: LoadModels,
     pub check_engine: CheckEngine,
+    /// What the doctor's page does.
+    pub examine: Examine,
     pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
@@ -83,6 +88,7 @@ impl StartupOptions {
             models: None,
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
+            examine: doctor::examine(paths.clone()),
             read_plan: planning::read_plan(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -103,6 +109,7 @@ pub struct App {
     background: Background,
     load_models: LoadModels,
     check_engine: CheckEngine,
+    examine: Examine,
     read_plan: ReadPlan,
     hub: Hub,
     commands: Vec<AppCommand>,
@@ -122,6 +129,7 @@ impl App {
             models,
             load_models,
             check_engine,
+            examine,
             read_plan,
             hub,
             problems,
@@ -147,6 +155,7 @@ impl App {
             background: Background::start(ctx),
             load_models,
             check_engine,
+            examine,
             read_plan,
             hub,
             commands: Vec::new(),

@@ -76,6 +76,9 @@ impl App {
             AppCommand::ShowSettings(is_open) => {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());
             }
+            AppCommand::ShowDoctor(is_open) => self.show_doctor(is_open),
+            AppCommand::Examine => self.examine(),
+            AppCommand::ClearMiopen => self.clear_miopen(),
             AppCommand::ReloadModels => self.load_models(),
             AppCommand::ShowMissing(id) => self.show_missing(id.as_deref()),
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
@@ -94,6 +97,11 @@ impl App {
             AppCommand::ShowLive => self.session.viewing = Viewing::Live,
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
             AppCommand::ContinueFrom(id) => self.continue_from(id),
+            AppCommand::ExportTelemetry(id) => {
+                if let Some(paths) = &self.paths {
+                    self.background.export_telemetry(paths.telemetry(), id);
+                }
+            }
             AppCommand::OpenFolderOf(id) => {
                 let folder = self
                     .queue
@@ -173,6 +181,7 @@ impl App {
         if is_queued {
             self.state.form.settle(&request);
             self.session.is_seed_used = true;
+            self.session.doctor.is_open = false;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
             self.session

@@ -10,6 +10,7 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use super::doctor::DoctorPage;
 use super::fetching::Fetch;
 use super::form::FormState;
 use super::inputs::Inputs;
@@ -160,6 +161,7 @@ pub struct Session {
     pub field_notices: Vec<FieldNotice>,
     /// The settings window's own copy while it is open.
     pub settings_draft: Option<safelight_core::settings::Settings>,
+    pub doctor: DoctorPage,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Said in the status line while nothing runs.

@@ -14,6 +14,7 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use serde_json::{Value, json};
 
 use super::soak::{self, SoakArgs};
+use super::watching::{self, TelemetryArgs};
 use super::{Surroundings, out};
 use crate::worker::not_started;
 
@@ -35,6 +36,8 @@ enum Family {
     FramePack(FamilyArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
+    /// What watching memory, temperature and power beside a job costs
+    Telemetry(TelemetryArgs),
     Soak(SoakArgs),
 }
 
@@ -100,6 +103,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
         Family::Flux(args) => args.request("flux"),
         Family::FramePack(args) => args.request("framepack"),
         Family::Load(args) => args.request(),
+        Family::Telemetry(args) => return watching::run(args, surroundings),
         Family::Soak(args) => {
             let soaked = soak::run(args, surroundings);
             return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
@@ -161,7 +165,7 @@ fn measure(request: &Request<'_>, surroundings: &Surroundings) -> Result<ExitCod
     let device = request
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let mut command = surroundings.process_launcher().command()?;
+    let mut command = surroundings.process_launcher().command(device)?;
     command
         .args(["bench", request.family, "--device", &device.to_string()])
         .args(&request.options);

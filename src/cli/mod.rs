@@ -11,6 +11,7 @@ mod out;
 mod plan;
 mod soak;
 mod surroundings;
+mod watching;
 mod window;
 
 use std::path::PathBuf;

@@ -47,6 +47,7 @@ impl Surroundings {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.data.join("times.json")),
+            telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
@@ -85,17 +86,6 @@ impl Surroundings {
 
     /// The same, for what is not a job.
     pub fn process_launcher(&self) -> ProcessLauncher {
-        let file = self.paths.settings_file();
-        let cache = self.paths.cache.clone();
-        ProcessLauncher::new(Box::new(move || {
-            let settings = Settings::load(&file).settings;
-            let exe = std::env::current_exe().ok();
-            runtime_folder(
-                &settings,
-                std::env::var_os("SAFELIGHT_LIBTORCH"),
-                exe.as_deref().and_then(std::path::Path::parent),
-                &cache,
-            )
-        }))
+        ProcessLauncher::of_user(&self.paths)
     }
 }

@@ -12,3 +12,4 @@ pub mod memory;
 pub mod naming;
 pub mod protocol;
 pub mod settings;
+pub mod speed;

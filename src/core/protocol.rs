@@ -98,6 +98,9 @@ pub struct EngineReport {
     pub device: DeviceChoice,
     /// The device's own name.
     pub device_name: String,
+    /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
+    #[serde(default)]
+    pub pci: String,
     pub total_bytes: u64,
     /// What all programs used on the device when the engine had started, its own context included.
     #[serde(default)]

@@ -22,6 +22,7 @@ pub mod probe;
 pub mod runtime;
 pub mod sampling;
 pub mod serve;
+pub mod speed;
 pub mod stages;
 pub mod step_cache;
 pub mod store;

@@ -1,5 +1,6 @@
 //! The engine process: frames in over standard input, frames out over standard output. With `bench` as its first
-//! argument it measures networks, loading or single layers instead, with `probe` it tries what may hang.
+//! argument it measures networks, loading or single layers instead, with `probe` it tries what may hang, with
+//! `probe-speed` it measures the device.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the
 //! process, so it never outlives the app, whatever its stage or its device's driver does.
@@ -22,6 +23,7 @@ use safelight_engine::kernels;
 use safelight_engine::probe::{self, ProbeArguments};
 use safelight_engine::runtime::Runtime;
 use safelight_engine::serve::{Outgoing, serve};
+use safelight_engine::speed;
 
 /// How long a stage has to notice that the app is gone.
 const GRACE: Duration = Duration::from_secs(2);
@@ -53,6 +55,11 @@ fn other_work() -> Option<ExitCode> {
     match arguments.next()?.as_str() {
         "probe" => Some(measured(|out| {
             probe::run(&ProbeArguments::parse(arguments)?, out)
+        })),
+        "probe-speed" => Some(measured(|out| {
+            let device = device(arguments);
+            let device = device.map_err(|err| BenchError::Arguments(format!("{err:#}")))?;
+            speed::run(device, out).map(|()| true)
         })),
         "bench" => {
             let mut arguments = arguments.peekable();
@@ -87,7 +94,7 @@ fn run() -> anyhow::Result<()> {
     let Arguments {
         device,
         check_kernels,
-    } = arguments()?;
+    } = parse(std::env::args().skip(1))?;
     if check_kernels {
         return report_kernels(device);
     }
@@ -146,17 +153,24 @@ fn end_at_the_latest() {
 }
 
 /// `--device auto|cpu|cuda:N`, and for developers `--check-kernels`.
+#[derive(Default)]
 struct Arguments {
     device: DeviceChoice,
     check_kernels: bool,
 }
 
-fn arguments() -> anyhow::Result<Arguments> {
-    let mut arguments = std::env::args().skip(1);
-    let mut parsed = Arguments {
-        device: DeviceChoice::Auto,
-        check_kernels: false,
-    };
+/// `--device` alone.
+fn device(arguments: impl Iterator<Item = String>) -> anyhow::Result<DeviceChoice> {
+    let parsed = parse(arguments)?;
+    anyhow::ensure!(
+        !parsed.check_kernels,
+        "expected --device DEVICE, found --check-kernels"
+    );
+    Ok(parsed.device)
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
+    let mut parsed = Arguments::default();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--check-kernels" => parsed.check_kernels = true,

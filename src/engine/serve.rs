@@ -108,6 +108,7 @@ fn report(runtime: &Runtime) -> EngineReport {
             _ => DeviceChoice::Cpu,
         },
         device_name: runtime.device_name.clone(),
+        pci: runtime.pci.clone(),
         total_bytes: runtime.total_bytes,
         used_bytes: runtime::memory_counts(runtime.device).used,
         class: runtime.class,
@@ -212,6 +213,7 @@ impl Shared {
                 allocated_bytes: counts.allocated,
                 reserved_bytes: counts.reserved,
                 total_bytes: counts.total,
+                ..MemorySample::default()
             },
         };
         !matches!(

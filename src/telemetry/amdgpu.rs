@@ -1,15 +1,30 @@
 //! AMD GPUs as the amdgpu driver shows them under `/sys`, with no ROCm installed.
 //!
-//! The tree's root is a parameter, so tests lay a false one. Unified and discrete cards are told apart
-//! here, because what a "GPU's memory" is differs between them.
+//! The tree's root is a parameter, so tests lay a false one. Numbers that cannot be are taken for unknown here;
+//! what the true ones amount to is said in `budget`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use safelight_core::memory::DeviceClass;
+
 const AMD: &str = "0x1002";
 const GIB: u64 = 1 << 30;
+/// No machine of today has as much memory: what is more is a driver's mistake.
+const MOST_BYTES: u64 = 1 << 45;
+
+/// Chips that share their memory with the processor, by compute target.
+const SHARING: [&str; 13] = [
+    "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103",
+    "gfx1150", "gfx1151", "gfx1152", "gfx1153",
+];
+/// Chips on cards with memory of their own. Those in neither list are told by other signs.
+const ON_CARDS: [&str; 16] = [
+    "gfx803", "gfx900", "gfx906", "gfx908", "gfx90a", "gfx1010", "gfx1011", "gfx1012", "gfx1030",
+    "gfx1031", "gfx1032", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201",
+];
 
 /// One card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,71 +37,113 @@ pub struct AmdCard {
     pub device_id: u32,
     /// The compute driver's view; `None` when it does not drive this card.
     pub compute: Option<ComputeNode>,
-    folder: PathBuf,
+    /// `Unified` or `Discrete`.
+    pub class: DeviceClass,
+    pub folder: PathBuf,
 }
 
 /// A card as the compute driver (KFD) lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeNode {
+    /// The node's number, by which ROCm counts its GPUs.
+    pub node: u32,
     /// Such as `gfx1151`.
     pub gfx: String,
+    /// Vector units: two a compute unit on RDNA.
+    pub num_simds: u64,
+    /// Processor cores in the same node: old APUs are one node with their processor.
+    pub num_cores: u64,
     /// Whether the kernel tells the sizes of saved waves, which libraries for gfx1151 need.
     pub has_wave_sizes: bool,
 }
 
-/// Bytes. The graphics translation table (GTT) is main memory that the GPU may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bytes, each as the driver says it; `None` where it says nothing or nonsense. The graphics translation table
+/// (GTT) is main memory that the GPU may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AmdMemory {
-    pub vram_total_bytes: u64,
-    pub vram_used_bytes: u64,
-    pub gtt_total_bytes: u64,
-    pub gtt_used_bytes: u64,
+    pub vram_total_bytes: Option<u64>,
+    pub vram_used_bytes: Option<u64>,
+    pub gtt_total_bytes: Option<u64>,
+    pub gtt_used_bytes: Option<u64>,
 }
 
 impl AmdMemory {
-    /// Whether processor and GPU share one pool: the VRAM is a small carve-out beside a GTT several
-    /// times its size, and models lie in the GTT.
-    pub fn is_unified(self) -> bool {
-        let Self {
-            vram_total_bytes: vram,
-            gtt_total_bytes: gtt,
-            ..
-        } = self;
-        gtt > 0 && (gtt >= vram.saturating_mul(4) || (vram <= GIB && gtt > vram))
+    /// The parts that models can lie in. On a discrete card the GTT is the host's memory behind a slow bus.
+    fn sum(class: DeviceClass, vram: Option<u64>, gtt: Option<u64>) -> Option<u64> {
+        match class {
+            DeviceClass::Unified if vram.is_some() || gtt.is_some() => {
+                Some(vram.unwrap_or(0).saturating_add(gtt.unwrap_or(0)))
+            }
+            DeviceClass::Unified => None,
+            _ => vram,
+        }
     }
 
-    /// What a model can have. On a discrete card the GTT is not counted: it is the host's memory,
-    /// behind a slow bus.
-    pub fn total_bytes(self) -> u64 {
-        let shared = if self.is_unified() {
-            self.gtt_total_bytes
-        } else {
-            0
-        };
-        self.vram_total_bytes.saturating_add(shared)
+    /// What a model can have, as far as the tables say.
+    pub fn total_bytes(self, class: DeviceClass) -> Option<u64> {
+        Self::sum(class, self.vram_total_bytes, self.gtt_total_bytes)
     }
 
     /// What all programs have of it.
-    pub fn used_bytes(self) -> u64 {
-        let shared = if self.is_unified() {
-            self.gtt_used_bytes
-        } else {
-            0
-        };
-        self.vram_used_bytes.saturating_add(shared)
+    pub fn used_bytes(self, class: DeviceClass) -> Option<u64> {
+        Self::sum(class, self.vram_used_bytes, self.gtt_used_bytes)
     }
 }
 
 impl AmdCard {
     /// Reads the driver's counters; `None` where it has none.
     pub fn memory(&self) -> Option<AmdMemory> {
-        let number = |name: &str| read_number(&self.folder.join(name));
-        Some(AmdMemory {
-            vram_total_bytes: number("mem_info_vram_total")?,
-            vram_used_bytes: number("mem_info_vram_used")?,
-            gtt_total_bytes: number("mem_info_gtt_total").unwrap_or(0),
-            gtt_used_bytes: number("mem_info_gtt_used").unwrap_or(0),
-        })
+        let number = |name: &str| {
+            let bytes = read_number(&self.folder.join(name));
+            bytes.filter(|&bytes: &u64| bytes < MOST_BYTES)
+        };
+        let memory = AmdMemory {
+            vram_total_bytes: number("mem_info_vram_total").filter(|&bytes| bytes > 0),
+            vram_used_bytes: number("mem_info_vram_used"),
+            gtt_total_bytes: number("mem_info_gtt_total").filter(|&bytes| bytes > 0),
+            gtt_used_bytes: number("mem_info_gtt_used"),
+        };
+        memory.total_bytes(DeviceClass::Unified)?;
+        Some(memory)
+    }
+
+    /// `AMD gfx1151`, or the number of a chip that the compute driver does not know.
+    pub fn name(&self) -> String {
+        match &self.compute {
+            Some(node) => format!("AMD {}", node.gfx),
+            None => format!("AMD device {:04x}", self.device_id),
+        }
+    }
+
+    pub fn gfx(&self) -> Option<&str> {
+        Some(self.compute.as_ref()?.gfx.as_str())
+    }
+}
+
+/// By the chip, else by the driver's own table of sensors, else by the sizes of the two kinds of memory. Never by a
+/// name for people: those differ from driver to driver.
+fn class_of(folder: &Path, compute: Option<&ComputeNode>) -> DeviceClass {
+    if let Some(node) = compute {
+        if node.num_cores > 0 || SHARING.contains(&node.gfx.as_str()) {
+            return DeviceClass::Unified;
+        }
+        if ON_CARDS.contains(&node.gfx.as_str()) {
+            return DeviceClass::Discrete;
+        }
+    }
+    // The driver's tables of revision 1 are those of cards, 2 and 3 those of APUs.
+    match fs::read(folder.join("gpu_metrics")).ok().as_deref() {
+        Some([_, _, 2 | 3, ..]) => return DeviceClass::Unified,
+        Some([_, _, 1, ..]) => return DeviceClass::Discrete,
+        _ => {}
+    }
+    let bytes = |name: &str| read_number(&folder.join(name)).unwrap_or(0_u64);
+    let (vram, gtt) = (bytes("mem_info_vram_total"), bytes("mem_info_gtt_total"));
+    let is_small_carve_out = gtt >= vram.saturating_mul(4) || (vram <= GIB && gtt > vram);
+    if gtt > 0 && is_small_carve_out {
+        DeviceClass::Unified
+    } else {
+        DeviceClass::Discrete
     }
 }
 
@@ -113,11 +170,13 @@ pub fn cards(sysfs: &Path) -> Vec<AmdCard> {
                 .find_map(|line| line.strip_prefix("PCI_SLOT_NAME="))
                 .unwrap_or_default()
                 .to_owned();
+            let compute = pci_place(&pci).and_then(|place| nodes.get(&place).cloned());
             Some((
                 number,
                 AmdCard {
                     card,
-                    compute: pci_place(&pci).and_then(|place| nodes.get(&place).cloned()),
+                    class: class_of(&folder, compute.as_ref()),
+                    compute,
                     pci,
                     device_id: u32::from_str_radix(device_id.trim_start_matches("0x"), 16).ok()?,
                     folder,
@@ -136,10 +195,10 @@ pub fn ttm_pages_limit(sysfs: &Path) -> Option<u64> {
 
 /// A place on the PCI bus as the compute driver writes it: domain, and bus, device and function in one
 /// number.
-type Place = (u64, u64);
+pub type Place = (u64, u64);
 
 /// `0000:c4:00.0` → its place.
-fn pci_place(pci: &str) -> Option<Place> {
+pub fn pci_place(pci: &str) -> Option<Place> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (rest, function) = pci.split_once('.')?;
     let mut parts = rest.split(':');
@@ -163,7 +222,10 @@ fn compute_nodes(sysfs: &Path) -> BTreeMap<Place, ComputeNode> {
             // Processors are nodes too, and have no target.
             let target = property("gfx_target_version").filter(|&target| target > 0)?;
             let node = ComputeNode {
+                node: entry.file_name().to_str()?.parse().ok()?,
                 gfx: gfx_name(target),
+                num_simds: property("simd_count").unwrap_or(0),
+                num_cores: property("cpu_cores_count").unwrap_or(0),
                 has_wave_sizes: property("cwsr_size").is_some()
                     && property("ctl_stack_size").is_some(),
             };
@@ -190,46 +252,11 @@ fn read_number<T: FromStr>(path: &Path) -> Option<T> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::os::unix::fs::symlink;
-
+mod tests {
     use super::*;
+    use crate::telemetry::fake_tree::{lay_card, lay_node};
 
-    /// Lays a card as the kernel does: `class/drm/cardN/device` leads to the device.
-    pub(crate) fn lay_card(
-        sysfs: &Path,
-        card: &str,
-        vendor: &str,
-        pci: &str,
-        memory: &[(&str, u64)],
-    ) {
-        let device = sysfs.join("devices").join(card);
-        fs::create_dir_all(&device).unwrap();
-        fs::write(device.join("vendor"), format!("{vendor}\n")).unwrap();
-        fs::write(device.join("device"), "0x1586\n").unwrap();
-        fs::write(
-            device.join("uevent"),
-            format!("DRIVER=amdgpu\nPCI_SLOT_NAME={pci}\n"),
-        )
-        .unwrap();
-        for (name, bytes) in memory {
-            fs::write(
-                device.join(format!("mem_info_{name}")),
-                format!("{bytes}\n"),
-            )
-            .unwrap();
-        }
-        let link = sysfs.join("class/drm").join(card);
-        fs::create_dir_all(&link).unwrap();
-        symlink(&device, link.join("device")).unwrap();
-        fs::create_dir_all(sysfs.join("class/drm").join(format!("{card}-eDP-1"))).unwrap();
-    }
-
-    pub(crate) fn lay_node(sysfs: &Path, number: u32, properties: &str) {
-        let node = sysfs.join(format!("class/kfd/kfd/topology/nodes/{number}"));
-        fs::create_dir_all(&node).unwrap();
-        fs::write(node.join("properties"), properties).unwrap();
-    }
+    const STRIX_HALO: &str = "gfx_target_version 110501\nlocation_id 50176\ndomain 0\nsimd_count 80\ncwsr_size 1\nctl_stack_size 2\n";
 
     #[test]
     fn an_apu_counts_the_shared_pool_and_knows_its_target() {
@@ -246,8 +273,7 @@ pub(crate) mod tests {
             0,
             "cpu_cores_count 32\ngfx_target_version 0\n",
         );
-        let properties = "gfx_target_version 110501\nlocation_id 50176\ndomain 0\ncwsr_size 1\nctl_stack_size 2\n";
-        lay_node(sysfs.path(), 1, properties);
+        lay_node(sysfs.path(), 1, STRIX_HALO);
         let cards = cards(sysfs.path());
         assert_eq!(cards.len(), 1);
         assert_eq!(
@@ -259,30 +285,55 @@ pub(crate) mod tests {
             (compute.gfx.as_str(), compute.has_wave_sizes),
             ("gfx1151", true)
         );
+        assert_eq!((compute.node, compute.num_simds), (1, 80));
+        assert_eq!(cards[0].class, DeviceClass::Unified);
         let memory = cards[0].memory().unwrap();
-        assert!(memory.is_unified());
         assert_eq!(
-            (memory.total_bytes(), memory.used_bytes()),
-            ((64 << 30) + (512 << 20), 1100)
+            (
+                memory.total_bytes(DeviceClass::Unified),
+                memory.used_bytes(DeviceClass::Unified)
+            ),
+            (Some((64 << 30) + (512 << 20)), Some(1100))
         );
     }
 
+    /// The class of the only card of a tree with this memory in GiB, this compute node and these sensors.
+    fn class(vram_gib: u64, gtt_gib: u64, node: &str, metrics: &[u8]) -> DeviceClass {
+        let sysfs = tempfile::tempdir().unwrap();
+        let memory = [
+            ("vram_total", vram_gib * GIB),
+            ("vram_used", 1),
+            ("gtt_total", gtt_gib * GIB),
+            ("gtt_used", 2),
+        ];
+        lay_card(sysfs.path(), "card0", AMD, "0000:c4:00.0", &memory);
+        if !node.is_empty() {
+            lay_node(sysfs.path(), 1, &format!("location_id 50176\n{node}\n"));
+        }
+        if !metrics.is_empty() {
+            fs::write(sysfs.path().join("devices/card0/gpu_metrics"), metrics).unwrap();
+        }
+        cards(sysfs.path())[0].class
+    }
+
     #[test]
-    fn a_large_carve_out_of_a_larger_pool_is_unified_and_a_card_of_its_own_is_not() {
-        let memory = |vram: u64, gtt: u64| AmdMemory {
-            vram_total_bytes: vram * GIB,
-            vram_used_bytes: 1,
-            gtt_total_bytes: gtt * GIB,
-            gtt_used_bytes: 2,
-        };
-        assert!(memory(16, 64).is_unified());
-        let discrete = memory(24, 32);
-        assert!(!discrete.is_unified());
-        assert_eq!(
-            (discrete.total_bytes(), discrete.used_bytes()),
-            (24 * GIB, 1)
-        );
-        assert!(!memory(1, 0).is_unified());
+    fn the_chip_says_whether_the_pool_is_shared_however_it_is_carved() {
+        let halo = "gfx_target_version 110501";
+        assert_eq!(class(96, 16, halo, &[]), DeviceClass::Unified);
+        assert_eq!(class(1, 120, halo, &[]), DeviceClass::Unified);
+        let navi = "gfx_target_version 110000";
+        assert_eq!(class(24, 200, navi, &[]), DeviceClass::Discrete);
+        let old_apu = "gfx_target_version 90099\ncpu_cores_count 8";
+        assert_eq!(class(2, 4, old_apu, &[]), DeviceClass::Unified);
+    }
+
+    #[test]
+    fn an_unknown_chip_is_told_by_its_sensors_and_without_them_by_its_memory() {
+        let unknown = "gfx_target_version 130000";
+        assert_eq!(class(24, 16, unknown, &[8, 0, 3, 0]), DeviceClass::Unified);
+        assert_eq!(class(1, 64, unknown, &[8, 0, 1, 3]), DeviceClass::Discrete);
+        assert_eq!(class(16, 64, "", &[]), DeviceClass::Unified);
+        assert_eq!(class(24, 32, "", &[1]), DeviceClass::Discrete);
     }
 
     #[test]
@@ -301,6 +352,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn garbage_and_impossible_numbers_count_as_unknown() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let memory = [("vram_total", u64::MAX), ("gtt_total", 64 << 30)];
+        lay_card(sysfs.path(), "card0", AMD, "0000:c4:00.0", &memory);
+        let folder = sysfs.path().join("devices/card0");
+        fs::write(folder.join("mem_info_vram_used"), "-5\n").unwrap();
+        fs::write(folder.join("mem_info_gtt_used"), "\u{0}garbage").unwrap();
+        let memory = cards(sysfs.path())[0].memory().unwrap();
+        assert_eq!(
+            memory,
+            AmdMemory {
+                gtt_total_bytes: Some(64 << 30),
+                ..AmdMemory::default()
+            }
+        );
+        assert_eq!(memory.used_bytes(DeviceClass::Unified), None);
+        assert_eq!(memory.total_bytes(DeviceClass::Discrete), None);
+    }
+
+    #[test]
     fn targets_are_named_as_the_compilers_name_them() {
         let names = [110501, 110000, 90010, 120001, 90402].map(gfx_name);
         assert_eq!(names, ["gfx1151", "gfx1100", "gfx90a", "gfx1201", "gfx942"]);
@@ -309,6 +380,7 @@ pub(crate) mod tests {
     #[test]
     fn places_on_the_bus_are_one_number() {
         assert_eq!(pci_place("0000:c4:00.0"), Some((0, 0xc400)));
+        assert_eq!(pci_place("00000000:C4:00.0"), Some((0, 0xc400)));
         assert_eq!(pci_place("0001:03:1f.7"), Some((1, 0x3ff)));
         assert_eq!(pci_place(""), None);
         assert_eq!(pci_place("0000:zz:00.0"), None);

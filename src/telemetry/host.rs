@@ -4,25 +4,61 @@ use std::fs;
 use std::path::Path;
 
 /// Main memory, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostMemory {
     pub total_bytes: u64,
     /// What programs could still get, caches that the kernel would give up included.
     pub available_bytes: u64,
+    /// Files that are kept in memory and given up when it is wanted.
+    pub page_cache_bytes: u64,
 }
 
 /// What `meminfo` under this `/proc` says.
 pub fn memory(proc: &Path) -> Option<HostMemory> {
-    let text = fs::read_to_string(proc.join("meminfo")).ok()?;
-    let bytes = |key: &str| {
-        let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-        let mut words = rest.trim_start_matches(':').split_whitespace();
-        let value: u64 = words.next()?.parse().ok()?;
-        (words.next() == Some("kB")).then(|| value.saturating_mul(1024))
-    };
+    parse_meminfo(&fs::read(proc.join("meminfo")).ok()?)
+}
+
+/// Reads the text of `meminfo` without keeping anything of it.
+pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
+    let (mut total, mut available, mut shared) = (None, None, 0);
+    let mut cache = 0_u64;
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            continue;
+        };
+        let (key, rest) = line.split_at(colon);
+        match key {
+            b"MemTotal" => total = kib(rest),
+            b"MemAvailable" => available = kib(rest),
+            b"Buffers" | b"Cached" | b"SReclaimable" => {
+                cache = cache.saturating_add(kib(rest).unwrap_or(0));
+            }
+            b"Shmem" => shared = kib(rest).unwrap_or(0),
+            _ => {}
+        }
+    }
     Some(HostMemory {
-        total_bytes: bytes("MemTotal")?,
-        available_bytes: bytes("MemAvailable")?,
+        total_bytes: total?,
+        available_bytes: available?,
+        // Shared memory is counted with the files, and cannot be given up.
+        page_cache_bytes: cache.saturating_sub(shared),
+    })
+}
+
+/// `:     1234 kB` → bytes.
+fn kib(rest: &[u8]) -> Option<u64> {
+    let rest = rest.strip_prefix(b":")?.trim_ascii();
+    parse_number(rest.strip_suffix(b"kB")?.trim_ascii())?.checked_mul(1024)
+}
+
+/// Decimal digits and nothing else.
+pub(super) fn parse_number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
     })
 }
 
@@ -65,6 +101,11 @@ mod tests {
             (found.total_bytes, found.available_bytes),
             (128 << 20, 64 << 20)
         );
+        assert_eq!(found.page_cache_bytes, 0);
+        let cached =
+            format!("{text}Buffers: 1 kB\nCached: 10 kB\nShmem: 4 kB\nSReclaimable: 2 kB\n");
+        fs::write(proc.path().join("meminfo"), cached).unwrap();
+        assert_eq!(memory(proc.path()).unwrap().page_cache_bytes, 9 << 10);
         fs::write(proc.path().join("meminfo"), "MemTotal: many kB\n").unwrap();
         assert_eq!(memory(proc.path()), None);
     }

@@ -1,16 +1,27 @@
-//! What the drivers and the kernel say about this machine: GPUs, memory, free space.
+//! What the drivers and the kernel say about this machine: GPUs, memory, sensors, free space.
 //!
-//! Reads only, and starts nothing. The engine's own memory comes from the engine; what is read here is
-//! what the rest of the machine knows. Every source may be absent, and then says nothing.
+//! Reads only, and starts no process. The engine's own memory comes from the engine; what is read here is
+//! what the rest of the machine knows. Every source may be absent, wrong or gone a moment later, and then says
+//! nothing.
 
 pub mod amdgpu;
+pub mod budget;
+pub mod device;
+#[cfg(test)]
+pub(crate) mod fake_tree;
 pub mod host;
+pub mod limit;
 pub mod machine;
+pub mod monitor;
 pub mod nvidia;
+pub mod record;
+pub mod sampler;
 
 use std::path::PathBuf;
 
-/// Where the kernel shows its trees; other folders in tests.
+pub use device::{Device, DeviceQuery, device, device_class, device_facts};
+
+/// Where the kernel shows its trees, and the system its groups; other folders in tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`.
@@ -19,16 +30,33 @@ pub struct Roots {
     pub proc: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
+    /// `/etc`.
+    pub etc: PathBuf,
 }
 
 impl Roots {
-    /// The kernel's own, or for trials of the interface what `SAFELIGHT_SYSFS_ROOT` names.
+    /// The kernel's own, or for trials of the interface what `SAFELIGHT_SYSFS_ROOT` and its like name.
     pub fn of_this_machine() -> Self {
+        let root = |variable: &str, own: &str| {
+            std::env::var_os(variable)
+                .filter(|value| !value.is_empty())
+                .map_or_else(|| PathBuf::from(own), PathBuf::from)
+        };
         Self {
-            sysfs: std::env::var_os("SAFELIGHT_SYSFS_ROOT")
-                .map_or_else(|| PathBuf::from("/sys"), PathBuf::from),
-            proc: PathBuf::from("/proc"),
-            dev: PathBuf::from("/dev"),
+            sysfs: root("SAFELIGHT_SYSFS_ROOT", "/sys"),
+            proc: root("SAFELIGHT_PROC_ROOT", "/proc"),
+            dev: root("SAFELIGHT_DEV_ROOT", "/dev"),
+            etc: root("SAFELIGHT_ETC_ROOT", "/etc"),
+        }
+    }
+
+    /// All of them under one folder.
+    pub fn under(root: &std::path::Path) -> Self {
+        Self {
+            sysfs: root.join("sys"),
+            proc: root.join("proc"),
+            dev: root.join("dev"),
+            etc: root.join("etc"),
         }
     }
 }

@@ -1,14 +1,23 @@
 //! NVIDIA GPUs through the driver's own library, which is looked for at run time.
 //!
-//! Where there is no such driver, that is said and nothing else happens.
+//! Where there is no such driver, that is said and nothing else happens. A call into a broken driver can hang: who
+//! asks does so on a thread that may be left behind.
 
-use nvml_wrapper::Nvml;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
 
 /// One card as its driver shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaCard {
     pub name: String,
     pub pci: String,
+    /// Its memory; `None` where it has none of its own, as on Grace and Jetson.
+    pub memory: Option<NvidiaMemory>,
+}
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvidiaMemory {
     pub total_bytes: u64,
     pub used_bytes: u64,
 }
@@ -30,12 +39,10 @@ pub fn report() -> Result<NvidiaReport, String> {
         .filter_map(|index| {
             // A card that fell off the bus must not hide the others.
             let device = nvml.device_by_index(index).ok()?;
-            let memory = device.memory_info().ok()?;
             Some(NvidiaCard {
                 name: device.name().ok()?,
                 pci: device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
-                total_bytes: memory.total,
-                used_bytes: memory.used,
+                memory: memory(&device)?,
             })
         })
         .collect();
@@ -50,4 +57,16 @@ pub fn report() -> Result<NvidiaReport, String> {
         cuda,
         cards,
     })
+}
+
+/// The outer `None` is a card that is gone, the inner one a card without memory of its own.
+fn memory(device: &Device<'_>) -> Option<Option<NvidiaMemory>> {
+    match device.memory_info() {
+        Ok(memory) => Some(Some(NvidiaMemory {
+            total_bytes: memory.total,
+            used_bytes: memory.used,
+        })),
+        Err(NvmlError::NotSupported) => Some(None),
+        Err(_) => None,
+    }
 }

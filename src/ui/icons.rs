@@ -8,6 +8,11 @@ use egui::{Context, FontData, FontDefinitions, FontFamily};
 
 pub const APERTURE: char = '\u{e00a}';
 pub const ARROW_RIGHT: char = '\u{e06c}';
+pub const CHECK_CIRCLE: char = '\u{e184}';
+pub const X_CIRCLE: char = '\u{e4f8}';
+pub const STETHOSCOPE: char = '\u{e7ea}';
+pub const DOWNLOAD: char = '\u{e20c}';
+pub const BROOM: char = '\u{ec54}';
 pub const CARET_DOWN: char = '\u{e136}';
 pub const CARET_LEFT: char = '\u{e138}';
 pub const CARET_RIGHT: char = '\u{e13a}';

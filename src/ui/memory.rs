@@ -1,14 +1,16 @@
-//! The memory graph: the stages as bands, and lines for what is used, allocated, reserved and there.
+//! The memory graph: the stages as bands, lines for what is used, allocated, reserved and there, and a mark wherever
+//! memory was given back.
 //!
 //! What is not known is not drawn.
 
-use egui::{Color32, RichText, Ui};
-use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, Span};
-use safelight_core::job::MemorySample;
+use egui::{Button, Color32, RichText, Ui};
+use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, Span, VLine};
+use safelight_core::job::{JobId, MachineSample, MemorySample, Reclaim};
 
 use super::plan::plan_ui;
-use super::widgets::{bytes_text, palette};
-use super::{View, theme};
+use super::widgets::{bytes_text, palette, with_icon};
+use super::{View, icons, theme};
+use crate::app::commands::AppCommand;
 use crate::app::memory::MemoryHistory;
 
 /// One line of the graph.
@@ -17,6 +19,8 @@ struct Series {
     explanation: &'static str,
     colour: Color32,
     bytes: fn(&MemorySample) -> u64,
+    /// Drawn thin: it is the machine's, and not the job's.
+    is_thin: bool,
 }
 
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -28,44 +32,60 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>) {
             explanation: "What all programs use on the device; on the CPU, what the engine has in memory",
             colour: palette.used,
             bytes: |sample| sample.used_bytes,
+            is_thin: false,
         },
         Series {
             name: "Allocated",
             explanation: "Tensors that are alive, weights included",
             colour: palette.allocated,
             bytes: |sample| sample.allocated_bytes,
+            is_thin: false,
         },
         Series {
             name: "Reserved",
             explanation: "What the allocator holds, in use or kept for later",
             colour: palette.reserved,
             bytes: |sample| sample.reserved_bytes,
+            is_thin: false,
+        },
+        Series {
+            name: "Page cache",
+            explanation: "Files that the system keeps in main memory, and gives up when it is wanted",
+            colour: palette.cache,
+            bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
+            is_thin: true,
+        },
+        Series {
+            name: "Free",
+            explanation: "What programs can still get of main memory",
+            colour: palette.available,
+            bytes: |sample| sample.machine.host_available_bytes.unwrap_or(0),
+            is_thin: true,
         },
     ];
+    legend_ui(ui, view, &series);
     let history = view.queue.memory();
-    legend_ui(ui, history, &series);
-    if history.last().is_some() {
+    if let Some(last) = history.last() {
+        machine_ui(ui, history, last, &series);
         plot_ui(ui, history, &series);
     }
 }
 
-fn legend_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
+fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     let palette = palette(ui);
-    ui.horizontal(|ui| {
+    let export = ui.horizontal(|ui| {
         ui.label(RichText::new("Memory").color(palette.weak));
+        let history = view.queue.memory();
         let Some(last) = history.last() else {
             ui.label(
                 RichText::new("is drawn here while a job runs")
                     .small()
                     .color(palette.weak),
             );
-            return;
+            return None;
         };
-        for line in series.iter().filter(|line| is_known(history, line)) {
-            let text = format!("{} {}", line.name, bytes_text((line.bytes)(last)));
-            ui.add_space(theme::SMALL_GAP);
-            ui.label(RichText::new(text).small().color(line.colour))
-                .on_hover_text(line.explanation);
+        for line in series.iter().filter(|line| !line.is_thin) {
+            series_ui(ui, history, last, line);
         }
         if last.total_bytes > 0 {
             ui.add_space(theme::SMALL_GAP);
@@ -81,7 +101,9 @@ fn legend_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
             .map(|sample| sample.used_bytes)
             .max()
             .unwrap_or(0);
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+        let layout = egui::Layout::right_to_left(egui::Align::Center);
+        ui.with_layout(layout, |ui| {
+            let job = export_ui(ui, view);
             if let Some(predicted) = history.predicted_bytes() {
                 let text = format!("Predicted peak {}", bytes_text(predicted));
                 ui.label(RichText::new(text).small().color(palette.weak))
@@ -90,8 +112,77 @@ fn legend_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
             let text = format!("Peak {}", bytes_text(peak));
             ui.label(RichText::new(text).small().color(palette.weak))
                 .on_hover_text("The most that was used in this job");
+            job
+        })
+        .inner
+    });
+    if let Some(job) = export.inner {
+        view.push(AppCommand::ExportTelemetry(job));
+    }
+}
+
+/// A record is whole when its job has ended.
+fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
+    let job = view
+        .queue
+        .last_job
+        .filter(|_| view.queue.running.is_none())?;
+    let text = RichText::new(with_icon(icons::DOWNLOAD, "Export")).small();
+    ui.add(Button::new(text).frame_when_inactive(false))
+        .on_hover_text("Write what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, what was given back")
+        .accessible_name("Export telemetry")
+        .clicked()
+        .then_some(job)
+}
+
+/// What the machine around the job says, in a line of its own; nothing where nothing is known.
+fn machine_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, series: &[Series]) {
+    let machine = &last.machine;
+    if *machine == MachineSample::default() {
+        return;
+    }
+    let weak = palette(ui).weak;
+    ui.scope(|ui| {
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal_wrapped(|ui| {
+            ui.label(RichText::new("Machine").color(weak));
+            for line in series.iter().filter(|line| line.is_thin) {
+                series_ui(ui, history, last, line);
+            }
+            let figures = [
+                (
+                    machine.busy_percent,
+                    "Busy",
+                    " %",
+                    "How much of the time the GPU computes",
+                ),
+                (
+                    machine.temperature_celsius,
+                    "",
+                    " °C",
+                    "The GPU's temperature",
+                ),
+                (machine.power_watts, "", " W", "The GPU's power"),
+            ];
+            for (figure, name, unit, explanation) in figures {
+                let Some(figure) = figure else { continue };
+                ui.add_space(theme::SMALL_GAP);
+                let text = format!("{name} {figure:.0}{unit}");
+                ui.label(RichText::new(text.trim_start()).small().color(weak))
+                    .on_hover_text(explanation);
+            }
         });
     });
+}
+
+fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &Series) {
+    if !is_known(history, line) {
+        return;
+    }
+    let text = format!("{} {}", line.name, bytes_text((line.bytes)(last)));
+    ui.add_space(theme::SMALL_GAP);
+    ui.label(RichText::new(text).small().color(line.colour))
+        .on_hover_text(line.explanation);
 }
 
 /// An engine that cannot tell a figure leaves it at zero.
@@ -109,7 +200,11 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
     let most = history
         .samples()
         .iter()
-        .flat_map(|sample| series.iter().map(move |line| gib((line.bytes)(sample))))
+        .flat_map(|sample| {
+            // The machine's lines may lie far above, and then only their figures are shown.
+            let own = series.iter().filter(|line| !line.is_thin);
+            own.map(move |line| gib((line.bytes)(sample)))
+        })
         .chain(history.predicted_bytes().map(gib))
         .fold(0.0, f64::max);
     // A cap far above everything would press the lines flat: its line stays at the upper edge then.
@@ -162,7 +257,21 @@ fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series]) {
                     .iter()
                     .map(|sample| [sample.at_secs, gib((line.bytes)(sample))])
                     .collect();
-                plot.line(Line::new(line.name, points).color(line.colour).width(1.8));
+                let width = if line.is_thin { 1.0 } else { 1.8 };
+                plot.line(Line::new(line.name, points).color(line.colour).width(width));
+            }
+            for mark in history.marks() {
+                let Reclaim {
+                    boundary,
+                    before_bytes,
+                    after_bytes,
+                } = &mark.reclaim;
+                let given = bytes_text(before_bytes.saturating_sub(*after_bytes));
+                plot.vline(
+                    VLine::new(format!("{boundary}: {given} given back"), mark.at_secs)
+                        .color(palette.good.gamma_multiply(0.6))
+                        .style(LineStyle::dotted_dense()),
+                );
             }
             if let Some(bytes) = history.predicted_bytes() {
                 plot.hline(

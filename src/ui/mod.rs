@@ -5,6 +5,7 @@
 
 mod advanced;
 mod batch;
+mod doctor;
 mod fetch;
 mod gallery;
 mod guidance;
@@ -103,8 +104,12 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 .inner_margin(Margin::same(0)),
         )
         .show(ui, |ui| {
-            gallery::gallery_ui(ui, view);
-            preview::preview_ui(ui, view);
+            if view.session.doctor.is_open {
+                doctor::doctor_ui(ui, view);
+            } else {
+                gallery::gallery_ui(ui, view);
+                preview::preview_ui(ui, view);
+            }
         });
     notices::notices_ui(ui.ctx(), view);
     settings::settings_ui(ui.ctx(), view);
@@ -150,6 +155,16 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .clicked()
             {
                 view.push(AppCommand::ShowSettings(true));
+            }
+            let is_open = view.session.doctor.is_open;
+            let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
+            let button = if is_open {
+                widgets::icon_toggle(ui, true, icons::STETHOSCOPE, "Doctor", explanation)
+            } else {
+                widgets::icon_button(ui, icons::STETHOSCOPE, "Doctor", explanation)
+            };
+            if button.clicked() {
+                view.push(AppCommand::ShowDoctor(!is_open));
             }
             let is_dark = view.settings.interface.theme == Theme::Dark;
             let (icon, name) = if is_dark {

@@ -10,8 +10,8 @@ use egui::{
 use safelight_core::job::{DeviceChoice, DtypeChoice};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::settings::{
-    InterfaceSettings, MemorySettings, ModelSettings, OutputSettings, RuntimeSettings, Settings,
-    Theme,
+    AllocatorChoice, InterfaceSettings, MemorySettings, ModelSettings, OutputSettings,
+    RuntimeSettings, Settings, Theme,
 };
 
 use super::widgets::{icon_button, palette};
@@ -83,6 +83,10 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
         attention,
         stall_limit_secs,
         cancel_grace_secs,
+        allocator,
+        verbose_miopen,
+        // Written in the file, and shown by the doctor.
+        environment: _,
     } = runtime;
     let label = name(
         ui,
@@ -175,6 +179,41 @@ fn runtime_ui(ui: &mut Ui, runtime: &mut RuntimeSettings, wishes: &mut Vec<AppCo
             .suffix(" s"),
     )
     .labelled_by(label);
+    ui.end_row();
+    allocator_ui(ui, allocator, verbose_miopen);
+}
+
+/// For experts: what the doctor or an error may ask for.
+fn allocator_ui(ui: &mut Ui, allocator: &mut AllocatorChoice, verbose_miopen: &mut bool) {
+    let text = |choice: AllocatorChoice| match choice {
+        AllocatorChoice::Default => "As libtorch does by itself",
+        AllocatorChoice::Expandable => "Segments that grow",
+        AllocatorChoice::SmallCard => "Tight, for cards of up to 24 GB",
+    };
+    let label = name(
+        ui,
+        "Allocator",
+        "For experts: how libtorch keeps GPU memory. Growing segments lose less between tensors, but some ROCm builds hang at them",
+    );
+    ComboBox::from_id_salt("allocator")
+        .selected_text(text(*allocator))
+        .width(250.0)
+        .show_ui(ui, |ui| {
+            for choice in [
+                AllocatorChoice::Default,
+                AllocatorChoice::Expandable,
+                AllocatorChoice::SmallCard,
+            ] {
+                ui.selectable_value(allocator, choice, text(choice));
+            }
+        })
+        .response
+        .labelled_by(label);
+    ui.end_row();
+
+    name(ui, "AMD", "");
+    ui.checkbox(verbose_miopen, "Let MIOpen write to the log")
+        .on_hover_text("What AMD's convolutions do, in the engine's log: for reports of faults");
     ui.end_row();
 }
 

@@ -56,6 +56,16 @@ pub const SMALL_GAP: f32 = 6.0;
 pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
 /// Width of an error card.
 pub const CARD_WIDTH: f32 = 460.0;
+/// The doctor's lines are no longer than can be read.
+pub const PAGE_WIDTH: f32 = 860.0;
+/// Before a line of the doctor's.
+pub const CHECK_ICON_WIDTH: f32 = 20.0;
+/// What such a line is about.
+pub const CHECK_NAME_WIDTH: f32 = 104.0;
+/// Where its figure stands, when it has one.
+pub const CHECK_FIGURE_AT: f32 = 270.0;
+/// As high as its words.
+pub const CHECK_HEIGHT: f32 = 18.0;
 /// Width of the settings window.
 pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
@@ -100,6 +110,9 @@ pub struct Palette {
     pub allocated: Color32,
     pub reserved: Color32,
     pub cap: Color32,
+    /// Of the machine around the job.
+    pub cache: Color32,
+    pub available: Color32,
 }
 
 const DARKROOM: Palette = Palette {
@@ -120,6 +133,8 @@ const DARKROOM: Palette = Palette {
     allocated: rgb(0xf0_4a2e),
     reserved: rgb(0xb0_7aa1),
     cap: rgb(0x8d_8278),
+    cache: rgb(0x6f_9fb0),
+    available: rgb(0x86_b07a),
 };
 
 const DAYLIGHT: Palette = Palette {
@@ -140,6 +155,8 @@ const DAYLIGHT: Palette = Palette {
     allocated: rgb(0xc9_3519),
     reserved: rgb(0x80_4a75),
     cap: rgb(0x7d_7268),
+    cache: rgb(0x2f_6b80),
+    available: rgb(0x4a_7a3a),
 };
 
 /// The colours in use.

@@ -107,7 +107,12 @@ impl Walk<'_> {
             };
             let place = place(self.request, (stage, section), &self.plan, self.engine);
             let planned = self.plan.suggestions(self.request);
-            return Err(ladder::exhausted(place, why, self.ladder.climbs(), planned));
+            return Err(ladder::exhausted(
+                place,
+                why,
+                self.ladder.climbs(),
+                &planned,
+            ));
         }
         let reason = match trouble {
             Trouble::Lost { reason } => reason,

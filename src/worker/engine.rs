@@ -31,6 +31,10 @@ const WATCH: Duration = Duration::from_millis(25);
 /// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
 pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 
+/// What a stage is told by what its engine said of itself, and of its memory when it was last heard.
+pub(super) type PlanStage<'a> =
+    dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError> + 'a;
+
 /// One stage to run.
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
@@ -46,8 +50,7 @@ pub(super) struct StageRun<'a> {
     /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
-    pub(super) planned:
-        &'a dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError>,
+    pub(super) planned: &'a PlanStage<'a>,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -88,6 +91,8 @@ struct Running {
     device: DeviceChoice,
     /// The libtorch it was started on.
     runtime: Option<PathBuf>,
+    /// What the settings said of its environment.
+    environment: String,
 }
 
 impl EngineSlot {
@@ -129,7 +134,9 @@ impl EngineSlot {
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
         if let Some(running) = &self.running
-            && (running.device != device || running.runtime != self.launcher.runtime())
+            && (running.device != device
+                || running.runtime != self.launcher.runtime()
+                || running.environment != self.launcher.environment())
         {
             self.running = None;
         }
@@ -160,6 +167,9 @@ impl EngineSlot {
             return Ok(report);
         }
         let device_name = self.device_name().to_owned();
+        if let (Some(report), Some(running)) = (&self.last_report, &self.running) {
+            run.events.watch(report, running.runtime.as_deref());
+        }
         let planned = match &self.last_report {
             Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
             None => Planned::default(),
@@ -263,6 +273,7 @@ impl EngineSlot {
                         link,
                         device: self.wanted,
                         runtime: self.launcher.runtime(),
+                        environment: self.launcher.environment(),
                     })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
@@ -468,6 +479,7 @@ impl Watch<'_> {
                     events.lossy(JobUpdate::Frame(frame));
                 }
             }
+            EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
             EngineMessage::Warning { text } => {
                 events.certain(JobUpdate::Warning(text.clone()));
                 self.report.warnings.push(text);
@@ -475,7 +487,6 @@ impl Watch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
-            | EngineMessage::Reclaimed(_)
             | EngineMessage::StageEnded(_) => {}
         }
     }

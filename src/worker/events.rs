@@ -1,9 +1,17 @@
 //! The worker's side of the event channel: certain and lossy updates, and the wake-up.
+//!
+//! What passes through here is also what the telemetry of the job is told: its stages, what was given back, its end.
+
+use std::path::Path;
 
 use crossbeam_channel::Sender;
 use safelight_core::job::{CancelToken, JobId, JobUpdate};
+use safelight_core::protocol::EngineReport;
+use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
+use crate::telemetry::DeviceQuery;
+use crate::telemetry::monitor::Monitor;
 
 /// Called after each event, on the worker thread; the window's asks for a repaint.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -12,15 +20,30 @@ pub(super) struct Events {
     sender: Sender<WorkerEvent>,
     wake: Wake,
     gone: CancelToken,
+    /// None where its thread could not be started: jobs run without it.
+    monitor: Option<Monitor>,
 }
 
 impl Events {
-    pub(super) fn new(sender: Sender<WorkerEvent>, wake: Wake, gone: CancelToken) -> Self {
-        Self { sender, wake, gone }
+    pub(super) fn new(
+        sender: Sender<WorkerEvent>,
+        wake: Wake,
+        gone: CancelToken,
+        monitor: Option<Monitor>,
+    ) -> Self {
+        Self {
+            sender,
+            wake,
+            gone,
+            monitor,
+        }
     }
 
-    /// The events of one job.
-    pub(super) fn of(&self, id: JobId, cancel: CancelToken) -> JobEvents<'_> {
+    /// The events of one job, which begins now.
+    pub(super) fn of(&self, id: JobId, model: &str, cancel: CancelToken) -> JobEvents<'_> {
+        if let Some(monitor) = &self.monitor {
+            monitor.begin(id, model);
+        }
         JobEvents {
             events: self,
             id,
@@ -50,6 +73,19 @@ impl JobEvents<'_> {
         }
     }
 
+    /// The device that the job runs on is the one of this engine, on the libtorch in this folder.
+    pub(super) fn watch(&self, report: &EngineReport, lib: Option<&Path>) {
+        if let Some(monitor) = &self.events.monitor {
+            let query = DeviceQuery {
+                kind: lib.map_or("cpu", kind_of),
+                device: report.device,
+                pci: report.pci.clone(),
+                driver_total_bytes: report.total_bytes,
+            };
+            monitor.watch(query, &report.line);
+        }
+    }
+
     /// Cancelled, or wanted by nobody because the other end of the worker is gone.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled() || self.events.gone.is_cancelled()
@@ -58,7 +94,24 @@ impl JobEvents<'_> {
     fn event(&self, update: JobUpdate) -> WorkerEvent {
         WorkerEvent {
             id: self.id,
-            update,
+            update: self.measured(update),
         }
+    }
+
+    /// Tells the monitor, and adds to the engine's counts what it knows.
+    fn measured(&self, update: JobUpdate) -> JobUpdate {
+        let Some(monitor) = &self.events.monitor else {
+            return update;
+        };
+        match &update {
+            JobUpdate::Memory(sample) => return JobUpdate::Memory(monitor.join(*sample)),
+            JobUpdate::Stage { stage, .. } => monitor.stage(*stage),
+            JobUpdate::StageEnded(_) => monitor.stage_end(),
+            JobUpdate::Reclaimed(reclaim) => monitor.reclaimed(reclaim.clone()),
+            // Written before the end is told, so that whoever hears of it finds it.
+            JobUpdate::Ended(_) => monitor.end(),
+            _ => {}
+        }
+        update
     }
 }

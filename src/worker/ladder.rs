@@ -245,7 +245,7 @@ pub(super) fn exhausted(
     place: Place<'_>,
     why: JobError,
     climbs: &[Climb],
-    planned: Vec<String>,
+    planned: &[String],
 ) -> JobError {
     let tried: Vec<&str> = climbs
         .iter()
@@ -273,7 +273,7 @@ pub(super) fn exhausted(
 }
 
 /// What would make the job fit, one sentence each without its full stop; most useful first.
-fn suggestions(place: Place<'_>, planned: Vec<String>) -> Vec<String> {
+fn suggestions(place: Place<'_>, planned: &[String]) -> Vec<String> {
     let request = place.request;
     if !planned.is_empty() {
         return vec![planned.join(", or ")];

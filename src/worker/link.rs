@@ -43,6 +43,11 @@ pub trait EngineLauncher: Send {
     /// The libtorch that the next launch would take: an engine on another one is of the past.
     fn runtime(&mut self) -> Option<PathBuf>;
 
+    /// What the settings say of the next launch's environment: an engine with another one is of the past too.
+    fn environment(&mut self) -> String {
+        String::new()
+    }
+
     /// How the convolutions of these engines' GPUs are probed; `None` where no probe is needed.
     fn probe(&mut self) -> Option<ProbeOrder> {
         None

@@ -5,6 +5,7 @@
 
 mod climbing;
 mod engine;
+pub mod environment;
 mod estimate;
 mod events;
 mod handle;
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::protocol::{EngineMessage, EngineReport};
@@ -44,12 +46,17 @@ use plan::JobPlan;
 use tiers::Tiers;
 use walk::Walk;
 
+use crate::telemetry::Roots;
+use crate::telemetry::monitor::Monitor;
+
 /// What a worker needs to know of its surroundings.
 pub struct WorkerOptions {
     /// Where jobs have their folders while they run.
     pub jobs: PathBuf,
     /// Where the times of earlier jobs are kept, if anywhere.
     pub estimates: Option<PathBuf>,
+    /// Where the telemetry of the last jobs is kept, if anywhere.
+    pub telemetry: Option<PathBuf>,
     /// Where is kept what probes found of devices, if anywhere.
     pub tiers: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
@@ -91,7 +98,14 @@ fn work(
     sweep::sweep(&options.jobs);
     let mut engine = EngineSlot::new(launcher, Tiers::load(options.tiers.clone()));
     let mut estimates = Estimates::load(options.estimates.clone());
-    let events = Events::new(far_end.events.clone(), wake, far_end.gone.clone());
+    let monitor = Monitor::start(Roots::of_this_machine(), options.telemetry.clone())
+        .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
+    let events = Events::new(
+        far_end.events.clone(),
+        wake,
+        far_end.gone.clone(),
+        monitor.ok(),
+    );
     for command in &far_end.commands {
         let WorkerCommand::Generate {
             id,
@@ -100,7 +114,7 @@ fn work(
             cancel,
             resume,
         } = command;
-        let job_events = events.of(id, cancel);
+        let job_events = events.of(id, &request.model, cancel);
         let limits = (options.limits)();
         engine.want(device);
         let walked = catch_unwind(AssertUnwindSafe(|| {
@@ -148,16 +162,23 @@ fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {
 pub fn probe_engine(
     launcher: &mut dyn EngineLauncher,
     device: DeviceChoice,
+    limit: Duration,
 ) -> Result<EngineReport, JobError> {
     let mut link = launcher.launch(device)?;
-    match link.messages.recv_timeout(engine::START_LIMIT) {
+    match link.messages.recv_timeout(limit) {
         Ok((EngineMessage::Ready(report), _)) => Ok(report),
         Ok((EngineMessage::Refused(error), _)) => Err(error),
         Ok(_) => Err(JobError::new(
             JobErrorKind::Internal,
             "the engine spoke out of turn",
         )),
-        Err(_) => {
+        Err(RecvTimeoutError::Timeout) => {
+            link.control.kill();
+            let what = format!("the engine did not start within {} s", limit.as_secs());
+            Err(JobError::new(JobErrorKind::EngineLost, what)
+                .advise("Its driver may hang: look at the kernel's log, and restart the machine if it stays so"))
+        }
+        Err(RecvTimeoutError::Disconnected) => {
             let words = link.control.last_words().text;
             Err(engine::explain_start(&words).unwrap_or_else(|| {
                 JobError::new(JobErrorKind::EngineLost, "the engine did not start").detail(words)

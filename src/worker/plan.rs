@@ -11,8 +11,8 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
 };
 use safelight_core::memory::{
-    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, Measured, ModelWeights, Plan,
-    PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
+    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, Measured,
+    ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
 };
 use safelight_core::protocol::EngineReport;
 
@@ -158,11 +158,18 @@ impl JobPlan {
                 stage,
             };
             let made = measured_bytes as f64 - beside as f64;
-            self.corrections
-                .learn(&of, planned.formula_bytes as f64, made);
+            // Beside networks that stay, what a stage made cannot be told.
+            if !plan.keeps_loaded {
+                self.corrections
+                    .learn(&of, planned.formula_bytes as f64, made);
+            }
             stages.push(StageOutcome {
                 stage,
-                predicted_bytes: planned.peak_bytes,
+                predicted_bytes: if plan.keeps_loaded {
+                    plan.peak_bytes
+                } else {
+                    planned.peak_bytes
+                },
                 measured_bytes,
             });
         }
@@ -189,13 +196,15 @@ fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
             host_available_bytes,
         };
     }
-    let used = last.map_or(report.used_bytes, |sample| {
-        sample.used_bytes.saturating_sub(sample.reserved_bytes)
+    let first = || report.used_bytes.saturating_sub(FIRST_CONTEXT_BYTES);
+    let used = last.map_or_else(first, |sample| {
+        let beside = sample.used_bytes.saturating_sub(sample.reserved_bytes);
+        beside.saturating_sub(CONTEXT_BYTES)
     });
     DeviceFacts {
         class: report.class.unwrap_or(DeviceClass::Discrete),
         total_bytes: report.total_bytes,
-        used_bytes: used.saturating_sub(CONTEXT_BYTES),
+        used_bytes: used,
         host_available_bytes,
     }
 }
@@ -211,8 +220,9 @@ mod tests {
             libtorch: String::new(),
             device: DeviceChoice::Cuda(0),
             device_name: "a card".to_owned(),
+            pci: String::new(),
             total_bytes: 24 << 30,
-            used_bytes: CONTEXT_BYTES + (1 << 30),
+            used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
             class: None,
             line: String::new(),
         };

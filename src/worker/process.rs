@@ -15,9 +15,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
-use safelight_core::settings::{Runtime, RuntimeMissing};
+use safelight_core::settings::{
+    Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings, runtime_folder,
+};
 
+use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
+use crate::telemetry::Roots;
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -27,8 +31,9 @@ const EXIT_GRACE: Duration = Duration::from_secs(2);
 const GOODBYE: Duration = Duration::from_millis(300);
 const SIGKILL: i32 = 9;
 
-/// Finds the runtime anew for each start, so that a changed setting counts for the next job.
-pub type FindRuntime = Box<dyn FnMut() -> Result<Runtime, RuntimeMissing> + Send>;
+/// Finds the runtime and its settings anew for each start, so that a changed one counts for the next job.
+pub type FindRuntime =
+    Box<dyn FnMut() -> (RuntimeSettings, Result<Runtime, RuntimeMissing>) + Send>;
 
 /// Starts `safelight-engine` processes.
 pub struct ProcessLauncher {
@@ -48,14 +53,32 @@ impl ProcessLauncher {
         }
     }
 
+    /// On the runtime that the settings file names at the moment of each start.
+    pub fn of_user(paths: &Paths) -> Self {
+        let file = paths.settings_file();
+        let cache = paths.cache.clone();
+        Self::new(Box::new(move || {
+            let settings = Settings::load(&file).settings;
+            let exe = std::env::current_exe().ok();
+            let found = runtime_folder(
+                &settings,
+                std::env::var_os("SAFELIGHT_LIBTORCH"),
+                exe.as_deref().and_then(Path::parent),
+                &cache,
+            );
+            (settings.runtime, found)
+        }))
+    }
+
     /// For every engine from here on.
     pub fn set_variable(&mut self, name: &'static str, value: String) {
         self.variables.push((name, value));
     }
 
-    /// The engine with the library path and the environment that its runtime needs, without any argument.
-    pub fn command(&mut self) -> Result<Command, JobError> {
-        let runtime = (self.find_runtime)().map_err(|err| {
+    /// The engine with the library path and the environment that its runtime and device need, without any argument.
+    pub fn command(&mut self, device: DeviceChoice) -> Result<Command, JobError> {
+        let (settings, runtime) = (self.find_runtime)();
+        let runtime = runtime.map_err(|err| {
             JobError::from_error(JobErrorKind::Device, &err)
                 .advise("Run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch")
         })?;
@@ -64,17 +87,9 @@ impl ProcessLauncher {
             "LD_LIBRARY_PATH",
             runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
         );
-        let rocm: &[_] = if runtime.kind() == "rocm" {
-            &ROCM_ENVIRONMENT
-        } else {
-            &[]
-        };
-        for (name, value) in ENVIRONMENT.iter().chain(rocm) {
-            // What the user set outright stays.
-            if std::env::var_os(name).is_none() {
-                command.env(name, value);
-            }
-        }
+        let target = EngineTarget::find(&Roots::of_this_machine(), &runtime, device);
+        let variables = environment::variables(&target, &settings, &environment::inherited());
+        environment::apply(&variables, &mut command);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -114,24 +129,34 @@ pub fn engine_executable() -> PathBuf {
 
 impl EngineLauncher for ProcessLauncher {
     fn runtime(&mut self) -> Option<PathBuf> {
-        (self.find_runtime)().ok().map(|runtime| runtime.lib)
+        (self.find_runtime)().1.ok().map(|runtime| runtime.lib)
+    }
+
+    fn environment(&mut self) -> String {
+        let RuntimeSettings {
+            allocator,
+            verbose_miopen,
+            environment,
+            ..
+        } = (self.find_runtime)().0;
+        format!("{allocator:?} {verbose_miopen} {environment:?}")
     }
 
     fn probe(&mut self) -> Option<ProbeOrder> {
-        let runtime = (self.find_runtime)().ok()?;
+        let runtime = (self.find_runtime)().1.ok()?;
         // Elsewhere it is known which convolutions work.
         if runtime.kind() != "rocm" {
             return None;
         }
         Some(ProbeOrder {
-            command: self.command().ok()?,
+            command: self.command(DeviceChoice::Auto).ok()?,
             driver: driver_versions(&runtime),
             libtorch: runtime.version().unwrap_or_default(),
         })
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
-        let mut command = self.command()?;
+        let mut command = self.command(device)?;
         command
             .args(["--device", &device.to_string()])
             .stdin(Stdio::piped())
@@ -158,19 +183,6 @@ impl EngineLauncher for ProcessLauncher {
             })
     }
 }
-
-/// Threads that wait must soon sleep. Spinning as long as libgomp does by itself doubles the time of
-/// a job that shares its cores with other programs (24 s instead of 11 s, two cores, four busy loops);
-/// not spinning at all costs a tenth on a quiet machine.
-const ENVIRONMENT: [(&str, &str); 1] = [("GOMP_SPINCOUNT", "3000")];
-
-/// What libtorch for ROCm needs before it is loaded: flash attention on RDNA 3, and no search for
-/// convolution algorithms that takes minutes (facts: AOTriton and MIOpen, both upstream defaults off).
-/// Never run on AMD hardware so far.
-const ROCM_ENVIRONMENT: [(&str, &str); 2] = [
-    ("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "1"),
-    ("MIOPEN_FIND_MODE", "2"),
-];
 
 type Lines = Arc<Mutex<VecDeque<String>>>;
 type Connected = (
@@ -305,7 +317,7 @@ pub(super) fn end_process(mut child: Child) {
     // Fails only when the process is gone already, which is what is wanted.
     child.kill().ok();
     let deadline = Instant::now() + EXIT_GRACE;
-    while let Ok(None) = child.try_wait() {
+    while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= deadline {
             // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
             let reaper = thread::Builder::new().name("engine-reaper".to_owned());

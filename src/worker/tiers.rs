@@ -290,12 +290,12 @@ mod tests {
         path
     }
 
-    fn order(engine: &Path) -> Option<ProbeOrder> {
-        Some(ProbeOrder {
+    fn order(engine: &Path) -> ProbeOrder {
+        ProbeOrder {
             command: Command::new(engine),
             driver: String::new(),
             libtorch: String::new(),
-        })
+        }
     }
 
     /// Probes with such an engine: what it chose, what is remembered, and how long it took.
@@ -308,7 +308,7 @@ mod tests {
         let began = Instant::now();
         let device = DeviceChoice::Cuda(0);
         tiers
-            .probe(&key(), device, &mut || order(&engine), &|| false)
+            .probe(&key(), device, &mut || Some(order(&engine)), &|| false)
             .unwrap();
         let took = began.elapsed();
         let tier = tiers.tier(&key(), Family::Wan);
@@ -369,7 +369,7 @@ mod tests {
         let (tier, ..) = probe("*) exit 1;;");
         assert_eq!(tier, Some(ConvolutionTier::Cpu));
         let mut tiers = Tiers::load(None);
-        let missing = &mut || order(Path::new("/nowhere/engine"));
+        let missing = &mut || Some(order(Path::new("/nowhere/engine")));
         let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
         let tier = tiers.tier(&key(), Family::Wan);
         assert_eq!((done, tier), (Some(()), Some(ConvolutionTier::Cpu)));
@@ -383,7 +383,7 @@ mod tests {
         let began = Instant::now();
         let is_cancelled = || began.elapsed() > Duration::from_millis(100);
         let device = DeviceChoice::Cuda(0);
-        let done = tiers.probe(&key(), device, &mut || order(&engine), &is_cancelled);
+        let done = tiers.probe(&key(), device, &mut || Some(order(&engine)), &is_cancelled);
         assert_eq!((done, tiers.tier(&key(), Family::Wan)), (None, None));
         assert!(began.elapsed() < Duration::from_secs(20));
     }

@@ -179,6 +179,7 @@ impl Bench {
             ..FoundModels::default()
         });
         startup.check_engine = Arc::new(|_| Ok(()));
+        startup.examine = Arc::new(|_| {});
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
@@ -410,5 +411,6 @@ pub fn sample(at_secs: f64, used: u64, allocated: u64, reserved: u64, total: u64
         allocated_bytes: allocated << 20,
         reserved_bytes: reserved << 20,
         total_bytes: total << 20,
+        ..MemorySample::default()
     })
 }

@@ -1,5 +1,6 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
+mod doctor;
 mod fetching;
 mod form;
 mod harness;

@@ -150,6 +150,7 @@ impl FakeEngine {
             libtorch: "2.11.0".to_owned(),
             device: self.device,
             device_name: "fake".to_owned(),
+            pci: String::new(),
             total_bytes: 1,
             used_bytes: 0,
             line: "a fake device".to_owned(),

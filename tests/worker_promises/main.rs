@@ -67,6 +67,7 @@ impl Rig {
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
+            telemetry: Some(folder.path().join("telemetry")),
             tiers: None,
             counters: Some(folder.path().join("ladder.json")),
             limits: Box::new(|| WorkerLimits {

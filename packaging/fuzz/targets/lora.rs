@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 
 use harness::Scratch;
 use libfuzzer_sys::fuzz_target;
-use safelight_core::catalog::lora::{LoraCard, LoraFile, Network, Origin, Plan, Table, fitting_plan};
+use safelight_core::catalog::lora::{
+    LoraCard, LoraFile, Network, Origin, Plan, Table, fitting_plan,
+};
 use safelight_core::catalog::{Catalog, Family};
 
 /// Of one tensor.
@@ -19,7 +21,9 @@ const MAX_BYTES: u64 = 1 << 30;
 
 const NETWORKS: [Network; 5] = [
     Network::Wan,
-    Network::Flux { is_diffusers: false },
+    Network::Flux {
+        is_diffusers: false,
+    },
     Network::Flux { is_diffusers: true },
     Network::Clip,
     Network::T5,

@@ -2,18 +2,16 @@
 //!
 //! Arguments that the reference tool has too mean the same here.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, GenerateRequest, JobError, JobErrorKind, Lora,
-    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, Sampler,
+    SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
-use serde::Deserialize;
 
 use super::memory::MemoryArgs;
 
@@ -163,6 +161,9 @@ pub struct GenerateArgs {
     /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)
+    #[arg(long, value_name = "FILE")]
+    pub telemetry: Option<PathBuf>,
     /// Write capture.safetensors with every stage's tensors here, for comparisons with the reference
     #[arg(long, value_name = "DIR")]
     pub capture: Option<PathBuf>,
@@ -171,218 +172,7 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
-/// What our files carry.
-#[derive(Deserialize)]
-struct Carried {
-    request: GenerateRequest,
-    /// The fingerprints of its pictures, its clip and the parts of the model that were named.
-    #[serde(default)]
-    inputs: BTreeMap<String, String>,
-}
-
 impl GenerateArgs {
-    /// These arguments, with what they leave open taken from the file that `--from` names, and what is
-    /// not as it was when that file was made, a sentence each.
-    pub fn with_carried(mut self) -> Result<(Self, Vec<String>), JobError> {
-        let Some(file) = &self.from else {
-            return Ok((self, Vec::new()));
-        };
-        let Carried { request, inputs } = carried(file)?;
-        let mut warnings = self.take_inputs(&request, &inputs);
-        warnings.extend(self.take_companions(&request, &inputs));
-        warnings.extend(self.take_loras(&request, &inputs));
-        self.model = self.model.or(Some(request.model));
-        if self.prompt.is_none() {
-            let template = request.prompt_template;
-            self.prompt_template = template.or_else(|| Some(request.prompt.clone()));
-            self.prompt = Some(request.prompt);
-        }
-        // An empty one turns off the default of models that have one; elsewhere it says nothing.
-        let is_idle = request.negative_prompt.is_empty()
-            && request.family.makes_pictures()
-            && request.true_cfg_scale.is_none();
-        if self.negative.is_none() && !is_idle {
-            let template = request.negative_prompt_template;
-            self.negative_template = template.or_else(|| Some(request.negative_prompt.clone()));
-            self.negative = Some(request.negative_prompt);
-        }
-        self.strength = self.strength.or(request.strength);
-        self.fit = self.fit.or(Some(request.fit));
-        self.width = self.width.or(Some(request.width));
-        self.height = self.height.or(Some(request.height));
-        match &request.sections {
-            Some(sections) if self.seconds.is_none() && self.frames.is_none() => {
-                self.num_sections = Some(sections.count);
-            }
-            Some(_) => {}
-            None => {
-                // Seconds say it again for a model that counts in sections.
-                let is_open = self.seconds.is_none();
-                self.frames = self.frames.or(is_open.then_some(request.num_frames));
-            }
-        }
-        if let Some(sections) = &request.sections {
-            self.window = self.window.or(Some(sections.window));
-            self.sampling = self.sampling.or(Some(sections.order));
-        }
-        self.step_cache = self.step_cache.or(request.step_cache);
-        self.fps = self.fps.or(Some(request.fps));
-        // A preset stands for all of these.
-        if self.preset.is_none() {
-            self.steps = self.steps.or(Some(request.num_steps));
-            self.guidance = self.guidance.or(Some(request.guidance_scale));
-            self.guidance_2 = self.guidance_2.or(request.guidance_scale_2);
-            self.true_cfg = self.true_cfg.or(request.true_cfg_scale);
-            self.start_step = self.start_step.or(Some(request.start_step));
-            self.end_step = self.end_step.or(request.end_step);
-            self.shift = self.shift.or(request.shift);
-            self.sampler = self.sampler.or(Some(request.sampler));
-            self.schedule = self.schedule.or(Some(request.sigma_schedule));
-        }
-        self.max_sequence_length = self.max_sequence_length.or(request.max_sequence_length);
-        self.vae_tile = self.vae_tile.or(request.vae_tile);
-        self.seed = self.seed.or(Some(request.seed));
-        self.dtype = self.dtype.or(Some(request.dtype));
-        Ok((self, warnings))
-    }
-
-    /// Takes over the carried pictures and clip, and tells which are not what they were.
-    fn take_inputs(
-        &mut self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let mut take = |own: &mut Option<PathBuf>, field: &str, carried: &Option<PathBuf>| {
-            let (None, Some(path)) = (&own, carried) else {
-                return;
-            };
-            let found = match field {
-                "extend" => media::clip_fingerprint(path),
-                _ => media::picture_fingerprint(path),
-            };
-            // One that cannot be read is told where it is opened.
-            if let (Some(then), Ok(now)) = (fingerprints.get(field), found)
-                && *then != now
-            {
-                warnings.push(format!(
-                    "the file is not the one that the clip was made with: {}",
-                    path.display()
-                ));
-            }
-            *own = Some(path.clone());
-        };
-        // A picture and a clip to start from exclude each other.
-        if self.extend.is_none() {
-            take(&mut self.image, "image", &request.image);
-        }
-        if self.image.is_none() {
-            take(&mut self.extend, "extend", &request.extend);
-        }
-        take(&mut self.last_image, "last_image", &request.last_image);
-        take(&mut self.mask, "mask", &request.mask);
-        warnings
-    }
-
-    /// Takes over the carried parts of the model, and tells which are gone or not what they were.
-    fn take_companions(
-        &mut self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
-        let carried = &request.companions;
-        if self.model.as_ref().is_some_and(|own| *own != request.model) {
-            // They were named for a model that is not used.
-            return if carried.is_empty() {
-                Vec::new()
-            } else {
-                vec![
-                    "the parts that were named for the clip's model are not used with another one"
-                        .to_owned(),
-                ]
-            };
-        }
-        // Another text encoder brings its own tokenizer.
-        let own_encoder = self.text_encoder.is_some();
-        let own_encoder_2 = self.text_encoder_2.is_some();
-        let mut warnings = Vec::new();
-        for (own, field, place) in [
-            (&mut self.vae, "vae", carried.vae.as_ref()),
-            (
-                &mut self.text_encoder,
-                "text_encoder",
-                carried.text_encoder.as_ref(),
-            ),
-            (
-                &mut self.text_encoder_2,
-                "text_encoder_2",
-                carried.text_encoder_2.as_ref(),
-            ),
-            (
-                &mut self.image_encoder,
-                "image_encoder",
-                carried.image_encoder.as_ref(),
-            ),
-            (
-                &mut self.tokenizer,
-                "tokenizer",
-                carried.tokenizer.as_ref().filter(|_| !own_encoder),
-            ),
-            (
-                &mut self.tokenizer_2,
-                "tokenizer_2",
-                carried.tokenizer_2.as_ref().filter(|_| !own_encoder_2),
-            ),
-        ] {
-            let (None, Some(place)) = (&own, place) else {
-                continue;
-            };
-            match (media::component_fingerprint(place), fingerprints.get(field)) {
-                (Ok(now), Some(then)) if now != *then => warnings.push(format!(
-                    "the part of the model is not the one that the clip was made with: {}",
-                    place.display()
-                )),
-                (Ok(_), _) => {}
-                (Err(_), _) => {
-                    warnings.push(format!(
-                        "the part of the model that the clip was made with is gone, and the model's own is used instead: {}",
-                        place.display()
-                    ));
-                    continue;
-                }
-            }
-            *own = Some(place.clone());
-        }
-        warnings
-    }
-
-    /// Takes over the carried LoRAs, and tells which are not what they were. One that is gone is told where it is
-    /// opened: without it the result would be another.
-    fn take_loras(
-        &mut self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
-        if !self.loras.is_empty() {
-            return Vec::new();
-        }
-        self.loras.clone_from(&request.loras);
-        let is_other = |(index, lora): &(usize, &Lora)| {
-            let then = fingerprints.get(&lora.fingerprint_name(*index));
-            let now = media::component_fingerprint(&lora.path).ok();
-            then.zip(now).is_some_and(|(then, now)| *then != now)
-        };
-        let changed = request.loras.iter().enumerate().filter(is_other);
-        changed
-            .map(|(_, lora)| {
-                format!(
-                    "the LoRA is not the one that the file was made with: {}",
-                    lora.path.display()
-                )
-            })
-            .collect()
-    }
-
     /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
     pub fn companions(&self) -> Companions {
         let place = |path: &Option<PathBuf>| {
@@ -474,26 +264,8 @@ fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
     })
 }
 
-fn unusable(err: &MediaError) -> JobError {
+pub(super) fn unusable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-}
-
-fn carried(file: &Path) -> Result<Carried, JobError> {
-    let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
-    let text = media::read_settings(file)
-        .map_err(|err| unusable(&err))?
-        .ok_or_else(|| {
-            invalid(format!(
-                "expected a file that Safelight made, found none of its settings in {}",
-                file.display()
-            ))
-        })?;
-    serde_json::from_str(&text).map_err(|err| {
-        invalid(format!(
-            "the settings in the file cannot be understood ({err}): {}",
-            file.display()
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! `safelight generate`: jobs from the command line, on the same path as the window's.
 
 mod args;
+mod carried;
 mod jobs;
 mod memory;
 mod report;
 pub mod resume;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,6 +21,7 @@ pub use args::GenerateArgs;
 pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{duration, explain, print_event, say};
+use telemetry::Telemetry;
 
 use super::Surroundings;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
@@ -62,6 +65,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
+    let telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
     let orders = jobs::of(&args, surroundings)?
         .into_iter()
         .map(|job| Order {
@@ -71,7 +75,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             resume: None,
         })
         .collect();
-    work(orders, device, args.json, warnings, surroundings)
+    work(orders, device, args.json, warnings, telemetry, surroundings)
 }
 
 /// A job to run.
@@ -90,6 +94,7 @@ fn work(
     device: DeviceChoice,
     is_json: bool,
     warnings: Vec<String>,
+    mut telemetry: Telemetry,
     surroundings: &Surroundings,
 ) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
@@ -120,14 +125,18 @@ fn work(
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
+        let id = job.id;
         let command = WorkerCommand::Generate {
-            id: job.id,
+            id,
             request: Box::new(job.request),
             device,
             cancel: cancel.clone(),
             resume: job.resume,
         };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
+        if let Err(text) = telemetry.add(id) {
+            report.update(&JobUpdate::Warning(text));
+        }
         report.end(&outcome);
         codes.push(exit_code(&outcome));
         if cancel.is_cancelled() {

@@ -124,6 +124,13 @@ impl Report for JsonReport {
                 "allocated_bytes": memory.allocated_bytes,
                 "reserved_bytes": memory.reserved_bytes,
                 "total_bytes": memory.total_bytes,
+                "machine": memory.machine,
+            }),
+            JobUpdate::Reclaimed(reclaim) => json!({
+                "event": "reclaimed",
+                "boundary": reclaim.boundary,
+                "before_bytes": reclaim.before_bytes,
+                "after_bytes": reclaim.after_bytes,
             }),
             JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
@@ -249,7 +256,6 @@ impl Report for HumanReport {
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
             // Where it changes something, a warning says the same.
             JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
-            JobUpdate::Plan(_) => {}
             JobUpdate::Stage {
                 stage,
                 section,
@@ -288,8 +294,10 @@ impl Report for HumanReport {
                 self.bar.suspend(|| say(&checked.line()));
             }
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
-            JobUpdate::Lora(_)
+            JobUpdate::Plan(_)
+            | JobUpdate::Lora(_)
             | JobUpdate::StageEnded(_)
+            | JobUpdate::Reclaimed(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => {}

@@ -11,6 +11,7 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId
 use serde_json::{Value, json};
 
 use super::report::{JsonReport, explain};
+use super::telemetry::Telemetry;
 use super::{Order, work};
 use crate::cli::{Surroundings, out};
 use crate::worker::{LeftJob, number_of};
@@ -83,7 +84,15 @@ fn go_on(
         resume: Some(folder),
     };
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    work(vec![order], device, args.json, Vec::new(), surroundings)
+    let telemetry = Telemetry::to(None, surroundings)?;
+    work(
+        vec![order],
+        device,
+        args.json,
+        Vec::new(),
+        telemetry,
+        surroundings,
+    )
 }
 
 fn as_json(left: &LeftJob) -> Value {

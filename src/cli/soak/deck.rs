@@ -38,6 +38,9 @@ const FATAL: [&str; 3] = [
     "decode@vae_decode:panic*1",
 ];
 
+/// More jobs than this show nothing new.
+const WARM_UP: u32 = 24;
+
 /// One job.
 #[derive(Clone, Debug)]
 pub(super) struct Card {
@@ -94,8 +97,9 @@ impl Deck {
             frames: &FRAMES[..num_frames],
             drawn: 0,
             count,
-            // Every mode in every size: what libraries prepare for a shape and keep is there then.
-            warm_up: (count / 4).clamp(3, (MODES.len() * sizes.len()) as u32),
+            // Every mode in every size, and most faults and kinds of files: what libraries make ready once and keep is
+            // there then.
+            warm_up: (count / 4).clamp(3, WARM_UP),
         }
     }
 

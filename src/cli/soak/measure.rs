@@ -3,6 +3,7 @@
 //! Reads `/proc`; knows no jobs.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 
 use safelight_core::job::MemorySample;
@@ -97,23 +98,20 @@ impl Levels {
         self.engines.len()
     }
 
-    /// The medians of the first and the last jobs behind the warm-up.
+    /// The least that was held behind the first and behind the last jobs after the warm-up: what the C library happens
+    /// to keep of a job comes and goes, a leak stays.
     pub(super) fn ends(&self) -> Option<(Level, Level)> {
         let count = ENDS.min(self.warm.len() / 2);
         if count < 2 {
             return None;
         }
         let (first, last) = (&self.warm[..count], &self.warm[self.warm.len() - count..]);
-        Some((median(first), median(last)))
+        Some((least(first), least(last)))
     }
 }
 
-fn median(levels: &[Level]) -> Level {
-    let of = |field: fn(&Level) -> u64| {
-        let mut values: Vec<u64> = levels.iter().map(field).collect();
-        values.sort_unstable();
-        values[values.len() / 2]
-    };
+fn least(levels: &[Level]) -> Level {
+    let of = |field: fn(&Level) -> u64| levels.iter().map(field).min().unwrap_or(0);
     Level {
         engine_rss: of(|level| level.engine_rss),
         app_rss: of(|level| level.app_rss),
@@ -125,14 +123,12 @@ fn median(levels: &[Level]) -> Level {
 /// Both ends, for people.
 pub(super) fn table(before: &Level, after: &Level) -> String {
     let rows = before.fields().into_iter().zip(after.fields());
-    rows.map(|((name, before), (_, after))| {
-        format!(
-            "{name:18} {:>10.1} MiB -> {:>10.1} MiB\n",
-            mib(before),
-            mib(after)
-        )
+    rows.fold(String::new(), |mut text, ((name, before), (_, after))| {
+        let [before, after] = [before, after].map(mib);
+        // Writing to a string cannot fail.
+        writeln!(text, "{name:18} {before:>10.1} MiB -> {after:>10.1} MiB").ok();
+        text
     })
-    .collect()
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -190,6 +186,21 @@ mod tests {
             ..before
         };
         assert_eq!(leaked.growth(&before), 1.0);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_no_growth_and_what_stays_is() {
+        let level = |engine_rss| Level {
+            engine_rss,
+            ..Level::default()
+        };
+        let of = |levels: [u64; 4]| Levels {
+            warm: levels.map(level).to_vec(),
+            ..Levels::default()
+        };
+        assert_eq!(of([5, 7, 7, 5]).ends(), Some((level(5), level(5))));
+        assert_eq!(of([5, 5, 6, 7]).ends(), Some((level(5), level(6))));
+        assert_eq!(Levels::default().ends(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod deck;
 mod measure;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -148,6 +149,7 @@ impl<'a> Soak<'a> {
             // A soak is no measure of anything that people do.
             estimates: None,
             counters: None,
+            telemetry: None,
             ..surroundings.worker_options()
         };
         let (handle, _thread) = worker::spawn(options, Box::new(launcher), Box::new(|| {}))
@@ -284,7 +286,8 @@ impl<'a> Soak<'a> {
         );
         text.push_str(&measure::table(&before, &after));
         for odd in &tally.odd {
-            text.push_str(&format!("not as it should be: {odd}\n"));
+            // Writing to a string cannot fail.
+            writeln!(text, "not as it should be: {odd}").ok();
         }
         text.push_str(if is_well {
             "memory came back\n"

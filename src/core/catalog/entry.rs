@@ -3,18 +3,22 @@
 //! Knows nothing of folders on this machine beyond their names.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::configs::read_capped;
 use super::details::{Details, PartialDefaults, PartialLimits};
 use super::error::line_and_column;
 use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
 use super::source::{Fault, RawSource, Source, Sources};
 use super::{CatalogError, Family, LatentRgb, Preset};
+
+/// What is written by hand is shorter; whoever parses it takes many times as much.
+const MAX_BYTES: u64 = 512 << 10;
 
 const BUILT_IN: &str = include_str!("../../../models.toml");
 
@@ -304,13 +308,16 @@ fn shipped() -> Parsed {
 /// file: then its entries are left out.
 pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
     let shipped = shipped();
-    let text = match fs::read_to_string(file) {
+    let text = read_capped(file, MAX_BYTES).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|err| CatalogError::Io {
+            source: io::Error::new(io::ErrorKind::InvalidData, err),
+            path: file.to_owned(),
+        })
+    });
+    let text = match text {
         Ok(text) => text,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return (shipped.entries, None),
-        Err(source) => {
-            let path = file.to_owned();
-            return (shipped.entries, Some(CatalogError::Io { source, path }));
-        }
+        Err(CatalogError::Missing { .. }) => return (shipped.entries, None),
+        Err(err) => return (shipped.entries, Some(err)),
     };
     let users = parse(&text, file, Some(&shipped.sources));
     let mut entries = shipped.entries;

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use safetensors::Dtype;
-use serde_json::Value;
 
 use super::header::TensorType;
 use super::weights::{TensorEntry, WeightSet};
@@ -108,7 +107,7 @@ pub(super) fn unreadable(weights: &WeightSet) -> Option<String> {
 
 /// A format that a file says in its header that it has, where it is none of fp8.
 fn foreign_note(weights: &WeightSet) -> Option<String> {
-    let note: Value = serde_json::from_str(weights.notes.get("_quantization_metadata")?).ok()?;
+    let note = weights.json_note("_quantization_metadata")?;
     let layers = note.get("layers")?.as_object()?.values();
     let mut formats = layers.filter_map(|layer| layer.get("format")?.as_str());
     let format = formats.find(|format| !matches!(*format, "float8_e4m3fn" | "float8_e5m2"))?;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::configs::{read_capped, sorted_entries};
 use super::header::{Header, HeaderError, TensorType};
@@ -15,6 +16,8 @@ use super::{CatalogError, kind, storage};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
+/// A value takes many times as much as its text.
+const MAX_NOTE_BYTES: usize = 2 << 20;
 const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
 
 /// One tensor as its header describes it.
@@ -205,6 +208,13 @@ impl WeightSet {
         storage::is_aside(key)
     }
 
+    /// A note that is JSON. One that is far longer than anything that is looked for in notes is not read.
+    pub(super) fn json_note(&self, name: &str) -> Option<Value> {
+        let text = self.notes.get(name)?;
+        let is_sensible = text.len() <= MAX_NOTE_BYTES;
+        is_sensible.then(|| serde_json::from_str(text).ok())?
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.tensors.contains_key(key)
     }
@@ -322,5 +332,23 @@ pub(super) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
     CatalogError::Pickle {
         instead: instead.to_owned(),
         path: path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_json_unless_it_is_endless() {
+        let mut set = WeightSet::default();
+        let list = |count: usize| format!("[{}1]", "1,".repeat(count));
+        set.notes.insert("short".to_owned(), list(1000));
+        set.notes.insert("long".to_owned(), list(MAX_NOTE_BYTES));
+        set.notes.insert("broken".to_owned(), "[1".to_owned());
+        assert!(set.json_note("short").is_some_and(|list| list.is_array()));
+        for name in ["long", "broken", "absent"] {
+            assert_eq!(set.json_note(name), None, "{name}");
+        }
     }
 }

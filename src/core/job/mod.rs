@@ -28,6 +28,6 @@ pub use request::{
 pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
-    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample, Reclaim,
-    SectionMade, StageTime,
+    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,
+    Reclaim, SectionMade, StageTime,
 };

@@ -53,6 +53,34 @@ pub struct MemorySample {
     pub reserved_bytes: u64,
     /// What there is.
     pub total_bytes: u64,
+    /// What the rest of the machine says, where something watches it.
+    #[serde(default)]
+    pub machine: MachineSample,
+}
+
+/// The machine around the engine at one moment. What no source tells is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineSample {
+    /// The card's own memory in use, or an APU's carve-out, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vram_used_bytes: Option<u64>,
+    /// Main memory that the GPU has, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gtt_used_bytes: Option<u64>,
+    /// Main memory that programs can still get, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_available_bytes: Option<u64>,
+    /// Files kept in main memory, which the kernel gives up when asked, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_celsius: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<f32>,
+    /// How much of the time the device computes, from 0 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_percent: Option<f32>,
 }
 
 /// Memory given back at a boundary between stages.
@@ -188,6 +216,8 @@ pub enum JobUpdate {
     /// A section is done, and can be played while the next is made.
     Section(SectionMade),
     Memory(MemorySample),
+    /// Memory was given back.
+    Reclaimed(Reclaim),
     /// How much of a LoRA the model takes.
     Lora(CheckedLora),
     Warning(String),

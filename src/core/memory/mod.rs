@@ -20,7 +20,7 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 
 pub use corrections::{Corrections, Measured};
-pub use device::{Budget, CONTEXT_BYTES, DeviceFacts};
+pub use device::{Budget, CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES};
 pub use fault::Fault;
 pub use network::{ModelWeights, Network, Tally};
 pub use outcome::{PlanOutcome, StageOutcome};

@@ -272,6 +272,8 @@ pub(super) fn is_exact(family: Family, part: PartName, own: &str) -> bool {
                 "vector_in.",
                 "guidance_in.",
                 "time_text_embed.",
+                "t_embedder.",
+                "c_embedder.",
                 "final_layer.",
                 "norm_out.",
                 "proj_out.weight",

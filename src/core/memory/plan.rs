@@ -261,7 +261,7 @@ impl Planner<'_> {
             ))
         });
         let worst = planned.max_by_key(|(plan, _)| plan.peak_bytes);
-        worst.unwrap_or((StagePlan::empty(stage), false))
+        worst.unwrap_or_else(|| (StagePlan::empty(stage), false))
     }
 
     fn network(
@@ -297,7 +297,7 @@ impl Planner<'_> {
             .request
             .memory
             .preserved_bytes
-            .filter(|_| is_transformer);
+            .filter(|_| is_transformer && need.streams);
         let resident = match preserved {
             Some(preserved) if preserved >= available.saturating_sub(weights) => {
                 available.saturating_sub(preserved).clamp(least, most)

@@ -20,7 +20,7 @@ pub struct Alternative {
 }
 
 /// What is to be changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
     /// The cap that the class of the device has.
@@ -50,7 +50,7 @@ pub enum Change {
 }
 
 /// A change that helps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suggestion {
     #[serde(flatten)]
     pub change: Change,
@@ -159,7 +159,7 @@ fn mild(planner: &Planner<'_>, request: &GenerateRequest) -> Vec<Change> {
     }
     let tiles = TILES.iter().chain(&[128]).copied();
     let smaller = tiles.filter(|tile| request.vae_tile.is_none_or(|asked| *tile < asked));
-    changes.extend(smaller.map(|pixels| Change::Tile { pixels }).last());
+    changes.extend(smaller.map(|pixels| Change::Tile { pixels }).next_back());
     changes
 }
 

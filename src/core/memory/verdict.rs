@@ -23,9 +23,14 @@ pub struct Verdict {
     pub of_bytes: u64,
 }
 
-/// A size in GiB with one decimal, without the unit: `21.3`.
+/// A size in GiB with one decimal, with two where it is less than one, without the unit: `21.3`, `0.04`.
 pub fn gib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / (1_u64 << 30) as f64)
+    let gib = bytes as f64 / (1_u64 << 30) as f64;
+    if bytes > 0 && gib < 0.995 {
+        format!("{gib:.2}")
+    } else {
+        format!("{gib:.1}")
+    }
 }
 
 pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], peak: u64) -> Verdict {
@@ -119,5 +124,23 @@ fn secs(secs: f64) -> String {
         format!("{:.0} ms", (secs * 1000.0).max(1.0))
     } else {
         format!("{secs:.1} s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_exact_as_people_read_them() {
+        for (mib, text) in [
+            (0, "0.0"),
+            (41, "0.04"),
+            (512, "0.50"),
+            (1024, "1.0"),
+            (21_811, "21.3"),
+        ] {
+            assert_eq!(gib(mib << 20), text, "{mib} MiB");
+        }
     }
 }

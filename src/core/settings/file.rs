@@ -181,6 +181,13 @@ impl Settings {
                 return Some(("runtime", key, reason));
             }
         }
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        for (name, value) in &self.runtime.environment {
+            if !is_name(name) || value.contains('\0') {
+                let reason = format!("expected a variable's name and value, found {name:?}");
+                return Some(("runtime", "environment", reason));
+            }
+        }
         None
     }
 }
@@ -270,7 +277,7 @@ fn set_value(item: &mut Item, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Theme;
+    use super::super::{AllocatorChoice, Theme};
     use super::*;
     use crate::job::DeviceChoice;
 
@@ -382,6 +389,28 @@ mod tests {
             assert!(Settings::default().save(&path).is_err());
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn variables_for_the_engine_are_a_table_and_survive_a_save() {
+        let text = "[runtime]\ndevice = 'cpu'\nallocator = 'expandable'\n\n[runtime.environment]\nMIOPEN_FIND_MODE = '1' # mine\nGOMP_SPINCOUNT = ''\n";
+        let (_folder, path) = file_with(text);
+        let loaded = Settings::load(&path);
+        assert!(
+            loaded.error.is_none() && loaded.warnings.is_empty(),
+            "{loaded:?}"
+        );
+        let runtime = &loaded.settings.runtime;
+        assert_eq!(runtime.environment["MIOPEN_FIND_MODE"], "1");
+        assert_eq!(runtime.environment["GOMP_SPINCOUNT"], "");
+        assert_eq!(runtime.allocator, AllocatorChoice::Expandable);
+        loaded.settings.save(&path).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("# mine"));
+        assert_eq!(Settings::load(&path).settings, loaded.settings);
+        let (_folder, path) = file_with("[runtime.environment]\n'A=B' = 'c'\n");
+        assert!(Settings::load(&path).error.is_some());
+        let (_folder, path) = file_with("[runtime]\nallocator = 'best'\n");
+        assert!(Settings::load(&path).error.is_some());
     }
 
     #[test]

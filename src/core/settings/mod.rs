@@ -9,8 +9,9 @@ mod runtime;
 pub use file::{LoadedSettings, SettingsError};
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use runtime::{Runtime, RuntimeMissing, runtime_folder};
+pub use runtime::{Runtime, RuntimeMissing, kind_of, runtime_folder};
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,26 @@ pub struct RuntimeSettings {
     pub stall_limit_secs: u64,
     /// Seconds that a cancelled stage gets before its engine is ended.
     pub cancel_grace_secs: u64,
+    pub allocator: AllocatorChoice,
+    /// MIOpen tells what it does in the engine's log.
+    pub verbose_miopen: bool,
+    /// More variables for the engine, over those that Safelight gives it by itself; an empty one is taken away.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// How libtorch keeps GPU memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllocatorChoice {
+    /// As it does by itself.
+    #[default]
+    #[serde(rename = "")]
+    Default,
+    /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
+    #[serde(rename = "expandable")]
+    Expandable,
+    /// Tighter, for cards of up to 24 GB: more calls of the driver.
+    #[serde(rename = "small-card")]
+    SmallCard,
 }
 
 impl Default for RuntimeSettings {
@@ -67,6 +88,9 @@ impl Default for RuntimeSettings {
             attention: AttentionChoice::Auto,
             stall_limit_secs: 600,
             cancel_grace_secs: 5,
+            allocator: AllocatorChoice::Default,
+            verbose_miopen: false,
+            environment: BTreeMap::new(),
         }
     }
 }

@@ -102,6 +102,11 @@ impl Paths {
         self.data.join("jobs")
     }
 
+    /// What was measured during the last jobs.
+    pub fn telemetry(&self) -> PathBuf {
+        self.data.join("telemetry")
+    }
+
     /// What probes found of how convolutions work on the devices of this machine.
     pub fn tiers_file(&self) -> PathBuf {
         self.cache.join("tiers.json")

@@ -85,13 +85,18 @@ impl Runtime {
 
     /// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder.
     pub fn kind(&self) -> &'static str {
-        if self.lib.join("libtorch_hip.so").exists() {
-            "rocm"
-        } else if self.lib.join("libtorch_cuda.so").exists() {
-            "cuda"
-        } else {
-            "cpu"
-        }
+        kind_of(&self.lib)
+    }
+}
+
+/// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder with `libtorch_cpu.so`.
+pub fn kind_of(lib: &Path) -> &'static str {
+    if lib.join("libtorch_hip.so").exists() {
+        "rocm"
+    } else if lib.join("libtorch_cuda.so").exists() {
+        "cuda"
+    } else {
+        "cpu"
     }
 }
 

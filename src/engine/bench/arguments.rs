@@ -70,10 +70,10 @@ impl BenchArguments {
                 "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
                 "--width" => parsed.sizes.width = Some(refused(size(argument.as_str(), value()))?),
                 "--height" => {
-                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?)
+                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?);
                 }
                 "--frames" => {
-                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?)
+                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?);
                 }
                 "--batch" => parsed.sizes.batch = Some(refused(size(argument.as_str(), value()))?),
                 "--tile" => parsed.sizes.tile = Some(refused(size(argument.as_str(), value()))?),
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_in_one_sentence() {
         for (line, part) in [
-            ("", "expected a family (wan, flux), found \"\""),
-            ("--small", "expected a family (wan, flux)"),
+            ("", "expected a family (wan, flux, framepack), found \"\""),
+            ("--small", "expected a family (wan, flux, framepack)"),
             ("wan wan99b", "expected a case (wan14b_480p_81f,"),
             ("flux umt5xxl", "expected a case (flux_1024,"),
             ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),

@@ -45,12 +45,7 @@ pub fn denoise(
     let (sections, section) = (sections(request)?, given.earlier.len() as u32);
     capture.set_section(section);
     let home = &request.files.transformer;
-    if !request.loras.is_empty() {
-        return Err(EngineError::Request {
-            reason: "LoRAs for FramePack cannot be used yet".to_owned(),
-        });
-    }
-    let weights = place.open(home)?;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = TransformerConfig::read(home, &weights)?;
     let shape = LatentShape::new(config.in_channels, request)?;
     check(given, shape)?;
@@ -153,6 +148,7 @@ fn conditions(
         image_embeds: given.image_embeds.to_kind(Kind::Float),
         history: history(sections.order, given.images, given.earlier, shape),
         layout: layout(&sections, section),
+        step_cache: request.step_cache.map(|choice| (choice, sections.order)),
     })
 }
 

@@ -39,5 +39,19 @@ pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
 pub use text::encode_text;
 pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 
+use safelight_core::catalog::lora::{LoraExpert, Network};
+use safelight_core::job::Lora;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
+pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    let keys = TransformerKeys::detect(weights);
+    let network = Network::FramePack {
+        is_diffusers: keys.is_diffusers(),
+    };
+    weights.with_loras(loras, LoraExpert::Only, network, &keys.translate(weights))
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 
+use safelight_core::job::{SectionOrder, StepCache as Choice};
 use tch::{Device, Kind, Tensor};
 
 use super::layout::{History, Layout};
@@ -17,6 +18,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
+use crate::step_cache::{StepCache, Walk};
 
 /// Calls whose modulations are made at once: 2 MB each for a published model in halves.
 const CALLS_AT_ONCE: usize = 32;
@@ -30,6 +32,8 @@ pub struct Conditions {
     pub image_embeds: Tensor,
     pub history: History,
     pub layout: Layout,
+    /// What may be taken over from step to step, and the order that its numbers were measured for.
+    pub step_cache: Option<(Choice, SectionOrder)>,
 }
 
 /// Two controls that have nothing to do with each other.
@@ -74,6 +78,9 @@ pub fn sample(
         let run = Loop::new(transformer, conditions, guidance, timesteps, state, hooks);
         run.record(conditions, guidance, capture);
         let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
+        if let Some(cache) = &run.prompt.cache {
+            tracing::info!("{} of {num_calls} steps were skipped", cache.num_skipped());
+        }
         Ok(behind.map(|behind| DenoiseState {
             step: behind.step,
             latents: behind.latents.to_device(Device::Cpu),
@@ -134,6 +141,8 @@ fn check(
 struct Asked {
     context: Context,
     rope: Rope,
+    /// Its own: answers to other texts are not this one's.
+    cache: Option<StepCache>,
     /// What the model is told in the calls from `first` on.
     told: RefCell<Told>,
 }
@@ -176,8 +185,22 @@ impl<'a> Loop<'a> {
                 image,
                 guidance.distilled,
             );
+            let cache = conditions.step_cache.map(|(choice, order)| {
+                // A latent is 8 pixels wide and high.
+                let side = u32::try_from(4 * (size[0] + size[1])).unwrap_or(u32::MAX);
+                let num_calls = timesteps.len();
+                StepCache::new(
+                    choice,
+                    Walk {
+                        num_calls,
+                        order,
+                        side,
+                    },
+                )
+            });
             Asked {
                 rope: transformer.rope(&context, &section),
+                cache,
                 context,
                 told: RefCell::default(),
             }
@@ -198,13 +221,13 @@ impl<'a> Loop<'a> {
     fn ask(&self, asked: &Asked, latents: &Tensor, call: usize) -> Option<Tensor> {
         self.tell(asked, call);
         let told = asked.told.borrow();
-        // Step caches belong here: they know the latents, the call and what the last answers were.
-        self.transformer.forward(
+        self.transformer.forward_cached(
             latents,
             &told.modulations[call - told.first],
             &asked.context,
             &self.section,
             &asked.rope,
+            asked.cache.as_ref().map(|cache| (cache, call)),
             self.hooks,
         )
     }

@@ -283,7 +283,7 @@ impl FramePackTransformer {
                 now,
             };
             let residual = cache.stand_in(call, &signals)?;
-            let hidden = self.finish(now + residual, modulations);
+            let hidden = self.finish(&(now + residual), modulations);
             Some(unpatched(&hidden, section.size))
         };
         if let Some(velocity) = ask(&normed, before.as_ref(), &own(&xs), false) {
@@ -330,7 +330,7 @@ impl FramePackTransformer {
         if let (Some((cache, _)), Some(before)) = (cache, &before) {
             cache.keep(before, &hidden);
         }
-        let velocity = self.finish(hidden, modulations);
+        let velocity = self.finish(&hidden, modulations);
         Some(unpatched(&velocity, section.size))
     }
 
@@ -371,7 +371,7 @@ impl FramePackTransformer {
     /// The latents' hidden states behind the last block, `(1, N, C)` -> `(1, N, 4 channels)` in f32.
     ///
     /// In f32 as FramePack has it, where diffusers has the transformer's kind: it costs nothing.
-    fn finish(&self, hidden: Tensor, modulations: &Modulations) -> Tensor {
+    fn finish(&self, hidden: &Tensor, modulations: &Modulations) -> Tensor {
         let ranges = [(0, hidden.size()[1])];
         let rows = TokenRows {
             values: &modulations.final_layer,

@@ -25,6 +25,7 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: Some(c"cuInit"),
         device_get: c"cuDeviceGet",
         device_name: c"cuDeviceGetName",
+        device_place: c"cuDeviceGetPCIBusId",
         attribute: c"cuDeviceGetAttribute",
         integrated: 18, // CU_DEVICE_ATTRIBUTE_INTEGRATED
     },
@@ -34,6 +35,7 @@ const GPU_HALVES: [GpuHalf; 2] = [
         init: None,
         device_get: c"hipDeviceGet",
         device_name: c"hipDeviceGetName",
+        device_place: c"hipDeviceGetPCIBusId",
         attribute: c"hipDeviceGetAttribute",
         integrated: 16, // hipDeviceAttributeIntegrated
     },
@@ -45,6 +47,7 @@ struct GpuHalf {
     init: Option<&'static CStr>,
     device_get: &'static CStr,
     device_name: &'static CStr,
+    device_place: &'static CStr,
     attribute: &'static CStr,
     /// The attribute that says whether a device has the host's memory.
     integrated: c_int,
@@ -55,6 +58,8 @@ struct GpuHalf {
 pub struct Runtime {
     pub device: Device,
     pub device_name: String,
+    /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
+    pub pci: String,
     pub total_bytes: u64,
     /// `None` where the driver does not say.
     pub class: Option<DeviceClass>,
@@ -113,6 +118,7 @@ impl Runtime {
         Self {
             device: Device::Cpu,
             device_name: "CPU".to_owned(),
+            pci: String::new(),
             total_bytes: memory_counts(Device::Cpu).total,
             class: Some(DeviceClass::Cpu),
             line: format!(
@@ -138,7 +144,10 @@ impl Runtime {
         let facts = driver_facts(half, index);
         let class = facts.as_ref().and_then(|facts| facts.class);
         OPENED.set((index, class)).ok(); // A process opens one device.
-        let name = facts.map_or_else(|| "GPU".to_owned(), |facts| facts.name);
+        let (name, pci) = facts.map_or_else(
+            || ("GPU".to_owned(), String::new()),
+            |facts| (facts.name, facts.pci),
+        );
         let total_bytes = memory_counts(device).total;
         Ok(Self {
             device,
@@ -147,6 +156,7 @@ impl Runtime {
                 total_bytes as f64 / (1_u64 << 30) as f64
             ),
             device_name: name,
+            pci,
             total_bytes,
             class,
         })
@@ -233,19 +243,21 @@ fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
 
 type Init = unsafe extern "C" fn(c_int) -> c_int;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type DeviceName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
 /// What the driver says of a device.
 struct DriverFacts {
     name: String,
+    /// Its place on the bus; empty where the driver does not say.
+    pci: String,
     class: Option<DeviceClass>,
 }
 
 /// The two drivers' functions have one signature each.
 fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
     let index = c_int::try_from(index).ok()?;
-    let mut buffer = [0_u8; 256];
+    let [mut name, mut place] = [[0_u8; 256]; 2];
     let mut class = None;
     #[expect(
         unsafe_code,
@@ -264,11 +276,16 @@ fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
         let get = driver
             .get::<DeviceGet>(half.device_get.to_bytes_with_nul())
             .ok()?;
-        let name = driver
-            .get::<DeviceName>(half.device_name.to_bytes_with_nul())
+        let tell = driver
+            .get::<DeviceText>(half.device_name.to_bytes_with_nul())
             .ok()?;
-        if get(&raw mut device, index) != 0 || name(buffer.as_mut_ptr().cast(), 256, device) != 0 {
+        if get(&raw mut device, index) != 0 || tell(name.as_mut_ptr().cast(), 256, device) != 0 {
             return None;
+        }
+        if let Ok(tell) = driver.get::<DeviceText>(half.device_place.to_bytes_with_nul())
+            && tell(place.as_mut_ptr().cast(), 256, device) != 0
+        {
+            place[0] = 0;
         }
         let mut integrated = 0;
         if let Ok(attribute) = driver.get::<Attribute>(half.attribute.to_bytes_with_nul())
@@ -280,11 +297,12 @@ fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
             });
         }
     }
-    let name = CStr::from_bytes_until_nul(&buffer)
-        .ok()?
-        .to_string_lossy()
-        .into_owned();
-    (!name.is_empty()).then_some(DriverFacts { name, class })
+    let text = |buffer: &[u8]| {
+        let text = CStr::from_bytes_until_nul(buffer).unwrap_or_default();
+        text.to_string_lossy().into_owned()
+    };
+    let (name, pci) = (text(&name), text(&place));
+    (!name.is_empty()).then_some(DriverFacts { name, pci, class })
 }
 
 #[cfg(test)]

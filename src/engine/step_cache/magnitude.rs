@@ -42,7 +42,7 @@ impl Policy for Magnitude {
         self.ratio *= ratio;
         self.off += (1.0 - self.ratio).abs();
         self.num_skipped += 1;
-        let skips = self.off <= self.threshold
+        let skips = self.off < self.threshold
             && self.num_skipped <= MAX_SKIPS
             && (1.0 - ratio).abs() <= MAX_CHANGE;
         if !skips {

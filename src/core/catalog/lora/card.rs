@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::file::LoraFile;
 use super::keys::Leaf;
 use super::origin::Origin;
+use crate::catalog::WeightSet;
 
 /// How many trained words are named.
 const MAX_WORDS: usize = 12;
@@ -66,7 +67,7 @@ impl LoraCard {
                 "ss_sd_model_name",
                 "base_model",
             ]),
-            trained_words: trained_words(notes),
+            trained_words: trained_words(&file.weights),
         }
     }
 
@@ -154,7 +155,7 @@ fn ranks(file: &LoraFile) -> Vec<u64> {
     ranks.into_iter().collect()
 }
 
-fn trained_words(notes: &BTreeMap<String, String>) -> Vec<String> {
+fn trained_words(weights: &WeightSet) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |word: &str| {
         let word = word.trim();
@@ -168,17 +169,16 @@ fn trained_words(notes: &BTreeMap<String, String>) -> Vec<String> {
         "trigger_words",
         "ss_trigger_words",
     ] {
-        if let Some(text) = notes.get(name) {
-            match serde_json::from_str(text) {
-                Ok(Value::Array(list)) => list.iter().filter_map(Value::as_str).for_each(&mut add),
-                _ => add(text),
+        match (weights.json_note(name), weights.notes.get(name)) {
+            (Some(Value::Array(list)), _) => {
+                list.iter().filter_map(Value::as_str).for_each(&mut add);
             }
+            (_, Some(text)) => add(text),
+            _ => {}
         }
     }
     // Each folder of pictures with how often each tag stands in it.
-    let tags: Option<Value> = notes
-        .get("ss_tag_frequency")
-        .and_then(|text| serde_json::from_str(text).ok());
+    let tags = weights.json_note("ss_tag_frequency");
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for folder in tags
         .iter()

@@ -146,9 +146,7 @@ impl Scaling {
 
 /// What the file, or PEFT's config beside it, notes.
 fn scaling(path: &Path, weights: &WeightSet) -> Vec<Scaling> {
-    if let Some(note) = weights.notes.get(PEFT_NOTE)
-        && let Ok(Value::Object(entries)) = serde_json::from_str(note)
-    {
+    if let Some(Value::Object(entries)) = weights.json_note(PEFT_NOTE) {
         // `transformer.r`, `transformer.lora_alpha`, `text_encoder.r`
         let mut networks: BTreeMap<String, serde_json::Map<String, Value>> = BTreeMap::new();
         for (name, value) in entries {

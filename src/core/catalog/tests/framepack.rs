@@ -247,7 +247,7 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
     assert_eq!(card.what, "a FramePack I2V model");
     let scheduler = folder.join("scheduler/scheduler_config.json");
     edit_json(&scheduler, |config| {
-        config["use_dynamic_shifting"] = json!(true)
+        config["use_dynamic_shifting"] = json!(true);
     });
     assert_eq!(ModelSpec::open(&folder).unwrap().defaults.shift, None);
     for (file, key, value, part) in [

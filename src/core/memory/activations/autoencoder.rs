@@ -127,20 +127,12 @@ pub(super) fn wan_decode(network: &Network, clip: &Clip, size: f64) -> f64 {
     let tile = tile.filter(|tile| height > *tile || width > *tile);
     let uncut = decoder_moments(&levels, height * width, is_clip);
     let numbers = match tile {
-        None => {
-            uncut.iter().map(|level| level.moment).fold(0.0, f64::max)
-                + uncut.iter().map(|level| level.memory).sum::<f64>()
-        }
+        None => most_of(&uncut, is_clip),
         Some(tile) => {
             // The level of the latents takes whole frames, the others a tile.
             let cut = decoder_moments(&levels, height.min(tile) * width.min(tile), is_clip);
-            let whole: Vec<&Moment> = uncut.iter().take(2).collect();
-            let parts = &cut[2.min(cut.len())..];
-            let most = |moments: &[&Moment]| {
-                let moment = moments.iter().map(|level| level.moment).fold(0.0, f64::max);
-                moment + moments.iter().map(|level| level.memory).sum::<f64>()
-            };
-            most(&whole).max(most(&parts.iter().collect::<Vec<_>>()))
+            let whole = most_of(&uncut[..uncut.len().min(2)], is_clip);
+            whole.max(most_of(&cut[cut.len().min(2)..], is_clip))
         }
     };
     let pixels = 4.0 * 3.0 * clip.width * clip.height;
@@ -152,6 +144,18 @@ pub(super) fn wan_decode(network: &Network, clip: &Clip, size: f64) -> f64 {
 struct Moment {
     moment: f64,
     memory: f64,
+}
+
+/// The worst moment, with what is remembered then: of all levels from the second chunk on, of a picture only of those
+/// that it has passed.
+fn most_of(moments: &[Moment], is_clip: bool) -> f64 {
+    let all: f64 = moments.iter().map(|level| level.memory).sum();
+    let mut passed = 0.0;
+    let totals = moments.iter().map(|level| {
+        passed += level.memory;
+        level.moment + if is_clip { all } else { passed }
+    });
+    totals.fold(0.0, f64::max)
 }
 
 /// The middle, each level with its step to the next, and the head; `area`: of the latents.

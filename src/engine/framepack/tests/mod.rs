@@ -3,8 +3,10 @@
 //! Weights and inputs are a formula of their names, see `generate.py` there. Limits are relative L2 distances.
 
 mod dialects;
+mod lora;
 mod network;
 mod sampler;
+mod step_cache;
 mod streaming;
 mod texts;
 
@@ -19,6 +21,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::hooks::NoHooks;
+use crate::step_cache::StepCache;
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
@@ -91,6 +94,16 @@ fn answer(name: &str) -> Tensor {
 impl Case {
     /// The network's answer to the inputs of `name`.
     fn ask(&self, name: &str, transformer: &FramePackTransformer) -> Tensor {
+        self.ask_cached(name, transformer, None)
+    }
+
+    /// The same as one call of a walk with a step cache.
+    fn ask_cached(
+        &self,
+        name: &str,
+        transformer: &FramePackTransformer,
+        cache: Option<(&StepCache, usize)>,
+    ) -> Tensor {
         let given = |part: &str, shape: &[i64]| made_up(&format!("{name}.{part}"), shape);
         let [height, width] = self.size;
         let config = transformer.config();
@@ -122,7 +135,7 @@ impl Case {
         let told = &transformer.modulations(&timesteps, &context)[1];
         let latents = frames("latents", &layout.latents);
         transformer
-            .forward(&latents, told, &context, &section, &rope, &NoHooks)
+            .forward_cached(&latents, told, &context, &section, &rope, cache, &NoHooks)
             .unwrap()
     }
 }

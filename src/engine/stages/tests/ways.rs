@@ -22,7 +22,7 @@ fn latents(attention: AttentionChoice) -> Tensor {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
     let request = serde_json::json!({
         "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&models).unwrap(), "out": "a.mp4",
-        "fps": 24.0, "prompt": "a boat", "negative_prompt": "", "width": 48, "height": 32,
+        "fps": 24.0, "prompt": "a boat", "negative_prompt": "", "width": 64, "height": 32,
         "num_frames": 5, "num_steps": 2, "guidance_scale": 1.0, "sampler": "unipc", "seed": 3,
     });
     for stage in [Stage::EncodeText, Stage::Denoise] {

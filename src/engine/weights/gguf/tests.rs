@@ -27,7 +27,7 @@ fn open(kind: Kind) -> Weights {
 fn blocks(block: BlockType) -> Tensor {
     let weights = open(Kind::Float);
     let (file, info) = weights.find(block.name(), &size_of(block)).unwrap();
-    file.blocks(block.name(), &info, Device::Cpu).unwrap()
+    file.blocks(block.name(), info, Device::Cpu).unwrap()
 }
 
 fn size_of(block: BlockType) -> [i64; 2] {

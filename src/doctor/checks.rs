@@ -46,13 +46,15 @@ pub(super) fn settings(loaded: &LoadedSettings, file: &Path) -> Vec<Check> {
     vec![Check::ok("settings", message)]
 }
 
-pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Check {
+pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(err) => return Check::fail("libtorch", err.to_string()),
+        Err(err) => {
+            return vec![Check::fail("libtorch", err.to_string()).mend("cargo xtask setup")];
+        }
     };
     let place = format!("{} ({})", runtime.folder.display(), runtime.source);
-    match runtime.version() {
+    let check = match runtime.version() {
         Some(version) if version.split('+').next() == Some(LIBTORCH) => Check::ok(
             "libtorch",
             format!("{version}, {}: {place}", runtime.kind()),
@@ -68,7 +70,62 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Check {
             "libtorch",
             format!("the folder does not say its version: {place}"),
         ),
+    };
+    std::iter::once(check).chain(gpu_half(runtime)).collect()
+}
+
+/// What a GPU half needs beside it, and which ROCm or CUDA that is, by the names of its libraries.
+fn gpu_half(runtime: &Runtime) -> Option<Check> {
+    let needed: &[&str] = match runtime.kind() {
+        "rocm" => &["libc10_hip.so", "libamdhip64.so", "libMIOpen.so"],
+        "cuda" => &["libc10_cuda.so", "libcudart.so", "libcudnn.so"],
+        _ => return None,
+    };
+    let folders = || std::iter::once(&runtime.lib).chain(&runtime.extra);
+    let names: Vec<String> = folders()
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    let versioned = |library: &str| {
+        let mut found: Vec<&String> = names.iter().filter(|it| it.starts_with(library)).collect();
+        found.sort_by_key(|name| name.len());
+        found.last().map(|name| (*name).clone())
+    };
+    let (found, missing): (Vec<_>, Vec<_>) = needed
+        .iter()
+        .map(|library| (library, versioned(library)))
+        .partition(|(_, found)| found.is_some());
+    let found: Vec<String> = found.into_iter().filter_map(|(_, found)| found).collect();
+    let release = rocm_release(runtime).map_or_else(String::new, |it| format!(", ROCm {it}"));
+    if missing.is_empty() {
+        let message = format!(
+            "its {} half is whole: {}{release}",
+            runtime.kind(),
+            found.join(", ")
+        );
+        return Some(Check::ok("libtorch", message));
     }
+    let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();
+    Some(
+        Check::warn(
+            "libtorch",
+            format!(
+                "its {} half lacks {}, which must come from elsewhere{release}",
+                runtime.kind(),
+                missing.join(", ")
+            ),
+        )
+        .advise("Install the drivers' own libraries, or get a libtorch that brings all of its own"),
+    )
+}
+
+/// The system's ROCm, where it says its release.
+fn rocm_release(runtime: &Runtime) -> Option<String> {
+    if runtime.kind() != "rocm" {
+        return None;
+    }
+    let text = fs::read_to_string("/opt/rocm/.info/version").ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
@@ -78,7 +135,15 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
     }
 }
 
-pub(super) fn models(catalog: &Catalog) -> Vec<Check> {
+pub(super) fn models(catalog: Option<&Catalog>) -> Vec<Check> {
+    let Some(catalog) = catalog else {
+        let message =
+            "looking for models did not end in time: a disk with model folders does not answer";
+        return vec![
+            Check::fail("models", message)
+                .advise("Take the folder out of the setting models.folders, or mend its disk"),
+        ];
+    };
     let mut checks = Vec::new();
     let names: Vec<&str> = catalog
         .available
@@ -88,6 +153,7 @@ pub(super) fn models(catalog: &Catalog) -> Vec<Check> {
     checks.push(if names.is_empty() {
         Check::fail("models", "no model was found")
             .advise("Run `safelight models` to see where models are looked for")
+            .mend("safelight models")
     } else {
         Check::ok(
             "models",

@@ -1,0 +1,66 @@
+//! FramePack's plan: the same weights in every dialect, and what a section needs.
+
+use serde_json::json;
+
+use super::super::flux_files::{framepack_shapes, shapes};
+use super::super::made_up::write;
+use super::{Case, card};
+use crate::catalog::{Family, ModelFiles};
+use crate::job::{GenerateRequest, Stage};
+use crate::memory::PartName;
+
+fn case(dialect: &str, vae: &str) -> Case {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str| root.path().join(format!("{name}.safetensors"));
+    let files = ModelFiles {
+        transformer: write(&file("transformer"), &framepack_shapes(dialect), "BF16"),
+        vae: write(&file("vae"), &framepack_shapes(vae), "F16"),
+        text_encoder: write(&file("llama"), &framepack_shapes("llama"), "F16"),
+        text_encoder_2: Some(write(&file("clip"), &shapes("clip_l"), "F16")),
+        image_encoder: Some(write(&file("siglip"), &framepack_shapes("siglip"), "F16")),
+        ..ModelFiles::default()
+    };
+    Case::of(root, Family::FramePack, files)
+}
+
+/// As it is published.
+pub(super) fn published() -> Case {
+    case("transformer diffusers", "vae diffusers")
+}
+
+fn request(case: &Case) -> GenerateRequest {
+    let mut request = case.request(544, 704, 73);
+    request.sections =
+        serde_json::from_value(json!({"count": 2, "window": 9, "order": "original"})).ok();
+    request
+}
+
+#[test]
+fn the_weights_are_the_same_in_every_dialect() {
+    let first = case("transformer diffusers", "vae diffusers");
+    for dialect in ["transformer hunyuan", "transformer comfy"] {
+        let other = case(dialect, "vae comfy");
+        for part in PartName::ALL {
+            let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
+            assert_eq!(of(&other), of(&first), "{dialect} {part:?}");
+        }
+    }
+    let gib = first.bytes(PartName::Transformer, 2) as f64 / f64::from(1 << 30);
+    assert!((23.5..25.0).contains(&gib), "{gib}");
+}
+
+#[test]
+fn a_section_fits_on_a_card_of_24_gib_by_streaming_and_sections_count_once() {
+    let case = case("transformer diffusers", "vae diffusers");
+    let plan = case.plan(&request(&case), card(24));
+    let denoise = plan.of_stage(Stage::Denoise).unwrap();
+    assert!(
+        plan.fits() && denoise.is_streamed(),
+        "{}",
+        plan.verdict.text
+    );
+    let stages: Vec<Stage> = plan.stages.iter().map(|stage| stage.stage).collect();
+    let decodes = stages.iter().filter(|stage| **stage == Stage::Decode);
+    assert_eq!(decodes.count(), 1);
+    assert!(case.plan(&request(&case), card(48)).rank() == 0);
+}

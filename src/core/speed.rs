@@ -1,0 +1,107 @@
+//! The lines of `safelight-engine probe-speed`: how fast a device multiplies, attends, convolves and copies.
+//!
+//! Plain data: the engine measures, the doctor judges.
+
+use serde::{Deserialize, Serialize};
+
+/// One line. A `Begin` without an end is what a driver hangs at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpeedLine {
+    pub probe: SpeedProbe,
+    #[serde(flatten)]
+    pub state: SpeedState,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpeedProbe {
+    CopyToDevice,
+    CopyFromPinned,
+    CopyFromDevice,
+    CopyOnDevice,
+    MatrixF32,
+    MatrixBf16,
+    MatrixF16,
+    Attention,
+    Convolution,
+    ConvolutionOverTime,
+}
+
+impl SpeedProbe {
+    /// In the words of a sentence.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::CopyToDevice => "copies to the device",
+            Self::CopyFromPinned => "copies to the device from pinned memory",
+            Self::CopyFromDevice => "copies from the device",
+            Self::CopyOnDevice => "copies within the device",
+            Self::MatrixF32 => "matrices in f32",
+            Self::MatrixBf16 => "matrices in bf16",
+            Self::MatrixF16 => "matrices in f16",
+            Self::Attention => "attention",
+            Self::Convolution => "convolutions",
+            Self::ConvolutionOverTime => "convolutions over time",
+        }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SpeedState {
+    Begin,
+    Done {
+        /// GB/s for copies, TFLOP/s for the others.
+        rate: f64,
+        /// The size that was measured, in words.
+        size: String,
+        /// Seconds of one run.
+        secs: f64,
+        /// Attention kept all of its scores in memory, which large pictures cannot.
+        #[serde(default)]
+        keeps_scores: bool,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+impl SpeedProbe {
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::CopyToDevice
+            | Self::CopyFromPinned
+            | Self::CopyFromDevice
+            | Self::CopyOnDevice => "GB/s",
+            _ => "TFLOP/s",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_flat_object() {
+        let line = SpeedLine {
+            probe: SpeedProbe::MatrixBf16,
+            state: SpeedState::Done {
+                rate: 31.5,
+                size: "4096".to_owned(),
+                secs: 0.004,
+                keeps_scores: false,
+            },
+        };
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(
+            text.starts_with(r#"{"probe":"matrix_bf16","state":"done","rate":31.5"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<SpeedLine>(&text).unwrap(), line);
+        let begin: SpeedLine =
+            serde_json::from_str(r#"{"probe":"attention","state":"begin"}"#).unwrap();
+        assert_eq!(begin.state, SpeedState::Begin);
+    }
+}

@@ -1,0 +1,141 @@
+//! The check on what a user needs for an AMD GPU: the compute driver's device, the card's own, and the groups.
+//!
+//! Opens the devices as ROCm would, and changes nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::Check;
+use crate::telemetry::Roots;
+
+/// Who may use GPUs, on most systems.
+const GROUPS: [&str; 2] = ["render", "video"];
+
+pub(super) fn all(roots: &Roots) -> Vec<Check> {
+    let mut is_there = true;
+    let refused: Vec<String> = devices(&roots.dev)
+        .into_iter()
+        .filter_map(|device| {
+            let opened = OpenOptions::new().read(true).write(true).open(&device);
+            let err = opened.err()?;
+            is_there &= err.kind() != ErrorKind::NotFound;
+            Some(format!("{}: {err}", device.display()))
+        })
+        .collect();
+    let missing = missing_groups(roots);
+    if !refused.is_empty() {
+        let check = Check::warn(
+            "gpu access",
+            format!("the GPU cannot be opened: {}", refused.join("; ")),
+        );
+        return vec![if missing.is_empty() || !is_there {
+            check
+                .advise("Load the driver, and in a container pass /dev/kfd and /dev/dri on")
+                .mend("sudo modprobe amdgpu")
+        } else {
+            check
+                .advise("Add yourself to the groups render and video, then log in again")
+                .mend(format!("sudo usermod -aG {} \"$USER\"", missing.join(",")))
+        }];
+    }
+    let groups = if missing.is_empty() {
+        "you are in the groups render and video".to_owned()
+    } else {
+        format!("the groups {} are not needed here", missing.join(" and "))
+    };
+    vec![Check::ok(
+        "gpu access",
+        format!("/dev/kfd and the render nodes can be opened; {groups}"),
+    )]
+}
+
+/// `/dev/kfd`, and the render nodes that there are.
+fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
+    let mut devices = vec![dev.join("kfd")];
+    let entries = fs::read_dir(dev.join("dri")).into_iter().flatten();
+    devices.extend(entries.flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        name.to_str()?.starts_with("renderD").then(|| entry.path())
+    }));
+    devices.sort();
+    devices
+}
+
+/// Those that exist, and that this process is not in.
+fn missing_groups(roots: &Roots) -> Vec<&'static str> {
+    let text = fs::read_to_string(roots.etc.join("group")).unwrap_or_default();
+    let numbers: BTreeMap<&str, u32> = text
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            Some((name, fields.nth(1)?.parse().ok()?))
+        })
+        .collect();
+    let status = fs::read_to_string(roots.proc.join("self/status")).unwrap_or_default();
+    let listed = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|number| number.parse::<u32>().ok())
+            .collect::<Vec<_>>()
+    };
+    let is_root = listed("Uid:").get(1) == Some(&0);
+    let mine = [listed("Groups:"), listed("Gid:")].concat();
+    GROUPS
+        .into_iter()
+        .filter(|name| {
+            !is_root
+                && numbers
+                    .get(name)
+                    .is_some_and(|number| !mine.contains(number))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    fn machine(groups: &str) -> (tempfile::TempDir, Roots) {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        for folder in ["proc/self", "dev/dri", "etc"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let etc = "root:x:0:\nvideo:x:44:me\nrender:x:993:\n";
+        fs::write(roots.etc.join("group"), etc).unwrap();
+        let status = format!("Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t{groups}\n");
+        fs::write(roots.proc.join("self/status"), status).unwrap();
+        fs::write(roots.dev.join("dri/renderD128"), "").unwrap();
+        (root, roots)
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named_with_the_groups_that_are_missing() {
+        let (_root, roots) = machine("4 44");
+        // What cannot be opened for whatever reason, root's too.
+        fs::create_dir(roots.dev.join("kfd")).unwrap();
+        let check = &all(&roots)[0];
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.message.contains("kfd"), "{check:?}");
+        assert_eq!(check.command, "sudo usermod -aG render \"$USER\"");
+        let (_root, roots) = machine("4 44");
+        assert_eq!(all(&roots)[0].command, "sudo modprobe amdgpu");
+    }
+
+    #[test]
+    fn a_gpu_that_opens_is_well_with_and_without_the_groups() {
+        let (_root, roots) = machine("");
+        fs::write(roots.dev.join("kfd"), "").unwrap();
+        let check = &all(&roots)[0];
+        assert_eq!(check.status, Status::Ok);
+        assert!(
+            check.message.contains("render and video are not needed"),
+            "{check:?}"
+        );
+    }
+}

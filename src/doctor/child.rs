@@ -1,0 +1,165 @@
+//! A program whose lines are heard as they come, and which is ended when it takes too long.
+//!
+//! Waits for nobody for ever: a process that no signal reaches, because it is stuck in a driver, is left to a thread.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+/// Lines of complaint that are kept.
+const KEPT_LINES: usize = 10;
+/// How long a program whose output is closed may take to be gone.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, and content.
+    Well,
+    /// By itself, or by a signal; with what it said on the way.
+    Badly { how: String, complaint: String },
+    /// Not within its time.
+    TooLate { secs: u64 },
+}
+
+/// Runs it with a closed standard input and tells every line of its standard output.
+pub fn run(mut command: Command, limit: Duration, tell: &mut dyn FnMut(&str)) -> Ended {
+    let badly = |how: String| Ended::Badly {
+        how,
+        complaint: String::new(),
+    };
+    let started = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(err) => return badly(format!("it could not be started: {err}")),
+    };
+    let deadline = Instant::now() + limit;
+    let (lines, heard) = bounded::<String>(64);
+    let complaint = Arc::<Mutex<VecDeque<String>>>::default();
+    let kept = Arc::clone(&complaint);
+    if let Some(stdout) = child.stdout.take() {
+        spawn("probe-stdout", move || send_lines(stdout, &lines));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        spawn("probe-stderr", move || keep_lines(stderr, &kept));
+    }
+    loop {
+        match heard.recv_deadline(deadline) {
+            Ok(line) => tell(&line),
+            Err(RecvTimeoutError::Timeout) => {
+                end(child);
+                return Ended::TooLate {
+                    secs: limit.as_secs(),
+                };
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let gone_by = deadline.min(Instant::now() + EXIT_GRACE);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < gone_by => thread::sleep(Duration::from_millis(5)),
+            Ok(None) | Err(_) => {
+                end(child);
+                return badly("it closed its output and stayed".to_owned());
+            }
+        }
+    };
+    if status.success() {
+        return Ended::Well;
+    }
+    let how = match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, code) => format!("exit code {}", code.unwrap_or(-1)),
+    };
+    let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    Ended::Badly {
+        how,
+        complaint: complaint.iter().cloned().collect::<Vec<_>>().join("\n"),
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = thread::Builder::new().name(name.to_owned());
+    if let Err(err) = thread.spawn(work) {
+        // Its end of the channel is gone with it, which counts as the end of the output.
+        tracing::warn!("the thread {name} could not start: {err}");
+    }
+}
+
+fn send_lines(stdout: impl Read, lines: &Sender<String>) {
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        if lines.send(line).is_err() {
+            break;
+        }
+    }
+}
+
+fn keep_lines(stderr: impl Read, kept: &Mutex<VecDeque<String>>) {
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
+/// Kills it and does not wait: a thread does.
+fn end(mut child: Child) {
+    // Fails only when it is gone already.
+    child.kill().ok();
+    spawn("probe-reaper", move || {
+        child.wait().ok();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, limit: Duration) -> (Vec<String>, Ended) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut lines = Vec::new();
+        let ended = run(command, limit, &mut |line| lines.push(line.to_owned()));
+        (lines, ended)
+    }
+
+    #[test]
+    fn lines_are_told_and_the_end_is_known() {
+        let (lines, ended) = sh("echo a; echo b", Duration::from_mins(1));
+        assert_eq!(lines, ["a", "b"]);
+        assert_eq!(ended, Ended::Well);
+        let (_, ended) = sh("echo oh >&2; exit 3", Duration::from_mins(1));
+        let Ended::Badly { how, .. } = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(how, "exit code 3");
+        let (_, ended) = sh("kill -6 $$", Duration::from_mins(1));
+        assert!(matches!(ended, Ended::Badly { how, .. } if how == "signal 6"));
+    }
+
+    #[test]
+    fn what_hangs_is_ended_and_what_it_said_before_is_kept() {
+        let (lines, ended) = sh("echo first; sleep 600", Duration::from_millis(500));
+        assert_eq!(lines, ["first"]);
+        assert!(matches!(ended, Ended::TooLate { .. }));
+        let missing = Command::new("/nonexistent/program");
+        let ended = run(missing, Duration::from_secs(1), &mut |_| {});
+        assert!(matches!(ended, Ended::Badly { how, .. } if how.contains("could not be started")));
+    }
+}

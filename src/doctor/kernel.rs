@@ -1,0 +1,74 @@
+//! The checks on the kernel and its GPU driver.
+//!
+//! Judges only what is known to be wrong with a release, for the cards that are there.
+
+use std::fs;
+
+use super::Check;
+use crate::telemetry::amdgpu::{self, AmdCard};
+use crate::telemetry::{Roots, host};
+
+/// The first kernel that saves gfx1151's waves as its libraries expect.
+const FIRST_GOOD_KERNEL: (u32, u32, u32) = (6, 18, 4);
+
+pub(super) fn all(roots: &Roots) -> Vec<Check> {
+    let cards = amdgpu::cards(&roots.sysfs);
+    let mut checks = vec![kernel(&cards, roots)];
+    if !cards.is_empty() {
+        checks.push(driver(roots));
+    }
+    checks
+}
+
+fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
+    let Some(release) = host::kernel_release(&roots.proc) else {
+        return Check::warn("kernel", "the system does not say which kernel it has");
+    };
+    let version = host::kernel_version(&release);
+    let halo = cards.iter().find(|card| card.gfx() == Some("gfx1151"));
+    if let Some(card) = halo {
+        let is_new = version.is_some_and(|version| version >= FIRST_GOOD_KERNEL);
+        let node = card.compute.as_ref();
+        if !is_new && !node.is_some_and(|node| node.has_wave_sizes) {
+            let (major, minor, patch) = FIRST_GOOD_KERNEL;
+            return Check::warn(
+                "kernel",
+                format!("expected {major}.{minor}.{patch} or a backport for gfx1151, found {release}"),
+            )
+            .advise("Install a newer kernel: older ones do not tell cwsr_size and ctl_stack_size, and programs on gfx1151 hang or crash")
+            .mend("uname -r; cat /sys/class/kfd/kfd/topology/nodes/*/properties | grep -E 'cwsr_size|ctl_stack_size'");
+        }
+    }
+    if !cards.is_empty() && copies_mappings_slowly(&release) {
+        return Check::warn(
+            "kernel",
+            format!("{release} is of the builds that copy mapped files to AMD GPUs a hundred times too slowly"),
+        )
+        .advise("Safelight reads files another way and is not slow with it; other programs are, and a newer kernel mends it");
+    }
+    Check::ok(
+        "kernel",
+        match halo {
+            Some(_) => format!("{release} has what gfx1151 needs"),
+            None => release,
+        },
+    )
+}
+
+/// 7.0.0-28 and 7.0.12 are named in reports; the change that they lack came later in the series.
+fn copies_mappings_slowly(release: &str) -> bool {
+    release.starts_with("7.0.0-28") || host::kernel_version(release) == Some((7, 0, 12))
+}
+
+fn driver(roots: &Roots) -> Check {
+    let folder = roots.sysfs.join("module/amdgpu");
+    let version = fs::read_to_string(folder.join("version"));
+    match version.as_deref().map(str::trim) {
+        Ok(version) if !version.is_empty() => Check::ok(
+            "driver",
+            format!("amdgpu {version}, beside the kernel's own"),
+        ),
+        _ if folder.exists() => Check::ok("driver", "amdgpu, the kernel's own"),
+        _ => Check::warn("driver", "the module amdgpu is not loaded").mend("sudo modprobe amdgpu"),
+    }
+}

@@ -1,0 +1,326 @@
+//! The doctor: one sentence on everything that a job needs, with a verdict and the command that mends it.
+//!
+//! States what was seen on this machine and nothing else. Whatever can hang (drivers, dead disks, the GPU itself) is
+//! asked in a process or thread of its own with a time limit, so an examination always ends. The command line prints
+//! it, the window shows it.
+
+mod access;
+mod checks;
+mod child;
+mod counters;
+mod disk;
+mod gpu;
+mod kernel;
+pub mod miopen;
+mod speed;
+#[cfg(test)]
+mod tests;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use safelight_core::catalog::Catalog;
+use safelight_core::job::JobError;
+use safelight_core::protocol::EngineReport;
+use safelight_core::settings::{
+    LoadedSettings, Paths, Runtime, RuntimeMissing, Settings, runtime_folder,
+};
+use safelight_core::speed::SpeedLine;
+use serde::Serialize;
+
+use crate::telemetry::limit::within;
+use crate::telemetry::nvidia::{self, NvidiaReport};
+use crate::telemetry::{DeviceQuery, Roots};
+use crate::worker::environment::{self, EngineTarget};
+use crate::worker::{ProcessLauncher, probe_engine};
+pub use child::Ended;
+
+/// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
+const ENGINE_LIMIT: Duration = Duration::from_mins(1);
+/// A driver that has not answered by then hangs.
+const DRIVER_LIMIT: Duration = Duration::from_secs(5);
+/// Looking through folders of models on a disk that is slow or gone.
+const CATALOG_LIMIT: Duration = Duration::from_secs(30);
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// What a check is about; they come in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    Engine,
+    Gpu,
+    System,
+    Environment,
+    Speed,
+    Files,
+}
+
+impl Group {
+    pub const ALL: [Self; 6] = [
+        Self::Engine,
+        Self::Gpu,
+        Self::System,
+        Self::Environment,
+        Self::Speed,
+        Self::Files,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Engine => "Engine",
+            Self::Gpu => "Graphics cards",
+            Self::System => "System",
+            Self::Environment => "Environment",
+            Self::Speed => "Speed",
+            Self::Files => "Models and files",
+        }
+    }
+
+    fn of(name: &str) -> Self {
+        match name {
+            "settings" | "libtorch" | "engine" | "memory tiers" => Self::Engine,
+            "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
+            "kernel" | "driver" | "memory" => Self::System,
+            "environment" => Self::Environment,
+            "speed" => Self::Speed,
+            _ => Self::Files,
+        }
+    }
+}
+
+/// What was measured, for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    pub value: f64,
+    pub unit: String,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    pub group: Group,
+    pub name: &'static str,
+    pub status: Status,
+    /// One sentence, no full stop.
+    pub message: String,
+    /// What to do; empty when nothing needs doing.
+    pub advice: String,
+    /// A line for a shell that does it; empty when there is none.
+    pub command: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figure: Option<Figure>,
+}
+
+impl Check {
+    fn new(name: &'static str, status: Status, message: impl Into<String>) -> Self {
+        Self {
+            group: Group::of(name),
+            name,
+            status,
+            message: message.into(),
+            advice: String::new(),
+            command: String::new(),
+            figure: None,
+        }
+    }
+
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Self::new(name, Status::Ok, message)
+    }
+
+    fn warn(name: &'static str, message: impl Into<String>) -> Self {
+        Self::new(name, Status::Warn, message)
+    }
+
+    fn fail(name: &'static str, message: impl Into<String>) -> Self {
+        Self::new(name, Status::Fail, message)
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    fn mend(mut self, command: impl Into<String>) -> Self {
+        self.command = command.into();
+        self
+    }
+
+    fn measured(mut self, value: f64, unit: &str) -> Self {
+        self.figure = Some(Figure {
+            value,
+            unit: unit.to_owned(),
+        });
+        self
+    }
+}
+
+/// The worst of them.
+pub fn worst(checks: &[Check]) -> Status {
+    let status = checks.iter().map(|check| check.status).max();
+    status.unwrap_or(Status::Ok)
+}
+
+/// Everything that the checks look at, gathered first so that tests can say what is there.
+#[derive(Debug)]
+pub struct Machine {
+    pub roots: Roots,
+    /// The environment that the engine would inherit.
+    pub variables: BTreeMap<String, String>,
+    /// What NVIDIA's driver says, or why there is none.
+    pub nvidia: Result<NvidiaReport, String>,
+}
+
+impl Machine {
+    pub fn of_this_user() -> Self {
+        let nvidia = within(DRIVER_LIMIT, "nvml", nvidia::report)
+            .unwrap_or_else(|| Err("the driver does not answer".to_owned()));
+        Self {
+            roots: Roots::of_this_machine(),
+            variables: environment::inherited(),
+            nvidia,
+        }
+    }
+}
+
+/// What has to be started to be examined.
+pub trait Instruments {
+    /// Starts an engine, hears its first message and ends it.
+    fn engine(&mut self) -> Result<EngineReport, JobError>;
+    /// Lets an engine measure how fast it is, and tells each line of it.
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError>;
+}
+
+/// Who is examined.
+pub struct Patient {
+    pub paths: Paths,
+    pub loaded: LoadedSettings,
+    pub machine: Machine,
+    pub runtime: Result<Runtime, RuntimeMissing>,
+    /// The GPU and the disk are measured too, which takes some seconds.
+    pub is_measured: bool,
+}
+
+/// Examines this machine for this user; each check is told as soon as it is known.
+pub fn examine_this_machine(
+    paths: Paths,
+    launcher: ProcessLauncher,
+    is_measured: bool,
+    tell: &mut dyn FnMut(Check),
+) {
+    let loaded = Settings::load(&paths.settings_file());
+    let executable = std::env::current_exe().ok();
+    let runtime = runtime_folder(
+        &loaded.settings,
+        std::env::var_os("SAFELIGHT_LIBTORCH"),
+        executable.as_deref().and_then(Path::parent),
+        &paths.cache,
+    );
+    let mut engines = OwnEngines {
+        launcher,
+        device: loaded.settings.runtime.device,
+    };
+    let patient = Patient {
+        paths,
+        loaded,
+        machine: Machine::of_this_user(),
+        runtime,
+        is_measured,
+    };
+    examine(&patient, &mut engines, tell);
+}
+
+/// The engine of this installation.
+struct OwnEngines {
+    launcher: ProcessLauncher,
+    device: safelight_core::job::DeviceChoice,
+}
+
+impl Instruments for OwnEngines {
+    fn engine(&mut self) -> Result<EngineReport, JobError> {
+        probe_engine(&mut self.launcher, self.device, ENGINE_LIMIT)
+    }
+
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError> {
+        let mut command = self.launcher.command(self.device)?;
+        command.args(["probe-speed", "--device", &self.device.to_string()]);
+        Ok(child::run(command, speed::LIMIT, &mut |line| {
+            if let Ok(line) = serde_json::from_str(line) {
+                tell(line);
+            }
+        }))
+    }
+}
+
+/// All checks, in the order in which a job needs the things.
+pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut dyn FnMut(Check)) {
+    let Patient {
+        paths,
+        loaded,
+        machine,
+        runtime,
+        is_measured,
+    } = patient;
+    let settings = &loaded.settings;
+    let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
+    tell_all(checks::settings(loaded, &paths.settings_file()));
+    tell_all(checks::runtime(runtime));
+    // Without libtorch the engine's failure would only say so again.
+    let mut report = None;
+    if runtime.is_ok() {
+        let engine = instruments.engine();
+        report = engine.as_ref().ok().cloned();
+        tell_all(vec![checks::engine(engine)]);
+    }
+    tell_all(counters::all(paths));
+
+    let found = runtime.as_ref().ok();
+    let query = DeviceQuery {
+        kind: found.map_or("cpu", Runtime::kind),
+        device: settings.runtime.device,
+        pci: report
+            .as_ref()
+            .map_or_else(String::new, |it| it.pci.clone()),
+        driver_total_bytes: report.as_ref().map_or(0, |it| it.total_bytes),
+    };
+    tell_all(gpu::all(machine, found, &query));
+    tell_all(kernel::all(&machine.roots));
+    tell_all(vec![checks::memory(&machine.roots.proc)]);
+    let target = found.map(|runtime| EngineTarget::find(&machine.roots, runtime, query.device));
+    tell_all(variables::all(
+        target.as_ref(),
+        &settings.runtime,
+        &machine.variables,
+    ));
+
+    if *is_measured && report.is_some() {
+        speed::all(instruments, target.as_ref(), &mut *tell);
+    }
+    let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
+    let catalog = {
+        let (paths, settings) = (paths.clone(), settings.clone());
+        within(CATALOG_LIMIT, "catalog", move || {
+            Catalog::load(&paths, &settings)
+        })
+    };
+    tell_all(checks::models(catalog.as_ref()));
+    if *is_measured {
+        let folders = catalog.iter().flat_map(|catalog| &catalog.available);
+        tell_all(disk::all(folders.map(|spec| spec.folder.clone()).collect()));
+    }
+    tell_all(vec![
+        checks::output_folder(&settings.output.folder_or_default(paths)),
+        checks::disk(&paths.data),
+    ]);
+    tell_all(miopen::all(paths));
+}

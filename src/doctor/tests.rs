@@ -1,0 +1,423 @@
+//! The doctor on machines that these tests describe.
+
+use std::fs;
+use std::path::Path;
+
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::protocol::EngineReport;
+use safelight_core::settings::{Paths, Runtime, RuntimeMissing, Settings};
+use safelight_core::speed::{SpeedProbe, SpeedState};
+
+use super::*;
+use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
+use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory};
+
+struct Case {
+    root: tempfile::TempDir,
+    patient: Patient,
+    engine: FakeEngine,
+}
+
+/// What an engine says of itself and measures.
+struct FakeEngine {
+    total_bytes: u64,
+    lines: Vec<SpeedLine>,
+    ended: Ended,
+}
+
+impl Instruments for &FakeEngine {
+    fn engine(&mut self) -> Result<EngineReport, JobError> {
+        Ok(EngineReport {
+            protocol: 1,
+            libtorch: "2.11.0".to_owned(),
+            device: DeviceChoice::Cpu,
+            device_name: "CPU".to_owned(),
+            pci: String::new(),
+            total_bytes: self.total_bytes,
+            used_bytes: 0,
+            class: None,
+            line: "computes on the CPU".to_owned(),
+        })
+    }
+
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError> {
+        self.lines.iter().cloned().for_each(tell);
+        Ok(self.ended.clone())
+    }
+}
+
+impl Case {
+    /// A machine with 128 GiB, an old kernel, a CPU libtorch and no GPU.
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("proc/sys/kernel")).unwrap();
+        fs::create_dir_all(at("dev")).unwrap();
+        fs::write(at("proc/sys/kernel/osrelease"), "6.17.1-1\n").unwrap();
+        lay_meminfo(&at("proc"), 128, 96);
+        fs::create_dir_all(at("torch/lib")).unwrap();
+        fs::write(at("torch/build-version"), "2.11.0\n").unwrap();
+        let runtime = Runtime {
+            folder: at("torch"),
+            lib: at("torch/lib"),
+            extra: Vec::new(),
+            source: "a test",
+        };
+        let paths = Paths::under(root.path());
+        Self {
+            patient: Patient {
+                loaded: Settings::load(&paths.settings_file()),
+                paths,
+                machine: Machine {
+                    roots: Roots::under(root.path()),
+                    variables: BTreeMap::new(),
+                    nvidia: Err("no driver".to_owned()),
+                },
+                runtime: Ok(runtime),
+                is_measured: false,
+            },
+            engine: FakeEngine {
+                total_bytes: 0,
+                lines: Vec::new(),
+                ended: Ended::Well,
+            },
+            root,
+        }
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        examine(&self.patient, &mut &self.engine, &mut |check| {
+            checks.push(check);
+        });
+        checks
+    }
+
+    fn named(&self, name: &str) -> Vec<Check> {
+        self.checks()
+            .into_iter()
+            .filter(|check| check.name == name)
+            .collect()
+    }
+
+    fn sysfs(&self) -> &Path {
+        &self.patient.machine.roots.sysfs
+    }
+
+    fn set_kernel(&self, release: &str) {
+        let file = self.patient.machine.roots.proc.join("sys/kernel/osrelease");
+        fs::write(file, release).unwrap();
+    }
+
+    fn set_variables(&mut self, variables: &[(&str, &str)]) {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        self.patient.machine.variables = variables.iter().map(owned).collect();
+    }
+}
+
+fn strix_halo() -> Case {
+    let case = Case::new();
+    let memory = [
+        ("vram_total", 512 << 20),
+        ("vram_used", 1 << 20),
+        ("gtt_total", 64 << 30),
+        ("gtt_used", 1 << 30),
+    ];
+    lay_card(case.sysfs(), "card0", "0x1002", "0000:c4:00.0", &memory);
+    lay_node(
+        case.sysfs(),
+        1,
+        "gfx_target_version 110501\nlocation_id 50176\n",
+    );
+    case
+}
+
+#[test]
+fn a_sound_machine_without_a_gpu_has_nothing_failing_but_models() {
+    let case = Case::new();
+    let failing: Vec<&str> = case
+        .checks()
+        .iter()
+        .filter(|check| check.status == Status::Fail)
+        .map(|check| check.name)
+        .collect();
+    assert_eq!(failing, ["models"]);
+    let gpu = case.named("gpu");
+    assert!(gpu[0].message.contains("so the CPU computes"), "{gpu:?}");
+    let kernel = &case.named("kernel")[0];
+    assert_eq!(
+        (kernel.status, kernel.message.as_str()),
+        (Status::Ok, "6.17.1-1"),
+        "its age matters to gfx1151 only"
+    );
+    assert!(case.named("driver").is_empty());
+}
+
+#[test]
+fn without_libtorch_the_engine_is_not_tried() {
+    let mut case = Case::new();
+    case.patient.runtime = Err(RuntimeMissing::Nowhere {
+        searched: Vec::new(),
+    });
+    let libtorch = case.named("libtorch");
+    assert_eq!(libtorch[0].status, Status::Fail);
+    assert!(libtorch[0].message.contains("cargo xtask setup"));
+    assert!(case.named("engine").is_empty());
+}
+
+#[test]
+fn another_version_of_libtorch_is_named() {
+    let case = Case::new();
+    fs::write(case.root.path().join("torch/build-version"), "2.9.1+cu128").unwrap();
+    let libtorch = &case.named("libtorch")[0];
+    assert_eq!(libtorch.status, Status::Warn);
+    assert!(libtorch.message.contains("found 2.9.1+cu128"));
+    fs::write(case.root.path().join("torch/build-version"), "2.11.0+cu130").unwrap();
+    assert_eq!(case.named("libtorch")[0].status, Status::Ok);
+}
+
+#[test]
+fn an_engine_that_cannot_start_gives_its_reason_and_advice() {
+    let err = JobError::new(JobErrorKind::Device, "libtorch is broken").advise("Fetch it again");
+    let check = checks::engine(Err(err));
+    assert_eq!(check.status, Status::Fail);
+    assert_eq!(
+        (check.message.as_str(), check.advice.as_str()),
+        ("libtorch is broken", "Fetch it again")
+    );
+}
+
+#[test]
+fn strix_halo_gets_its_kernel_pool_and_access_told() {
+    let case = strix_halo();
+    let gpu = &case.named("gpu")[0];
+    assert!(
+        gpu.message.contains("gfx1151") && gpu.message.contains("one pool"),
+        "{gpu:?}"
+    );
+    assert_eq!(gpu.status, Status::Warn, "a CPU libtorch does not use it");
+    let access = &case.named("gpu access")[0];
+    assert_eq!(access.status, Status::Warn);
+    assert!(access.command.starts_with("sudo "), "{access:?}");
+    let kernel = &case.named("kernel")[0];
+    assert_eq!(kernel.status, Status::Warn);
+    assert!(kernel.message.contains("found 6.17.1-1"), "{kernel:?}");
+    let pool = &case.named("gpu memory")[0];
+    // 128 GiB less the system's 8, in pages of 4 KiB.
+    assert!(pool.advice.contains("ttm.pages_limit=31457280"), "{pool:?}");
+    assert!(pool.command.contains("pages_limit=31457280"), "{pool:?}");
+
+    case.set_kernel("6.18.4");
+    assert_eq!(case.named("kernel")[0].status, Status::Ok);
+    case.set_kernel("6.14.0");
+    let backport = "gfx_target_version 110501\nlocation_id 50176\ncwsr_size 1\nctl_stack_size 1\n";
+    lay_node(case.sysfs(), 1, backport);
+    assert_eq!(case.named("kernel")[0].status, Status::Ok);
+    case.set_kernel("7.0.0-28-generic");
+    let kernel = &case.named("kernel")[0];
+    assert!(kernel.message.contains("too slowly"), "{kernel:?}");
+    fs::write(case.patient.machine.roots.dev.join("kfd"), b"").unwrap();
+    assert_eq!(case.named("gpu access")[0].status, Status::Ok);
+}
+
+#[test]
+fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
+    let mut case = strix_halo();
+    let library = case.root.path().join("torch/lib/libtorch_hip.so");
+    fs::write(library, b"").unwrap();
+    case.engine.total_bytes = 15_500 << 20;
+    let pool = &case.named("gpu memory")[0];
+    assert_eq!(pool.status, Status::Warn);
+    assert!(
+        pool.message.contains("the driver says 16.3 GB") && pool.message.contains("the least of"),
+        "{pool:?}"
+    );
+    let libtorch = case.named("libtorch");
+    assert!(
+        libtorch[1].message.contains("lacks libc10_hip.so"),
+        "{libtorch:?}"
+    );
+}
+
+#[test]
+fn inherited_variables_that_hurt_are_named_with_what_they_do() {
+    let mut case = Case::new();
+    assert_eq!(case.named("environment")[0].status, Status::Ok);
+    case.set_variables(&[
+        ("HSA_OVERRIDE_GFX_VERSION", "11.0.0"),
+        ("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:64"),
+        ("MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_FWD", "1"),
+        ("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "1"),
+        ("PYTORCH_CUDA_ALLOC_CONF", ""),
+        ("PATH", "/bin"),
+    ]);
+    let hurtful = |case: &Case| -> Vec<Check> {
+        let mut found = case.named("environment");
+        found.retain(|check| check.status != Status::Ok);
+        found
+    };
+    let found = hurtful(&case);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].command.contains("env -u HSA_OVERRIDE_GFX_VERSION"));
+    let mut halo = strix_halo();
+    halo.set_variables(&[("HSA_OVERRIDE_GFX_VERSION", "11.0.0")]);
+    let found = hurtful(&halo);
+    assert!(
+        found[0]
+            .message
+            .contains("kept from the engine: it makes ROCm take"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_the_engine_is_given_is_shown_with_its_reason_and_the_settings_win() {
+    let mut case = strix_halo();
+    let library = case.root.path().join("torch/lib/libtorch_hip.so");
+    fs::write(library, b"").unwrap();
+    case.set_variables(&[("MIOPEN_FIND_MODE", "NORMAL")]);
+    let settings = &mut case.patient.loaded.settings.runtime;
+    settings
+        .environment
+        .insert("MINE".to_owned(), "yes".to_owned());
+    let messages: Vec<String> = case
+        .named("environment")
+        .into_iter()
+        .map(|check| check.message)
+        .collect();
+    let said = |words: &str| messages.iter().any(|message| message.contains(words));
+    assert!(
+        said("MIOPEN_FIND_MODE=NORMAL is set; the engine gets MIOPEN_FIND_MODE=2"),
+        "{messages:?}"
+    );
+    assert!(
+        said("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1: turns on flash"),
+        "{messages:?}"
+    );
+    assert!(said("MINE=yes, as the settings say so"), "{messages:?}");
+}
+
+fn done(probe: SpeedProbe, rate: f64, keeps_scores: bool) -> SpeedLine {
+    SpeedLine {
+        probe,
+        state: SpeedState::Done {
+            rate,
+            size: "a size".to_owned(),
+            secs: 0.01,
+            keeps_scores,
+        },
+    }
+}
+
+#[test]
+fn a_measurement_that_hangs_or_crashes_names_what_it_hung_at_and_keeps_the_figures_before() {
+    let mut case = Case::new();
+    case.patient.is_measured = true;
+    case.engine.lines = vec![
+        done(SpeedProbe::MatrixF32, 0.1, false),
+        SpeedLine {
+            probe: SpeedProbe::ConvolutionOverTime,
+            state: SpeedState::Begin,
+        },
+    ];
+    case.engine.ended = Ended::TooLate { secs: 90 };
+    let speed = case.named("speed");
+    assert_eq!((speed.len(), speed[0].status), (2, Status::Ok));
+    let figure = speed[0].figure.as_ref().unwrap();
+    assert_eq!((figure.value, figure.unit.as_str()), (0.1, "TFLOP/s"));
+    assert_eq!(speed[1].status, Status::Fail);
+    assert!(
+        speed[1]
+            .message
+            .contains("stopped at convolutions over time"),
+        "{speed:?}"
+    );
+    case.engine.ended = Ended::Badly {
+        how: "signal 11".to_owned(),
+        complaint: "first\nHSA exception".to_owned(),
+    };
+    let speed = case.named("speed");
+    assert!(
+        speed[1].message.contains("signal 11: HSA exception"),
+        "{speed:?}"
+    );
+    assert!(case.named("disk speed").len() == 1);
+}
+
+#[test]
+fn slow_halves_and_attention_that_keeps_its_scores_are_told_on_a_gpu_alone() {
+    let mut case = strix_halo();
+    case.patient.is_measured = true;
+    case.engine.lines = vec![
+        done(SpeedProbe::MatrixBf16, 3.9, false),
+        done(SpeedProbe::Attention, 1.0, true),
+    ];
+    let status = |case: &Case| -> Vec<Status> {
+        let speed = case.named("speed");
+        speed.into_iter().map(|check| check.status).collect()
+    };
+    assert_eq!(status(&case), [Status::Ok, Status::Ok]);
+    let library = case.root.path().join("torch/lib/libtorch_hip.so");
+    fs::write(library, b"").unwrap();
+    assert_eq!(status(&case), [Status::Warn, Status::Fail]);
+}
+
+#[test]
+fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
+    let mut case = Case::new();
+    case.patient.machine.nvidia = Ok(NvidiaReport {
+        driver: "580.1".to_owned(),
+        cuda: "13.0".to_owned(),
+        cards: vec![NvidiaCard {
+            name: "Some GPU".to_owned(),
+            pci: "0000:01:00.0".to_owned(),
+            memory: Some(NvidiaMemory {
+                total_bytes: 24_000_000_000,
+                used_bytes: 1_000_000_000,
+            }),
+        }],
+    });
+    let gpu = &case.named("gpu")[0];
+    assert_eq!(gpu.status, Status::Warn);
+    assert!(
+        gpu.message.contains("Some GPU") && gpu.advice.contains("for cuda"),
+        "{gpu:?}"
+    );
+    fs::write(case.root.path().join("torch/lib/libtorch_cuda.so"), b"").unwrap();
+    assert_eq!(case.named("gpu")[0].status, Status::Ok);
+}
+
+#[test]
+fn broken_settings_and_unknown_keys_are_told() {
+    let mut case = Case::new();
+    let file = Paths::under(case.root.path()).settings_file();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "[runtime]\ndevice = 'gpu'\n").unwrap();
+    case.patient.loaded = Settings::load(&file);
+    let settings = &case.named("settings")[0];
+    assert_eq!(settings.status, Status::Fail);
+    assert!(
+        settings.message.contains("line 2, column 10"),
+        "{settings:?}"
+    );
+    fs::write(&file, "[output]\nfromat = 'mp4'\n").unwrap();
+    case.patient.loaded = Settings::load(&file);
+    let settings = &case.named("settings")[0];
+    assert_eq!(settings.status, Status::Warn);
+    assert!(settings.message.contains("output.fromat"), "{settings:?}");
+}
+
+#[test]
+fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
+    let case = Case::new();
+    assert_eq!(case.named("output")[0].status, Status::Ok);
+    let before = fs::read_dir(case.root.path()).unwrap().count();
+    assert_eq!(case.named("output")[0].status, Status::Ok);
+    assert_eq!(fs::read_dir(case.root.path()).unwrap().count(), before);
+    // A file where a folder is needed: true for every user, root included.
+    let file = case.root.path().join("a file");
+    fs::write(&file, b"").unwrap();
+    let check = checks::output_folder(&file.join("results"));
+    assert_eq!(check.status, Status::Fail);
+    assert!(check.advice.contains("output.folder"));
+}

@@ -1,0 +1,91 @@
+//! The checks on the engine's environment: what Safelight sets, what the settings add, and inherited variables that
+//! hurt.
+//!
+//! The table is the worker's own, so what is shown here is what the engine gets.
+
+use std::collections::BTreeMap;
+
+use safelight_core::memory::DeviceClass;
+use safelight_core::settings::RuntimeSettings;
+
+use super::Check;
+use crate::worker::environment::{self, EngineTarget, Origin, Variable};
+
+/// Without a libtorch, as for one without a GPU.
+pub(super) fn all(
+    target: Option<&EngineTarget>,
+    settings: &RuntimeSettings,
+    inherited: &BTreeMap<String, String>,
+) -> Vec<Check> {
+    let plain = EngineTarget {
+        kind: "cpu",
+        class: DeviceClass::Cpu,
+        gfx: Vec::new(),
+        rocm_order: None,
+    };
+    let variables = environment::variables(target.unwrap_or(&plain), settings, inherited);
+    let mut checks: Vec<Check> = variables.iter().filter_map(hurtful).collect();
+    if checks.is_empty() {
+        checks.push(Check::ok(
+            "environment",
+            "no inherited variable is known to trouble the engine",
+        ));
+    }
+    checks.extend(variables.iter().filter_map(given));
+    checks
+}
+
+/// A variable that came from elsewhere.
+fn hurtful(variable: &Variable) -> Option<Check> {
+    let Variable {
+        name,
+        value,
+        inherited,
+        origin,
+        why,
+    } = variable;
+    let found = inherited.as_ref().filter(|found| !found.is_empty())?;
+    let (message, advice) = match origin {
+        Origin::Removed => (
+            format!("{name}={found} is set and kept from the engine: it {why}"),
+            "Unless other programs need it, take it out of your shell's start-up files; the table [runtime.environment] of the settings gives it to the engine on purpose",
+        ),
+        Origin::Inherited => (
+            format!("{name}={found} is set: it {why}"),
+            "Unless you mean it, start Safelight without it",
+        ),
+        Origin::Safelight if value.as_ref() != Some(found) => (
+            format!(
+                "{name}={found} is set; the engine gets {name}={} instead: {why}",
+                value.as_deref().unwrap_or_default()
+            ),
+            "The table [runtime.environment] of the settings gives the engine another value on purpose",
+        ),
+        Origin::Safelight | Origin::Settings => return None,
+    };
+    Some(
+        Check::warn("environment", message)
+            .advise(advice)
+            .mend(format!("env -u {name} safelight")),
+    )
+}
+
+/// A variable that the engine gets from us or from the settings.
+fn given(variable: &Variable) -> Option<Check> {
+    let Variable {
+        name,
+        value,
+        origin,
+        why,
+        ..
+    } = variable;
+    let what = match value {
+        Some(value) => format!("the engine gets {name}={value}"),
+        None => format!("the engine does not get {name}"),
+    };
+    match origin {
+        Origin::Safelight => Some(Check::ok("environment", format!("{what}: {why}"))),
+        Origin::Settings => Some(Check::ok("environment", format!("{what}, as {why}"))),
+        Origin::Removed | Origin::Inherited => None,
+    }
+}

@@ -1,0 +1,40 @@
+//! What stands in for the blocks where a step cache skips them.
+
+use safelight_core::job::{SectionOrder, StepCache as Choice, StepCacheKind};
+
+use super::*;
+use crate::closeness::assert_close;
+use crate::step_cache::Walk;
+
+#[test]
+fn a_call_that_is_skipped_gives_what_the_same_call_gave() {
+    for (name, case) in cases() {
+        let (_folder, weights) = write(&tensors(&case.config), Kind::Float);
+        let transformer = FramePackTransformer::new(&config(&case.config), &weights).unwrap();
+        for (kind, skipped) in [
+            (StepCacheKind::TeaCache, 1),
+            // The table's first steps differ too much, whatever the threshold.
+            (StepCacheKind::MagCache, 0),
+            (StepCacheKind::FirstBlock, 1),
+        ] {
+            let choice = Choice {
+                kind,
+                threshold: 1.0,
+            };
+            let walk = Walk {
+                num_calls: 3,
+                order: SectionOrder::F1,
+                side: 640,
+            };
+            let cache = StepCache::new(choice, walk);
+            let answers =
+                [0, 1, 2].map(|call| case.ask_cached(&name, &transformer, Some((&cache, call))));
+            assert_eq!(cache.num_skipped(), skipped, "{kind:?}");
+            let expected = case.ask(&name, &transformer);
+            assert_eq!(answers[0], expected, "{kind:?}");
+            assert_eq!(answers[2], expected, "{kind:?}");
+            let what = format!("{kind:?} {name}");
+            assert_close(&what, &answers[1], &expected, CALL_LIMIT);
+        }
+    }
+}

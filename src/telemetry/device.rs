@@ -1,0 +1,367 @@
+//! Which of the machine's GPUs computes, what class it is of, and what it can have: for the plan.
+//!
+//! A chip is known by its place on the bus and its compute target, never by a name for people.
+
+use std::path::Path;
+use std::time::Duration;
+
+use safelight_core::job::DeviceChoice;
+use safelight_core::memory::{DeviceClass, DeviceFacts};
+
+use super::Roots;
+use super::amdgpu::{self, AmdCard, pci_place};
+use super::budget::budget;
+use super::host::{self, HostMemory};
+use super::limit::within;
+use super::nvidia::{self, NvidiaCard};
+
+/// A driver that has not answered by then is broken.
+const DRIVER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The device that is asked about, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceQuery {
+    /// `cpu`, `cuda` or `rocm`: which GPU half the chosen libtorch has.
+    pub kind: &'static str,
+    pub device: DeviceChoice,
+    /// The engine's word on the device's place on the bus; empty before an engine ran.
+    pub pci: String,
+    /// The engine's word on the memory that its driver shows; 0 before an engine ran.
+    pub driver_total_bytes: u64,
+}
+
+impl DeviceQuery {
+    /// Whether a GPU is meant: a libtorch without a GPU half has none.
+    pub fn is_gpu(&self) -> bool {
+        matches!(self.kind, "rocm" | "cuda") && self.device != DeviceChoice::Cpu
+    }
+}
+
+/// A device, and the memory that it can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Such as `AMD gfx1151` or `NVIDIA H200`.
+    pub name: String,
+    pub facts: DeviceFacts,
+    /// Memory chips: those of the card, or of the whole machine where the pool is one.
+    pub physical_bytes: u64,
+}
+
+/// The class of the device that would compute.
+pub fn device_class(roots: &Roots, query: &DeviceQuery) -> DeviceClass {
+    device(roots, query).facts.class
+}
+
+/// The numbers of the device that would compute. Asks drivers, so it may take a moment: not for a thread that draws.
+pub fn device_facts(roots: &Roots, query: &DeviceQuery) -> DeviceFacts {
+    device(roots, query).facts
+}
+
+/// The same with its name.
+pub fn device(roots: &Roots, query: &DeviceQuery) -> Device {
+    let host = host::memory(&roots.proc).unwrap_or_default();
+    if !query.is_gpu() {
+        return of_host(host, DeviceClass::Cpu, "CPU");
+    }
+    if query.kind == "rocm" {
+        let cards = amdgpu::cards(&roots.sysfs);
+        return chosen_amd(&cards, query).map_or_else(
+            || of_driver_alone(host, query),
+            |card| of_amd(card, host, query),
+        );
+    }
+    let report = within(DRIVER_LIMIT, "nvml", nvidia::report);
+    let cards = report.and_then(Result::ok).unwrap_or_default().cards;
+    chosen_nvidia(&cards, query).map_or_else(
+        || of_driver_alone(host, query),
+        |card| of_nvidia(card, host),
+    )
+}
+
+/// The host's memory as a device's.
+fn of_host(host: HostMemory, class: DeviceClass, name: &str) -> Device {
+    Device {
+        name: name.to_owned(),
+        facts: DeviceFacts {
+            class,
+            total_bytes: host.total_bytes,
+            used_bytes: host.total_bytes.saturating_sub(host.available_bytes),
+            host_available_bytes: host.available_bytes,
+        },
+        physical_bytes: host.total_bytes,
+    }
+}
+
+fn of_amd(card: &AmdCard, host: HostMemory, query: &DeviceQuery) -> Device {
+    let memory = card.memory().unwrap_or_default();
+    let driver = (query.driver_total_bytes > 0).then_some(query.driver_total_bytes);
+    let budget = budget(card.class, memory, driver, Some(host));
+    let vram = memory.vram_total_bytes.unwrap_or(0);
+    let used = memory.used_bytes(card.class).unwrap_or(0);
+    // The part of a shared pool that only the GPU sees is not in what the host counts.
+    let (physical, carved_out) = if card.class == DeviceClass::Unified {
+        let free = vram.saturating_sub(memory.vram_used_bytes.unwrap_or(0));
+        (host.total_bytes.saturating_add(vram), free)
+    } else {
+        (vram, 0)
+    };
+    Device {
+        name: card.name(),
+        facts: DeviceFacts {
+            class: card.class,
+            total_bytes: budget.total_bytes,
+            used_bytes: used.min(budget.total_bytes),
+            host_available_bytes: host.available_bytes.saturating_add(carved_out),
+        },
+        physical_bytes: physical,
+    }
+}
+
+/// A card without memory of its own shares the machine's.
+fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
+    let Some(memory) = card.memory else {
+        return of_host(host, DeviceClass::Unified, &card.name);
+    };
+    Device {
+        name: card.name.clone(),
+        facts: DeviceFacts {
+            class: DeviceClass::Discrete,
+            total_bytes: memory.total_bytes,
+            used_bytes: memory.used_bytes,
+            host_available_bytes: host.available_bytes,
+        },
+        physical_bytes: memory.total_bytes,
+    }
+}
+
+/// Where no table shows the card, as in some containers: what the engine's driver said.
+fn of_driver_alone(host: HostMemory, query: &DeviceQuery) -> Device {
+    Device {
+        name: "GPU".to_owned(),
+        facts: DeviceFacts {
+            class: DeviceClass::Discrete,
+            total_bytes: query.driver_total_bytes,
+            used_bytes: 0,
+            host_available_bytes: host.available_bytes,
+        },
+        physical_bytes: query.driver_total_bytes,
+    }
+}
+
+/// The card at the place that the engine named; before that the one with the number that was chosen; automatically
+/// the one with the most vector units.
+pub fn chosen_amd<'a>(cards: &'a [AmdCard], query: &DeviceQuery) -> Option<&'a AmdCard> {
+    if let Some(place) = pci_place(&query.pci) {
+        let mut placed = cards.iter();
+        if let Some(card) = placed.find(|card| pci_place(&card.pci) == Some(place)) {
+            return Some(card);
+        }
+    }
+    let numbered = as_rocm_counts(cards);
+    match query.device {
+        DeviceChoice::Cuda(index) => numbered.get(index).copied(),
+        _ => strongest(&numbered),
+    }
+    .or_else(|| cards.first())
+}
+
+fn chosen_nvidia<'a>(cards: &'a [NvidiaCard], query: &DeviceQuery) -> Option<&'a NvidiaCard> {
+    let placed = pci_place(&query.pci);
+    let mut at_place = cards.iter();
+    if let Some(card) = at_place.find(|card| placed.is_some() && pci_place(&card.pci) == placed) {
+        return Some(card);
+    }
+    match query.device {
+        DeviceChoice::Cuda(index) => cards.get(index),
+        _ => cards.first(),
+    }
+}
+
+/// The cards that the compute driver has, in the order in which ROCm numbers them.
+fn as_rocm_counts(cards: &[AmdCard]) -> Vec<&AmdCard> {
+    let mut numbered: Vec<_> = cards
+        .iter()
+        .filter_map(|card| Some((card.compute.as_ref()?.node, card)))
+        .collect();
+    numbered.sort_by_key(|(node, _)| *node);
+    numbered.into_iter().map(|(_, card)| card).collect()
+}
+
+fn num_simds(card: &AmdCard) -> u64 {
+    card.compute.as_ref().map_or(0, |node| node.num_simds)
+}
+
+/// The first of those with the most vector units; where that is not told, one with memory of its own.
+fn strongest<'a>(cards: &[&'a AmdCard]) -> Option<&'a AmdCard> {
+    let strength = |card: &AmdCard| (num_simds(card), card.class == DeviceClass::Discrete);
+    let mut strongest: Option<&AmdCard> = None;
+    for &card in cards {
+        if strongest.is_none_or(|found| strength(card) > strength(found)) {
+            strongest = Some(card);
+        }
+    }
+    strongest
+}
+
+/// A processor's own small GPU beside a real card: it draws the desktop, and libtorch often has no code for it.
+pub fn is_display_only(card: &AmdCard, cards: &[AmdCard]) -> bool {
+    card.class == DeviceClass::Unified
+        && cards.iter().any(|other| {
+            other.class == DeviceClass::Discrete && num_simds(other) >= num_simds(card) * 2
+        })
+}
+
+/// The numbers of the GPUs that ROCm should show, the strongest first, when its own order would give jobs another
+/// one; for `ROCR_VISIBLE_DEVICES`.
+pub fn rocm_order(sysfs: &Path) -> Option<String> {
+    let cards = amdgpu::cards(sysfs);
+    let numbered = as_rocm_counts(&cards);
+    let best = strongest(&numbered)?;
+    let mut shown: Vec<usize> = (0..numbered.len())
+        .filter(|&index| !is_display_only(numbered[index], &cards))
+        .collect();
+    shown.sort_by_key(|&index| numbered[index].pci != best.pci);
+    let is_as_it_was = shown.len() == numbered.len() && shown.first() == Some(&0);
+    let names: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    (!is_as_it_was && !names.is_empty()).then(|| names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
+
+    const GIB: u64 = 1 << 30;
+
+    fn query(device: DeviceChoice) -> DeviceQuery {
+        DeviceQuery {
+            kind: "rocm",
+            device,
+            ..DeviceQuery::default()
+        }
+    }
+
+    fn lay(roots: &Roots, number: u32, pci: &str, location: u64, node: &str, memory: [u64; 4]) {
+        let [vram, vram_used, gtt, gtt_used] = memory;
+        let files = [
+            ("vram_total", vram),
+            ("vram_used", vram_used),
+            ("gtt_total", gtt),
+            ("gtt_used", gtt_used),
+        ];
+        let card = format!("card{number}");
+        lay_card(&roots.sysfs, &card, "0x1002", pci, &files);
+        let text = format!("location_id {location}\n{node}\n");
+        lay_node(&roots.sysfs, number + 1, &text);
+    }
+
+    /// A desktop whose processor draws the screen, listed before the card that should compute.
+    fn desktop() -> (tempfile::TempDir, Roots) {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        lay_meminfo(&roots.proc, 64, 40);
+        let small = "gfx_target_version 100306\nsimd_count 4";
+        let memory = [GIB / 2, GIB / 4, 31 * GIB, GIB];
+        lay(&roots, 0, "0000:7a:00.0", 0x7a00, small, memory);
+        let large = "gfx_target_version 110000\nsimd_count 192";
+        let memory = [24 * GIB, 3 * GIB, 31 * GIB, GIB];
+        lay(&roots, 1, "0000:03:00.0", 0x0300, large, memory);
+        (root, roots)
+    }
+
+    #[test]
+    fn the_card_computes_and_not_the_processors_own_gpu_that_draws_the_desktop() {
+        let (_root, roots) = desktop();
+        let Device { name, facts, .. } = device(&roots, &query(DeviceChoice::Auto));
+        assert_eq!(name, "AMD gfx1100");
+        let expected = DeviceFacts {
+            class: DeviceClass::Discrete,
+            total_bytes: 24 * GIB,
+            used_bytes: 3 * GIB,
+            host_available_bytes: 40 * GIB,
+        };
+        assert_eq!(facts, expected);
+        assert_eq!(rocm_order(&roots.sysfs).as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_number_and_the_engines_word_on_the_place_win_over_what_would_be_chosen() {
+        let (_root, roots) = desktop();
+        let first = device(&roots, &query(DeviceChoice::Cuda(0)));
+        assert_eq!(first.name, "AMD gfx1036");
+        let placed = DeviceQuery {
+            pci: "0000:03:00.0".to_owned(),
+            ..query(DeviceChoice::Cuda(0))
+        };
+        assert_eq!(device(&roots, &placed).name, "AMD gfx1100");
+        assert_eq!(device_class(&roots, &placed), DeviceClass::Discrete);
+    }
+
+    #[test]
+    fn a_shared_pool_is_one_pool_and_its_carve_out_counts_beside_what_the_host_has() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        lay_meminfo(&roots.proc, 31, 20);
+        let halo = "gfx_target_version 110501\nsimd_count 80";
+        let memory = [96 * GIB, 6 * GIB, 15 * GIB, GIB];
+        lay(&roots, 0, "0000:c4:00.0", 0xc400, halo, memory);
+        let found = device(&roots, &query(DeviceChoice::Auto));
+        assert_eq!(found.physical_bytes, 127 * GIB);
+        let expected = DeviceFacts {
+            class: DeviceClass::Unified,
+            total_bytes: 111 * GIB,
+            used_bytes: 7 * GIB,
+            host_available_bytes: (20 + 90) * GIB,
+        };
+        assert_eq!(found.facts, expected);
+        let told = DeviceQuery {
+            driver_total_bytes: 15 * GIB,
+            ..query(DeviceChoice::Auto)
+        };
+        assert_eq!(device_facts(&roots, &told).total_bytes, 15 * GIB);
+        assert_eq!(rocm_order(&roots.sysfs), None);
+    }
+
+    #[test]
+    fn without_a_gpu_half_or_a_card_the_host_or_the_drivers_word_is_all() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        lay_meminfo(&roots.proc, 16, 8);
+        let cpu = DeviceQuery {
+            kind: "cpu",
+            ..query(DeviceChoice::Auto)
+        };
+        let facts = device_facts(&roots, &cpu);
+        assert_eq!(
+            (facts.class, facts.host_available_bytes, facts.used_bytes),
+            (DeviceClass::Cpu, 8 * GIB, 8 * GIB)
+        );
+        let hidden = DeviceQuery {
+            driver_total_bytes: 12 * GIB,
+            ..query(DeviceChoice::Auto)
+        };
+        let facts = device_facts(&roots, &hidden);
+        assert_eq!(
+            (facts.class, facts.total_bytes),
+            (DeviceClass::Discrete, 12 * GIB)
+        );
+    }
+
+    #[test]
+    fn two_real_cards_are_shown_with_the_stronger_first() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        let weak = "gfx_target_version 110002\nsimd_count 64";
+        lay(&roots, 0, "0000:03:00.0", 0x0300, weak, [8 * GIB, 0, 0, 0]);
+        let strong = "gfx_target_version 110000\nsimd_count 192";
+        lay(
+            &roots,
+            1,
+            "0000:43:00.0",
+            0x4300,
+            strong,
+            [24 * GIB, 0, 0, 0],
+        );
+        assert_eq!(rocm_order(&roots.sysfs).as_deref(), Some("1,0"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The thread that watches the machine ten times a second while a job runs, and keeps the job's record.
+//!
+//! It alone waits for drivers: whoever tells it something never does, and goes on when it hangs. Between jobs it
+//! sleeps.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use safelight_core::job::{JobId, MachineSample, MemorySample, Reclaim, Stage};
+use safelight_core::memory::DeviceClass;
+
+use super::Roots;
+use super::device::DeviceQuery;
+use super::record::Record;
+use super::sampler::{KeptNvml, Sampler, joined};
+
+/// Ten a second.
+pub const PERIOD: Duration = Duration::from_millis(100);
+/// Orders that may wait while a driver takes its time; what is beyond is lost to the record alone.
+const ORDER_ROOM: usize = 256;
+/// The engine's counts are of the past when nothing was heard for so long.
+const STALE: Duration = Duration::from_secs(1);
+/// How long the end of a job waits for its record.
+const WRITE_LIMIT: Duration = Duration::from_secs(3);
+
+enum Order {
+    Begin(Box<Record>),
+    Watch(Box<DeviceQuery>, String),
+    Engine(MemorySample),
+    Stage(Stage),
+    StageEnd,
+    Reclaimed(Reclaim),
+    /// Where the record goes, and who waits for it.
+    End(Option<PathBuf>, Sender<()>),
+}
+
+/// The near end.
+pub struct Monitor {
+    orders: Sender<Order>,
+    latest: Arc<Mutex<Latest>>,
+    folder: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy)]
+struct Latest {
+    class: DeviceClass,
+    machine: MachineSample,
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        Self {
+            class: DeviceClass::Cpu,
+            machine: MachineSample::default(),
+        }
+    }
+}
+
+impl Monitor {
+    /// Starts the thread; it ends when this is dropped. Records go into `folder`, or nowhere.
+    pub fn start(roots: Roots, folder: Option<PathBuf>) -> io::Result<Self> {
+        let (orders, receiver) = bounded(ORDER_ROOM);
+        let latest = Arc::new(Mutex::new(Latest::default()));
+        let shown = Arc::clone(&latest);
+        thread::Builder::new()
+            .name("telemetry".to_owned())
+            .spawn(move || watch(&roots, &receiver, &shown))?;
+        Ok(Self {
+            orders,
+            latest,
+            folder,
+        })
+    }
+
+    pub fn begin(&self, job: JobId, model: &str) {
+        self.tell(Order::Begin(Box::new(Record::new(job, model.to_owned()))));
+    }
+
+    /// The device that computes is known; `line` is the engine's word on it.
+    pub fn watch(&self, query: DeviceQuery, line: &str) {
+        self.tell(Order::Watch(Box::new(query), line.to_owned()));
+    }
+
+    /// The engine's counts of this moment; gives them back joined with what the machine last said.
+    pub fn join(&self, sample: MemorySample) -> MemorySample {
+        self.tell(Order::Engine(sample));
+        let Latest { class, machine } = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        joined(class, sample, machine)
+    }
+
+    pub fn stage(&self, stage: Stage) {
+        self.tell(Order::Stage(stage));
+    }
+
+    pub fn stage_end(&self) {
+        self.tell(Order::StageEnd);
+    }
+
+    pub fn reclaimed(&self, reclaim: Reclaim) {
+        self.tell(Order::Reclaimed(reclaim));
+    }
+
+    /// Ends the job and writes its record. Waits for it, but not for ever.
+    pub fn end(&self) {
+        let (done, written) = bounded(1);
+        self.tell(Order::End(self.folder.clone(), done));
+        if written.recv_timeout(WRITE_LIMIT).is_err() {
+            tracing::warn!("the job's telemetry was not written in time");
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        // Full: the thread is stuck in a driver, and the job must not wait for that.
+        self.orders.try_send(order).ok();
+    }
+}
+
+/// One job as the thread sees it.
+struct Watching<'n> {
+    record: Box<Record>,
+    sampler: Sampler<'n>,
+    began: Instant,
+    engine: MemorySample,
+    heard: Option<Instant>,
+}
+
+fn watch(roots: &Roots, orders: &Receiver<Order>, latest: &Mutex<Latest>) {
+    let nvml = KeptNvml::new();
+    let mut watching: Option<Watching<'_>> = None;
+    let mut next = Instant::now();
+    loop {
+        let order = match &watching {
+            Some(_) => orders.recv_deadline(next),
+            None => orders.recv().map_err(RecvTimeoutError::from),
+        };
+        match order {
+            Ok(Order::Begin(record)) => {
+                watching = Some(Watching::new(record, roots));
+                next = Instant::now();
+            }
+            Ok(Order::End(folder, done)) => {
+                if let Some(mut job) = watching.take() {
+                    job.sample(latest);
+                    job.finish(folder);
+                }
+                done.try_send(()).ok();
+            }
+            Ok(order) => {
+                if let Some(job) = &mut watching {
+                    job.take(order, roots, &nvml);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(job) = &mut watching {
+                    job.sample(latest);
+                }
+                // After a stall it goes on from here and does not catch up.
+                next = (next + PERIOD).max(Instant::now());
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+impl<'n> Watching<'n> {
+    fn new(record: Box<Record>, roots: &Roots) -> Self {
+        Self {
+            record,
+            sampler: Sampler::of_host(roots),
+            began: Instant::now(),
+            engine: MemorySample::default(),
+            heard: None,
+        }
+    }
+
+    fn now_secs(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn take(&mut self, order: Order, roots: &Roots, nvml: &'n KeptNvml) {
+        let now = self.now_secs();
+        match order {
+            Order::Watch(query, line) => {
+                self.sampler = Sampler::open(roots, nvml, &query);
+                self.record.device = line;
+            }
+            Order::Engine(sample) => {
+                self.engine = sample;
+                self.heard = Some(Instant::now());
+            }
+            Order::Stage(stage) => self.record.begin(stage, now),
+            Order::StageEnd => self.record.end(now),
+            Order::Reclaimed(reclaim) => self.record.reclaimed(reclaim, now),
+            Order::Begin(_) | Order::End(..) => {}
+        }
+    }
+
+    fn sample(&mut self, latest: &Mutex<Latest>) {
+        let shown = Latest {
+            class: self.sampler.class(),
+            machine: self.sampler.sample(),
+        };
+        *latest.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+        let is_stale = self.heard.is_none_or(|heard| heard.elapsed() > STALE);
+        let engine = MemorySample {
+            at_secs: self.now_secs(),
+            // What there is does not change, and an engine that is silent has nothing that is known.
+            ..if is_stale {
+                MemorySample {
+                    total_bytes: self.engine.total_bytes,
+                    ..MemorySample::default()
+                }
+            } else {
+                self.engine
+            }
+        };
+        self.record.push(joined(shown.class, engine, shown.machine));
+    }
+
+    fn finish(mut self, folder: Option<PathBuf>) {
+        let now = self.now_secs();
+        self.record.end(now);
+        let saved = folder.map(|folder| self.record.save(&folder));
+        if let Some(Err(err)) = saved {
+            tracing::warn!("the job's telemetry could not be written: {err}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::fake_tree::lay_meminfo;
+
+    #[test]
+    fn a_job_leaves_a_record_with_its_stages_what_was_given_back_and_the_engines_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        lay_meminfo(&roots.proc, 16, 9);
+        let folder = root.path().join("records");
+        let monitor = Monitor::start(roots, Some(folder.clone())).unwrap();
+        monitor.begin(JobId(3), "a model");
+        monitor.watch(DeviceQuery::default(), "CPU, 2 threads");
+        monitor.stage(Stage::Denoise);
+        let joined = monitor.join(MemorySample {
+            used_bytes: 5,
+            allocated_bytes: 4,
+            total_bytes: 100,
+            ..MemorySample::default()
+        });
+        assert_eq!(joined.used_bytes, 5);
+        monitor.reclaimed(Reclaim {
+            boundary: "post-vae-decode".to_owned(),
+            before_bytes: 4,
+            after_bytes: 1,
+        });
+        monitor.stage_end();
+        monitor.end();
+        let record = Record::load(&folder, JobId(3)).unwrap();
+        assert_eq!(
+            (record.model.as_str(), record.device.as_str()),
+            ("a model", "CPU, 2 threads")
+        );
+        let last = record.samples.last().unwrap();
+        assert_eq!(
+            (last.used_bytes, last.allocated_bytes, last.total_bytes),
+            (5, 4, 100)
+        );
+        assert_eq!(last.machine.host_available_bytes, Some(9 << 30));
+        assert_eq!(record.stages.len(), 1);
+        assert!(record.stages[0].to_secs.is_some());
+        assert_eq!(record.reclaims[0].reclaim.boundary, "post-vae-decode");
+    }
+
+    #[test]
+    fn without_a_job_nothing_is_written_and_a_second_end_does_no_harm() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("records");
+        let monitor = Monitor::start(Roots::under(root.path()), Some(folder.clone())).unwrap();
+        monitor.stage(Stage::Denoise);
+        monitor.end();
+        monitor.end();
+        assert!(!folder.exists());
+        // A job that began anew without an end leaves only its own.
+        monitor.begin(JobId(1), "");
+        monitor.begin(JobId(2), "");
+        monitor.end();
+        assert!(Record::load(&folder, JobId(1)).is_err());
+        assert!(Record::load(&folder, JobId(2)).is_ok());
+    }
+}

@@ -1,0 +1,366 @@
+//! What was measured during one job, as a file: samples, stages and what was given back between them.
+//!
+//! Kept as JSON in a folder of records, of which the newest stay; written out as CSV for whoever asks.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
+use serde::{Deserialize, Serialize};
+
+/// An hour at ten a second; beyond it every second sample goes, so that the whole job stays.
+const MAX_SAMPLES: usize = 36_000;
+/// So many jobs' records are kept.
+const MAX_RECORDS: usize = 100;
+
+const COLUMNS: [&str; 18] = [
+    "job",
+    "seconds",
+    "event",
+    "stage",
+    "used_bytes",
+    "allocated_bytes",
+    "reserved_bytes",
+    "total_bytes",
+    "vram_used_bytes",
+    "gtt_used_bytes",
+    "host_available_bytes",
+    "page_cache_bytes",
+    "temperature_celsius",
+    "power_watts",
+    "busy_percent",
+    "boundary",
+    "before_bytes",
+    "after_bytes",
+];
+
+/// A stage's place in time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedStage {
+    pub stage: Stage,
+    pub from_secs: f64,
+    pub to_secs: Option<f64>,
+}
+
+/// Memory given back, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedReclaim {
+    pub at_secs: f64,
+    #[serde(flatten)]
+    pub reclaim: Reclaim,
+}
+
+/// One job's telemetry. Times are seconds since the job began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub job: JobId,
+    pub model: String,
+    /// The engine's line on its device; empty when none started.
+    pub device: String,
+    pub samples: Vec<MemorySample>,
+    pub stages: Vec<RecordedStage>,
+    pub reclaims: Vec<RecordedReclaim>,
+}
+
+impl Record {
+    /// With room for all samples, so that taking one allocates nothing.
+    pub fn new(job: JobId, model: String) -> Self {
+        Self {
+            job,
+            model,
+            device: String::new(),
+            samples: Vec::with_capacity(MAX_SAMPLES),
+            stages: Vec::new(),
+            reclaims: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, sample: MemorySample) {
+        if self.samples.len() == MAX_SAMPLES {
+            let mut index = 0;
+            self.samples.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        self.samples.push(sample);
+    }
+
+    /// A stage begins; the one before ends.
+    pub fn begin(&mut self, stage: Stage, at_secs: f64) {
+        self.end(at_secs);
+        self.stages.push(RecordedStage {
+            stage,
+            from_secs: at_secs,
+            to_secs: None,
+        });
+    }
+
+    pub fn end(&mut self, at_secs: f64) {
+        if let Some(stage) = self.stages.last_mut() {
+            stage.to_secs.get_or_insert(at_secs);
+        }
+    }
+
+    pub fn reclaimed(&mut self, reclaim: Reclaim, at_secs: f64) {
+        self.reclaims.push(RecordedReclaim { at_secs, reclaim });
+    }
+
+    /// Rows in the order of time: samples, beginnings and ends of stages, and what was given back.
+    pub fn to_csv(&self) -> String {
+        let mut rows: Vec<(f64, String)> = Vec::new();
+        let job = self.job;
+        for sample in &self.samples {
+            rows.push((sample.at_secs, self.sample_row(sample)));
+        }
+        for stage in &self.stages {
+            let name = stage.stage.name();
+            let row = |at: f64, event: &str| format!("{job},{at:.3},{event},{name},,,,,,,,,,,,,,");
+            rows.push((stage.from_secs, row(stage.from_secs, "stage-begin")));
+            if let Some(to) = stage.to_secs {
+                rows.push((to, row(to, "stage-end")));
+            }
+        }
+        for RecordedReclaim { at_secs, reclaim } in &self.reclaims {
+            let Reclaim {
+                boundary,
+                before_bytes,
+                after_bytes,
+            } = reclaim;
+            let stage = self.stage_at(*at_secs);
+            // A boundary is one of a few names of ours; commas cannot be in it.
+            let boundary = boundary.replace([',', '\n', '"'], " ");
+            let row = format!(
+                "{job},{at_secs:.3},reclaim,{stage},,,,,,,,,,,,{boundary},{before_bytes},{after_bytes}"
+            );
+            rows.push((*at_secs, row));
+        }
+        rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut text = String::new();
+        for (_, row) in rows {
+            text.push_str(&row);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The line above the rows of [`Self::to_csv`].
+    pub fn csv_header() -> String {
+        COLUMNS.join(",") + "\n"
+    }
+
+    fn sample_row(&self, sample: &MemorySample) -> String {
+        let MemorySample {
+            at_secs,
+            used_bytes,
+            allocated_bytes,
+            reserved_bytes,
+            total_bytes,
+            machine,
+        } = sample;
+        let stage = self.stage_at(*at_secs);
+        let mut row = format!(
+            "{},{at_secs:.3},sample,{stage},{used_bytes},{allocated_bytes},{reserved_bytes},{total_bytes}",
+            self.job
+        );
+        let bytes = [
+            machine.vram_used_bytes,
+            machine.gtt_used_bytes,
+            machine.host_available_bytes,
+            machine.page_cache_bytes,
+        ];
+        // Writing to a string cannot fail.
+        for bytes in bytes {
+            row.push(',');
+            bytes
+                .iter()
+                .for_each(|it| write!(row, "{it}").unwrap_or(()));
+        }
+        let figures = [
+            machine.temperature_celsius,
+            machine.power_watts,
+            machine.busy_percent,
+        ];
+        for figure in figures {
+            row.push(',');
+            figure
+                .iter()
+                .for_each(|it| write!(row, "{it:.1}").unwrap_or(()));
+        }
+        row.push_str(",,,");
+        row
+    }
+
+    fn stage_at(&self, at_secs: f64) -> &'static str {
+        let mut stages = self.stages.iter().rev();
+        stages
+            .find(|stage| stage.from_secs <= at_secs)
+            .filter(|stage| stage.to_secs.is_none_or(|to| at_secs <= to))
+            .map_or("", |stage| stage.stage.name())
+    }
+
+    /// Writes it into the folder of records and removes the oldest ones there.
+    pub fn save(&self, folder: &Path) -> io::Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        let path = path_of(folder, self.job);
+        let trial = path.with_extension("json.part");
+        fs::write(&trial, serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        fs::rename(&trial, &path)?;
+        forget_old(folder);
+        Ok(path)
+    }
+
+    /// What was kept of a job.
+    pub fn load(folder: &Path, job: JobId) -> io::Result<Self> {
+        let text = fs::read(path_of(folder, job))?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    /// Writes it where somebody asked for it: JSON to a `.json` file, CSV to any other.
+    pub fn export(&self, path: &Path) -> io::Result<()> {
+        write_all(path, std::slice::from_ref(self))
+    }
+}
+
+/// Writes the records of several jobs into one file: as an object or a list in a `.json` file, else as one table.
+pub fn write_all(path: &Path, records: &[Record]) -> io::Result<()> {
+    let is_json = path.extension().is_some_and(|ending| ending == "json");
+    if !is_json {
+        let rows: String = records.iter().map(Record::to_csv).collect();
+        return fs::write(path, Record::csv_header() + &rows);
+    }
+    let text = match records {
+        [record] => serde_json::to_vec_pretty(record),
+        records => serde_json::to_vec_pretty(records),
+    };
+    fs::write(path, text.map_err(io::Error::other)?)
+}
+
+fn path_of(folder: &Path, job: JobId) -> PathBuf {
+    folder.join(format!("{job}.json"))
+}
+
+/// Only files of our own shape go: a job's number, and later jobs have larger ones.
+fn forget_old(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut jobs: Vec<u64> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_suffix(".json")?.parse().ok()
+        })
+        .collect();
+    jobs.sort_unstable();
+    let num_old = jobs.len().saturating_sub(MAX_RECORDS);
+    for job in &jobs[..num_old] {
+        // One that stays is removed another time.
+        fs::remove_file(path_of(folder, JobId(*job))).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::job::MachineSample;
+
+    use super::*;
+
+    fn record() -> Record {
+        let mut record = Record::new(JobId(7), "a model".to_owned());
+        record.begin(Stage::EncodeText, 0.05);
+        record.push(MemorySample {
+            at_secs: 0.1,
+            used_bytes: 5,
+            allocated_bytes: 3,
+            reserved_bytes: 4,
+            total_bytes: 9,
+            machine: MachineSample {
+                gtt_used_bytes: Some(2),
+                temperature_celsius: Some(61.25),
+                ..MachineSample::default()
+            },
+        });
+        record.begin(Stage::Denoise, 0.2);
+        let reclaim = Reclaim {
+            boundary: "post-text-encoding".to_owned(),
+            before_bytes: 4,
+            after_bytes: 0,
+        };
+        record.reclaimed(reclaim, 0.21);
+        record.end(0.5);
+        record
+    }
+
+    #[test]
+    fn a_record_is_a_table_in_the_order_of_time_with_as_many_cells_in_each_row() {
+        let text = Record::csv_header() + &record().to_csv();
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(
+            rows.iter()
+                .all(|row| row.split(',').count() == COLUMNS.len()),
+            "{text}"
+        );
+        assert_eq!(rows[1], "7,0.050,stage-begin,encode_text,,,,,,,,,,,,,,");
+        assert_eq!(rows[2], "7,0.100,sample,encode_text,5,3,4,9,,2,,,61.2,,,,,");
+        assert_eq!(
+            rows[5],
+            "7,0.210,reclaim,denoise,,,,,,,,,,,,post-text-encoding,4,0"
+        );
+        assert_eq!(rows.len(), 7);
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_folder_and_goes_out_as_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("records");
+        record().save(&at).unwrap();
+        let kept = Record::load(&at, JobId(7)).unwrap();
+        assert_eq!(kept, record());
+        let csv = folder.path().join("a.csv");
+        kept.export(&csv).unwrap();
+        assert!(
+            fs::read_to_string(&csv)
+                .unwrap()
+                .starts_with("job,seconds,event")
+        );
+        let json = folder.path().join("a.json");
+        kept.export(&json).unwrap();
+        let text = fs::read_to_string(&json).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), kept);
+        write_all(&csv, &[record(), record()]).unwrap();
+        let text = fs::read_to_string(&csv).unwrap();
+        assert_eq!(text.lines().count(), 1 + 2 * 6);
+    }
+
+    #[test]
+    fn the_newest_records_stay_and_foreign_files_are_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mine.json"), "").unwrap();
+        for job in 1..=MAX_RECORDS as u64 + 3 {
+            let record = Record::new(JobId(job), String::new());
+            record.save(folder.path()).unwrap();
+        }
+        assert!(Record::load(folder.path(), JobId(3)).is_err());
+        assert!(Record::load(folder.path(), JobId(4)).is_ok());
+        assert!(folder.path().join("mine.json").exists());
+    }
+
+    #[test]
+    fn a_long_job_keeps_a_bounded_number_of_samples_of_its_whole_length() {
+        let mut record = Record::new(JobId(1), String::new());
+        let room = record.samples.capacity();
+        for index in 0..100_000 {
+            record.push(MemorySample {
+                at_secs: f64::from(index),
+                ..MemorySample::default()
+            });
+        }
+        assert!(record.samples.len() <= MAX_SAMPLES);
+        assert_eq!(record.samples.capacity(), room);
+        assert_eq!(record.samples[0].at_secs, 0.0);
+        assert_eq!(record.samples.last().unwrap().at_secs, 99_999.0);
+    }
+}

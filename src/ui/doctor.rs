@@ -1,0 +1,256 @@
+//! The doctor's page: what was examined, with a verdict each, and the command that mends it.
+//!
+//! Examines nothing: it shows what the thread of the examination has told so far.
+
+use egui::{
+    Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
+};
+
+use super::widgets::{group_label, icon_button, palette, sentence, with_icon};
+use super::{View, icons, theme};
+use crate::app::commands::AppCommand;
+use crate::doctor::{Check, Group, Status};
+
+pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
+    Frame::new()
+        .inner_margin(Margin {
+            left: 24,
+            right: 12,
+            top: 16,
+            bottom: 0,
+        })
+        .show(ui, |ui| {
+            header_ui(ui, view);
+            ui.add_space(theme::GAP);
+            ScrollArea::vertical()
+                .auto_shrink([false, false])
+                .show(ui, |ui| {
+                    ui.set_max_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
+                    for group in Group::ALL {
+                        group_ui(ui, view, group);
+                    }
+                });
+        });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Doctor").heading().strong());
+        ui.add_space(theme::GAP);
+        summary_ui(ui, view);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.add_space(12.0);
+            if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
+                view.push(AppCommand::ShowDoctor(false));
+            }
+            let copy = Button::new(with_icon(icons::COPY, "Copy report"));
+            if ui
+                .add(copy)
+                .on_hover_text("Everything here as text, for a report of a fault")
+                .accessible_name("Copy report")
+                .clicked()
+            {
+                let report = view.session.doctor.report();
+                view.push(AppCommand::CopyText(report));
+            }
+            let again = Button::new(with_icon(icons::RESET, "Examine again"));
+            let is_enabled = !view.session.doctor.is_examining;
+            if ui
+                .add_enabled(is_enabled, again)
+                .on_hover_text("Takes some seconds, while the GPU and the disk are measured")
+                .accessible_name("Examine again")
+                .clicked()
+            {
+                view.push(AppCommand::Examine);
+            }
+        });
+    });
+    let page = &mut view.session.doctor;
+    ui.checkbox(&mut page.hides_fine, "Show only what needs attention");
+}
+
+/// How many are how, or that more is to come.
+fn summary_ui(ui: &mut Ui, view: &View<'_>) {
+    let page = &view.session.doctor;
+    for (status, one, several) in [
+        (Status::Fail, "problem", "problems"),
+        (Status::Warn, "note", "notes"),
+        (Status::Ok, "fine", "fine"),
+    ] {
+        let count = page.count(status);
+        if count == 0 {
+            continue;
+        }
+        let (icon, colour) = verdict(ui, status);
+        let word = if count == 1 { one } else { several };
+        ui.label(RichText::new(icon).size(16.0).color(colour));
+        ui.label(format!("{count} {word}"));
+        ui.add_space(theme::SMALL_GAP);
+    }
+    if page.is_examining {
+        ui.label(RichText::new("Examining…").color(palette(ui).amber));
+    }
+}
+
+fn verdict(ui: &Ui, status: Status) -> (char, Color32) {
+    let palette = palette(ui);
+    match status {
+        Status::Ok => (icons::CHECK_CIRCLE, palette.good),
+        Status::Warn => (icons::WARNING, palette.amber),
+        Status::Fail => (icons::X_CIRCLE, palette.error),
+    }
+}
+
+fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
+    let hides_fine = view.session.doctor.hides_fine;
+    let checks: Vec<Check> = view
+        .session
+        .doctor
+        .checks
+        .iter()
+        .filter(|check| check.group == group && !(hides_fine && check.status == Status::Ok))
+        .cloned()
+        .collect();
+    if checks.is_empty() {
+        return;
+    }
+    group_label(ui, group.label(), "");
+    let frame = Frame::new()
+        .fill(palette(ui).panel)
+        .corner_radius(theme::CARD_RADIUS)
+        .inner_margin(Margin::symmetric(16, 12));
+    frame.show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        let mut last_name = "";
+        for (index, check) in checks.iter().enumerate() {
+            if index > 0 {
+                ui.add_space(theme::SMALL_GAP);
+            }
+            let name = if check.name == last_name {
+                ""
+            } else {
+                check.name
+            };
+            last_name = check.name;
+            ui.push_id((group, index), |ui| check_ui(ui, view, check, name));
+        }
+    });
+    ui.add_space(theme::GAP);
+}
+
+/// A verdict, a name, and the words behind them at one edge.
+fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
+    let (icon, colour) = verdict(ui, check.status);
+    let weak = palette(ui).weak;
+    ui.spacing_mut().interact_size.y = 0.0;
+    ui.with_layout(Layout::left_to_right(Align::TOP), |ui| {
+        let height = theme::CHECK_HEIGHT;
+        fixed_ui(ui, vec2(theme::CHECK_ICON_WIDTH, height), |ui| {
+            ui.label(RichText::new(icon).size(16.0).color(colour));
+        });
+        fixed_ui(ui, vec2(theme::CHECK_NAME_WIDTH, height), |ui| {
+            ui.label(RichText::new(title(name)).color(weak));
+        });
+        ui.vertical(|ui| {
+            ui.set_width(ui.available_width());
+            words_ui(ui, view, check);
+        });
+    });
+}
+
+/// The name of a check as people write it.
+fn title(name: &str) -> String {
+    match name {
+        "libtorch" => name.to_owned(),
+        "miopen cache" => "MIOpen cache".to_owned(),
+        _ => match name.strip_prefix("gpu") {
+            Some(rest) => format!("GPU{rest}"),
+            None => sentence(name),
+        },
+    }
+}
+
+fn fixed_ui(ui: &mut Ui, size: egui::Vec2, contents: impl FnOnce(&mut Ui)) {
+    let (rect, _) = ui.allocate_exact_size(size, egui::Sense::hover());
+    let layout = Layout::left_to_right(Align::Center);
+    contents(&mut ui.new_child(UiBuilder::new().max_rect(rect).layout(layout)));
+}
+
+fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
+    let palette = palette(ui);
+    match check
+        .message
+        .split_once(": ")
+        .filter(|_| check.figure.is_some())
+    {
+        Some((what, figure)) => figure_ui(ui, what, figure),
+        None => {
+            ui.add(Label::new(sentence(&check.message)).wrap());
+        }
+    }
+    if !check.advice.is_empty() {
+        let colour = match check.status {
+            Status::Ok => palette.weak,
+            Status::Warn => palette.amber,
+            Status::Fail => palette.error,
+        };
+        let text = RichText::new(&check.advice).small().color(colour);
+        ui.add(Label::new(text).wrap());
+    }
+    if check.name == "miopen cache" {
+        let clear = Button::new(with_icon(icons::BROOM, "Clear"));
+        if ui
+            .add(clear)
+            .on_hover_text("Remove it: MIOpen makes it anew as convolutions are needed")
+            .accessible_name("Clear MIOpen's cache")
+            .clicked()
+        {
+            view.push(AppCommand::ClearMiopen);
+        }
+    } else if !check.command.is_empty() {
+        command_ui(ui, view, &check.command);
+    }
+}
+
+/// What was measured: the figures of all lines stand under each other.
+fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
+    let weak = palette(ui).weak;
+    let (rate, details) = figure.split_once(" (").unwrap_or((figure, ""));
+    ui.horizontal(|ui| {
+        fixed_ui(
+            ui,
+            vec2(theme::CHECK_FIGURE_AT, theme::CHECK_HEIGHT),
+            |ui| {
+                ui.label(sentence(what));
+            },
+        );
+        ui.label(RichText::new(rate).strong());
+        let details = RichText::new(details.trim_end_matches(')'))
+            .small()
+            .color(weak);
+        ui.add(Label::new(details).truncate());
+    });
+}
+
+/// A line for a shell, with a button that copies it.
+fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
+    let frame = Frame::new()
+        .fill(palette(ui).field)
+        .corner_radius(theme::RADIUS)
+        .inner_margin(Margin::symmetric(10, 2));
+    frame.show(ui, |ui| {
+        ui.horizontal(|ui| {
+            if icon_button(
+                ui,
+                icons::COPY,
+                &format!("Copy command {command}"),
+                "Copy this line for a terminal",
+            )
+            .clicked()
+            {
+                view.push(AppCommand::CopyText(command.to_owned()));
+            }
+            ui.add(Label::new(RichText::new(command).monospace()).wrap());
+        });
+    });
+}

@@ -1,0 +1,367 @@
+//! The environment of the engine's process: what each class of device needs set before libtorch is loaded, and what
+//! of the inherited variables is not passed on.
+//!
+//! Users export nothing. What they put into the settings wins over everything here, and the doctor shows all of it
+//! with its reason. Nothing of this was run on AMD hardware so far: the reasons are upstream's reports.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use safelight_core::job::DeviceChoice;
+use safelight_core::memory::DeviceClass;
+use safelight_core::settings::{AllocatorChoice, Runtime, RuntimeSettings};
+use serde::Serialize;
+
+use crate::telemetry::device::rocm_order;
+use crate::telemetry::{DeviceQuery, Roots, amdgpu, device_class};
+
+/// What the engine is started for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineTarget {
+    /// `cpu`, `cuda` or `rocm`.
+    pub kind: &'static str,
+    pub class: DeviceClass,
+    /// The compute targets of all AMD cards, whichever computes.
+    pub gfx: Vec<String>,
+    /// The numbers of the GPUs that ROCm should show, where its own order would be wrong for a job.
+    pub rocm_order: Option<String>,
+}
+
+impl EngineTarget {
+    /// As this machine and this runtime are.
+    pub fn find(roots: &Roots, runtime: &Runtime, device: DeviceChoice) -> Self {
+        let query = DeviceQuery {
+            kind: runtime.kind(),
+            device,
+            ..DeviceQuery::default()
+        };
+        let is_rocm = query.kind == "rocm";
+        let class = match query.kind {
+            // The driver need not be asked for what no row of the table depends on.
+            "cuda" if query.is_gpu() => DeviceClass::Discrete,
+            _ => device_class(roots, &query),
+        };
+        let cards = amdgpu::cards(&roots.sysfs);
+        Self {
+            kind: query.kind,
+            class,
+            gfx: cards
+                .iter()
+                .filter_map(|card| card.gfx().map(str::to_owned))
+                .collect(),
+            // A number that a user chose counts among all.
+            rocm_order: (is_rocm && device == DeviceChoice::Auto)
+                .then(|| rocm_order(&roots.sysfs))
+                .flatten(),
+        }
+    }
+
+    fn has(&self, gfx: &str) -> bool {
+        self.gfx.iter().any(|found| found == gfx)
+    }
+}
+
+/// Where a variable's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The class of the device needs it.
+    Safelight,
+    /// The user's settings.
+    Settings,
+    /// It was there, hurts, and is not passed on.
+    Removed,
+    /// It was there, may hurt, and is passed on.
+    Inherited,
+}
+
+/// One variable of the engine's, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Variable {
+    pub name: String,
+    /// What the engine gets; `None`: not this variable.
+    pub value: Option<String>,
+    /// What it would have inherited.
+    pub inherited: Option<String>,
+    pub origin: Origin,
+    pub why: &'static str,
+}
+
+/// When a row counts.
+#[derive(Clone, Copy)]
+enum When {
+    Always,
+    Rocm,
+    /// On ROCm, for this target.
+    RocmOn(&'static str),
+    /// On a GPU of any make.
+    Gpu,
+    /// Where a card of this target is, whatever computes.
+    Has(&'static str),
+}
+
+impl When {
+    fn holds(self, target: &EngineTarget) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Rocm => target.kind == "rocm",
+            Self::RocmOn(gfx) => target.kind == "rocm" && target.has(gfx),
+            Self::Gpu => target.kind != "cpu",
+            Self::Has(gfx) => target.has(gfx),
+        }
+    }
+}
+
+struct Set {
+    name: &'static str,
+    value: &'static str,
+    when: When,
+    /// A value that the user's shell had is as good.
+    yields: bool,
+    why: &'static str,
+}
+
+/// What is set, by class. The allocator's variables are not: libtorch's own ways are the default.
+const SET: &[Set] = &[
+    Set {
+        // 24 s became 11 s for a job beside four busy loops on two cores; not to spin at all costs a
+        // tenth on a quiet machine.
+        name: "GOMP_SPINCOUNT",
+        value: "3000",
+        when: When::Always,
+        yields: true,
+        why: "threads that wait soon sleep, so that other programs have the cores",
+    },
+    Set {
+        name: "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL",
+        value: "1",
+        when: When::Rocm,
+        yields: false,
+        why: "turns on flash attention on RDNA 3 and 3.5, where the other way needs tens of GiB",
+    },
+    Set {
+        name: "MIOPEN_FIND_MODE",
+        value: "2",
+        when: When::Rocm,
+        yields: false,
+        why: "convolutions are not searched for, which takes minutes or hangs the driver",
+    },
+    Set {
+        name: "TORCH_BLAS_PREFER_HIPBLASLT",
+        value: "1",
+        when: When::RocmOn("gfx1151"),
+        yields: true,
+        why: "matrices of 16-bit numbers are several times as fast on gfx1151",
+    },
+];
+
+struct Known {
+    /// The beginning of names when it ends in `*`.
+    name: &'static str,
+    when: When,
+    /// Not passed on.
+    is_removed: bool,
+    why: &'static str,
+}
+
+const ALLOCATOR: &str = "changes how libtorch keeps GPU memory and can hang on ROCm (the setting runtime.allocator does it on purpose)";
+const HIDES: &str = "hides GPUs or changes their numbers";
+const BLOCKS: &str = "makes the processor wait for every step of the GPU";
+const CONVOLUTIONS: &str =
+    "changes how convolutions are chosen on AMD, which can take minutes or hang";
+
+/// Inherited variables that hurt, the particular before the general.
+const KNOWN: &[Known] = &[
+    known(
+        "HSA_OVERRIDE_GFX_VERSION",
+        When::Has("gfx1151"),
+        true,
+        "makes ROCm take the GPU for another one, which crashes gfx1151",
+    ),
+    known(
+        "HSA_OVERRIDE_GFX_VERSION",
+        When::Always,
+        false,
+        "makes ROCm take the GPU for another one",
+    ),
+    known("PYTORCH_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
+    known("PYTORCH_CUDA_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
+    known("PYTORCH_HIP_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
+    known("PYTORCH_ALLOC_CONF", When::Always, false, ALLOCATOR),
+    known("PYTORCH_CUDA_ALLOC_CONF", When::Always, false, ALLOCATOR),
+    known("PYTORCH_HIP_ALLOC_CONF", When::Always, false, ALLOCATOR),
+    known(
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        When::Always,
+        true,
+        "makes every allocation on the GPU slow",
+    ),
+    known(
+        "PYTORCH_NO_HIP_MEMORY_CACHING",
+        When::Always,
+        true,
+        "makes every allocation on the GPU slow",
+    ),
+    known(
+        "MIOPEN_FIND_ENFORCE",
+        When::Always,
+        true,
+        "searches for convolutions again and again, for minutes each",
+    ),
+    known(
+        "MIOPEN_LOG_LEVEL",
+        When::Always,
+        false,
+        "makes MIOpen write to the log",
+    ),
+    known(
+        "MIOPEN_ENABLE_LOGGING",
+        When::Always,
+        false,
+        "makes MIOpen write to the log",
+    ),
+    known(
+        "MIOPEN_DEBUG_3D_CONV_IMPLICIT_GEMM_HIP_*",
+        When::Always,
+        false,
+        "does nothing on Radeon GPUs: it is for the matrix cores of Instinct",
+    ),
+    known("MIOPEN_*", When::Always, false, CONVOLUTIONS),
+    known(
+        "HSA_ENABLE_SDMA",
+        When::Always,
+        false,
+        "turns copies beside the computation on or off",
+    ),
+    known(
+        "HSA_XNACK",
+        When::Always,
+        false,
+        "changes how GPU memory is mapped, which may be slow",
+    ),
+    known("CUDA_VISIBLE_DEVICES", When::Always, false, HIDES),
+    known("HIP_VISIBLE_DEVICES", When::Always, false, HIDES),
+    known("ROCR_VISIBLE_DEVICES", When::Always, false, HIDES),
+    known("GPU_DEVICE_ORDINAL", When::Always, false, HIDES),
+    known("CUDA_LAUNCH_BLOCKING", When::Always, false, BLOCKS),
+    known("HIP_LAUNCH_BLOCKING", When::Always, false, BLOCKS),
+    known("AMD_SERIALIZE_KERNEL", When::Always, false, BLOCKS),
+    known("AMD_SERIALIZE_COPY", When::Always, false, BLOCKS),
+];
+
+const fn known(name: &'static str, when: When, is_removed: bool, why: &'static str) -> Known {
+    Known {
+        name,
+        when,
+        is_removed,
+        why,
+    }
+}
+
+impl Known {
+    fn fits(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == self.name,
+        }
+    }
+}
+
+/// How libtorch keeps GPU memory, as its own variable says it; `None`: as it does by itself.
+fn allocator(choice: AllocatorChoice) -> Option<&'static str> {
+    match choice {
+        AllocatorChoice::Default => None,
+        AllocatorChoice::Expandable => Some("expandable_segments:True"),
+        // The seeds' own figures for cards of up to 24 GB; the first works under a memory cap alone.
+        AllocatorChoice::SmallCard => Some("garbage_collection_threshold:0.8,max_split_size_mb:64"),
+    }
+}
+
+/// Everything that differs from what the engine would inherit, and what it inherits that may hurt.
+pub fn variables(
+    target: &EngineTarget,
+    settings: &RuntimeSettings,
+    inherited: &BTreeMap<String, String>,
+) -> Vec<Variable> {
+    let mut found: BTreeMap<String, Variable> = BTreeMap::new();
+    let mut put = |name: &str, value: Option<&str>, origin: Origin, why: &'static str| {
+        let variable = Variable {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            inherited: inherited.get(name).cloned(),
+            origin,
+            why,
+        };
+        found.insert(name.to_owned(), variable);
+    };
+    for (name, value) in inherited.iter().filter(|(_, value)| !value.is_empty()) {
+        let mut rows = KNOWN.iter();
+        if let Some(row) = rows.find(|row| row.fits(name) && row.when.holds(target)) {
+            if row.is_removed {
+                put(name, None, Origin::Removed, row.why);
+            } else {
+                put(name, Some(value), Origin::Inherited, row.why);
+            }
+        }
+    }
+    for row in SET.iter().filter(|row| row.when.holds(target)) {
+        let is_there = inherited.get(row.name).is_some_and(|it| !it.is_empty());
+        if !(row.yields && is_there) {
+            put(row.name, Some(row.value), Origin::Safelight, row.why);
+        }
+    }
+    let has_chosen_gpus = [
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "CUDA_VISIBLE_DEVICES",
+    ]
+    .iter()
+    .any(|name| inherited.get(*name).is_some_and(|value| !value.is_empty()));
+    if let Some(order) = target.rocm_order.as_deref().filter(|_| !has_chosen_gpus) {
+        let why = "the strongest GPU comes first, and one that only draws the desktop is left out";
+        put("ROCR_VISIBLE_DEVICES", Some(order), Origin::Safelight, why);
+    }
+    let by_setting = "the settings say so";
+    if let Some(value) = allocator(settings.allocator).filter(|_| target.kind != "cpu") {
+        put(
+            "PYTORCH_ALLOC_CONF",
+            Some(value),
+            Origin::Settings,
+            by_setting,
+        );
+    }
+    if settings.verbose_miopen && target.kind == "rocm" {
+        put(
+            "MIOPEN_ENABLE_LOGGING",
+            Some("1"),
+            Origin::Settings,
+            by_setting,
+        );
+        put("MIOPEN_LOG_LEVEL", Some("5"), Origin::Settings, by_setting);
+    }
+    for (name, value) in &settings.environment {
+        let value = Some(value.as_str()).filter(|value| !value.is_empty());
+        put(name, value, Origin::Settings, by_setting);
+    }
+    found.into_values().collect()
+}
+
+/// Gives a command all of it.
+pub fn apply(variables: &[Variable], command: &mut Command) {
+    for Variable { name, value, .. } in variables {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+/// This process's own variables, as far as they are text.
+pub fn inherited() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

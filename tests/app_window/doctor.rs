@@ -1,0 +1,165 @@
+//! The doctor's page and the graph's figures of the machine, as a person sees and uses them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::doctor::{Check, Group, Status};
+use safelight_core::job::{JobUpdate, MachineSample, MemorySample, Reclaim, Stage};
+
+use crate::harness::Bench;
+
+fn check(group: Group, name: &'static str, status: Status, message: &str) -> Check {
+    Check {
+        group,
+        name,
+        status,
+        message: message.to_owned(),
+        advice: String::new(),
+        command: String::new(),
+        figure: None,
+    }
+}
+
+/// A machine with something of every kind, and how often it was examined.
+fn sick() -> (Bench, Arc<AtomicU32>) {
+    let examined = Arc::<AtomicU32>::default();
+    let count = Arc::clone(&examined);
+    let bench = Bench::with(move |startup| {
+        startup.examine = Arc::new(move |tell| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let engine = "computes on the CPU";
+            tell(check(Group::Engine, "engine", Status::Ok, engine));
+            tell(Check {
+                advice: "Add yourself to the groups, then log in again".to_owned(),
+                command: "sudo usermod -aG render".to_owned(),
+                ..check(
+                    Group::Gpu,
+                    "gpu access",
+                    Status::Warn,
+                    "it cannot be opened",
+                )
+            });
+            let disk = "no room for jobs";
+            tell(check(Group::Files, "disk", Status::Fail, disk));
+        });
+    });
+    (bench, examined)
+}
+
+#[test]
+fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
+    let (mut bench, examined) = sick();
+    bench.press("Doctor");
+    bench.until("all is told", |bench| bench.has("1 problem"));
+    for text in [
+        "1 note",
+        "1 fine",
+        "Computes on the CPU",
+        "No room for jobs",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.assert_shows("Add yourself to the groups, then log in again");
+    bench.harness.check_accessibility();
+    bench.until("it has ended", |bench| !bench.has("Examining…"));
+    bench.press("Examine again");
+    bench.until("it is told again", |bench| {
+        bench.has("1 problem") && !bench.has("Examining…")
+    });
+    assert_eq!(examined.load(Ordering::Relaxed), 2);
+    // Closed and opened, it still knows.
+    bench.press("Close the doctor");
+    assert!(!bench.has("No room for jobs"));
+    bench.press("Doctor");
+    bench.assert_shows("No room for jobs");
+    assert_eq!(examined.load(Ordering::Relaxed), 2);
+    // Whoever wants a clip wants to see it.
+    bench.start_job();
+    assert!(!bench.has("No room for jobs"));
+}
+
+#[test]
+fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
+    let (mut bench, _) = sick();
+    bench.press("Doctor");
+    bench.until("it has ended", |bench| {
+        bench.has("1 problem") && !bench.has("Examining…")
+    });
+    bench
+        .harness
+        .get_by_role_and_label(Role::CheckBox, "Show only what needs attention")
+        .click();
+    bench.settle();
+    assert!(!bench.has("Computes on the CPU"));
+    bench.assert_shows("It cannot be opened");
+    for (button, expected) in [
+        (
+            "Copy command sudo usermod -aG render",
+            "sudo usermod -aG render",
+        ),
+        ("Copy report", "FAIL  disk: no room for jobs"),
+    ] {
+        let found = bench.harness.get_by_role_and_label(Role::Button, button);
+        found.click();
+        let mut copied = None;
+        for _ in 0..4 {
+            bench.harness.step();
+            copied = copied.or_else(|| bench.copied());
+        }
+        assert!(copied.unwrap().contains(expected), "{button}");
+    }
+}
+
+#[test]
+fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_ended() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Denoise,
+            section: 0,
+            resumed: false,
+        },
+    );
+    for second in 0..3 {
+        let sample = MemorySample {
+            at_secs: f64::from(second),
+            used_bytes: 3 << 30,
+            total_bytes: 8 << 30,
+            machine: MachineSample {
+                page_cache_bytes: Some(2 << 30),
+                host_available_bytes: Some(5 << 30),
+                temperature_celsius: Some(61.0),
+                power_watts: Some(54.4),
+                busy_percent: Some(97.0),
+                ..MachineSample::default()
+            },
+            ..MemorySample::default()
+        };
+        bench.say(sent.id, JobUpdate::Memory(sample));
+    }
+    bench.say(
+        sent.id,
+        JobUpdate::Reclaimed(Reclaim {
+            boundary: "post-text-encoding".to_owned(),
+            before_bytes: 2 << 30,
+            after_bytes: 0,
+        }),
+    );
+    for text in [
+        "Page cache 2.0 GiB",
+        "Free 5.0 GiB",
+        "Busy 97 %",
+        "61 °C",
+        "54 W",
+    ] {
+        bench.assert_shows(text);
+    }
+    assert!(!bench.has("Export telemetry"));
+    bench.harness.check_accessibility();
+    bench.finish_job(&sent, 3);
+    bench.harness.get_by_label("Export telemetry");
+}
