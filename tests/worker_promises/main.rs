@@ -8,7 +8,7 @@ mod inputs;
 mod ladder;
 mod sections;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -18,8 +18,8 @@ use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
-    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobFolder, JobId,
-    JobOutcome, JobUpdate, Sampler, SigmaSchedule, Stage,
+    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
+    JobUpdate, Sampler, SigmaSchedule, Stage,
 };
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
@@ -155,20 +155,6 @@ impl Rig {
         };
         self.handle.try_send(command).unwrap();
         cancel
-    }
-
-    /// Lets the job go on that an earlier worker left in its folder.
-    fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
-        let request = JobFolder::at(folder).request().unwrap();
-        let command = WorkerCommand::Generate {
-            id: JobId::next(),
-            request: Box::new(request),
-            device: DeviceChoice::Auto,
-            cancel: CancelToken::default(),
-            resume: Some(folder.to_owned()),
-        };
-        self.handle.try_send(command).unwrap();
-        self.hear()
     }
 
     /// Hears one job to its end.

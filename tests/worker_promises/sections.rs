@@ -6,15 +6,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use safelight::worker::WorkerCommand;
 use safelight_core::catalog::Family;
 use safelight_core::job::{
-    Clip, DeviceChoice, GenerateRequest, JobOutcome, JobUpdate, SectionMade, SectionOrder,
-    Sections, Stage,
+    CancelToken, Clip, DeviceChoice, GenerateRequest, JobFolder, JobId, JobOutcome, JobUpdate,
+    SectionMade, SectionOrder, Sections, Stage,
 };
 use safelight_core::media;
 
 use super::Rig;
 use super::fake_engine::Act;
+
+impl Rig {
+    /// Lets the job go on that an earlier worker left in its folder.
+    fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
+        let request = JobFolder::at(folder).request().unwrap();
+        let command = WorkerCommand::Generate {
+            id: JobId::next(),
+            request: Box::new(request),
+            device: DeviceChoice::Auto,
+            cancel: CancelToken::default(),
+            resume: Some(folder.to_owned()),
+        };
+        self.handle.try_send(command).unwrap();
+        self.hear()
+    }
+}
 
 /// Makes a request one of a window of 2: 8 frames a section, and 5 that two share.
 fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequest) {

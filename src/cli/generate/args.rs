@@ -70,7 +70,6 @@ pub struct GenerateArgs {
     /// Seconds of a clip that is made section by section (FramePack), 1 to 120; the nearest number of whole sections is made [default: 5]
     #[arg(long, value_name = "X", conflicts_with = "frames")]
     pub seconds: Option<f64>,
-    /// As many sections as the carried clip has.
     #[arg(skip)]
     pub num_sections: Option<u32>,
     /// Latent frames of a section, of 4 frames each [default: 9]
@@ -270,36 +269,4 @@ pub(super) fn unusable(err: &MediaError) -> JobError {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::*;
-
-    fn help() -> String {
-        #[derive(clap::Parser)]
-        struct Probe {
-            #[command(flatten)]
-            _args: GenerateArgs,
-        }
-        Probe::command().render_long_help().to_string()
-    }
-
-    #[test]
-    fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
-        for part in [
-            "a diffusers folder, a transformer's file, or a folder with one",
-            "64 or more, in steps of 8 (of 16 for the 5B model)",
-        ] {
-            assert!(help().contains(part), "{part}");
-        }
-    }
-
-    #[test]
-    fn the_help_names_every_sampler_and_schedule() {
-        let help = help();
-        let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
-        for name in Sampler::ALL.map(Sampler::name).iter().chain(&schedules) {
-            assert!(help.contains(name), "{name}");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,33 @@
+//! What the help says.
+
+use clap::CommandFactory as _;
+
+use super::*;
+
+fn help() -> String {
+    #[derive(clap::Parser)]
+    struct Probe {
+        #[command(flatten)]
+        _args: GenerateArgs,
+    }
+    Probe::command().render_long_help().to_string()
+}
+
+#[test]
+fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
+    for part in [
+        "a diffusers folder, a transformer's file, or a folder with one",
+        "64 or more, in steps of 8 (of 16 for the 5B model)",
+    ] {
+        assert!(help().contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_help_names_every_sampler_and_schedule() {
+    let help = help();
+    let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
+    for name in Sampler::ALL.map(Sampler::name).iter().chain(&schedules) {
+        assert!(help.contains(name), "{name}");
+    }
+}
