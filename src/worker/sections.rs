@@ -172,7 +172,9 @@ impl GrowingFile {
             });
         match spawned {
             Ok(writing) => self.writing = Some(writing),
-            Err(err) => return error.or(Some(JobError::from_error(JobErrorKind::Internal, &err))),
+            Err(err) => {
+                return error.or_else(|| Some(JobError::from_error(JobErrorKind::Internal, &err)));
+            }
         }
         error
     }
