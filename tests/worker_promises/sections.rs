@@ -1,7 +1,7 @@
 //! Clips that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
 //! and go on after an engine or the whole program died.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
