@@ -239,3 +239,34 @@ fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_sma
     );
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn a_clip_without_all_its_frames_is_never_called_finished() {
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Decode {
+            Act::LoseFrames
+        } else {
+            Act::Work
+        }
+    });
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
+    assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
+}
+
+#[test]
+fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
+    let rig = Rig::new(|_, stage| {
+        if stage == Stage::Denoise {
+            Act::Fail
+        } else {
+            Act::Work
+        }
+    });
+    let JobOutcome::Failed(err) = rig.run().1 else {
+        panic!("expected a failure")
+    };
+    assert_eq!(err.kind, JobErrorKind::BadModel);
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+}

@@ -359,22 +359,6 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 }
 
 #[test]
-fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Denoise {
-            Act::Fail
-        } else {
-            Act::Work
-        }
-    });
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
-    assert_eq!(err.kind, JobErrorKind::BadModel);
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
-}
-
-#[test]
 fn a_panic_fails_that_job_only() {
     let rig = Rig::new(|_, _| Act::Work);
     rig.submit(DeviceChoice::Cuda(99));
@@ -445,21 +429,6 @@ fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
     *rig.runtime.lock().unwrap() = PathBuf::from("another");
     rig.run();
     assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
-}
-
-#[test]
-fn a_clip_without_all_its_frames_is_never_called_finished() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Decode {
-            Act::LoseFrames
-        } else {
-            Act::Work
-        }
-    });
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
-    assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
 }
 
 #[test]
