@@ -173,12 +173,7 @@ impl GrowingFile {
         match spawned {
             Ok(writing) => self.writing = Some(writing),
             Err(err) => {
-<<<<<<< HEAD
-                let problem = || JobError::from_error(JobErrorKind::Internal, &err);
-                return error.or_else(|| Some(problem()));
-=======
                 return error.or_else(|| Some(JobError::from_error(JobErrorKind::Internal, &err)));
->>>>>>> fpcore
             }
         }
         error
