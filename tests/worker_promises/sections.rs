@@ -1,7 +1,7 @@
 //! Clips that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
 //! and go on after an engine or the whole program died.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -205,7 +205,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
     assert!(matches!(outcome, JobOutcome::Failed(_)), "{outcome:?}");
     let jobs = rig.folder.path().join("jobs");
     let mut entries = std::fs::read_dir(&jobs).unwrap();
-    let folder: PathBuf = entries.next().unwrap().unwrap().path();
+    let folder = entries.next().unwrap().unwrap().path();
 
     let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
     let (updates, outcome) = next.resume(&folder);
