@@ -115,6 +115,6 @@ mod tests {
             "                     $ sudo mend",
             "note  b             odd",
         ];
-        assert_eq!(text, lines.join("\n") + "\n");
+        assert_eq!(text, format!("{}\n", lines.join("\n")));
     }
 }

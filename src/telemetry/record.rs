@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_record_is_a_table_in_the_order_of_time_with_as_many_cells_in_each_row() {
-        let text = Record::csv_header() + &record().to_csv();
+        let text = format!("{}{}", Record::csv_header(), record().to_csv());
         let rows: Vec<&str> = text.lines().collect();
         assert!(
             rows.iter()

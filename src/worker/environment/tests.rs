@@ -31,8 +31,8 @@ fn of(
     Some((variable.value, variable.origin))
 }
 
-fn some(value: &str, origin: Origin) -> Option<(Option<String>, Origin)> {
-    Some((Some(value.to_owned()), origin))
+fn set(value: &str, origin: Origin) -> (Option<String>, Origin) {
+    (Some(value.to_owned()), origin)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn an_override_of_the_target_is_taken_from_gfx1151_and_left_to_others_who_need_i
     let removed = Some((None, Origin::Removed));
     assert_eq!(of(&halo(), &plain, &inherited, name), removed);
     let phoenix = target("rocm", DeviceClass::Unified, &["gfx1103"]);
-    let left = some("11.0.0", Origin::Inherited);
+    let left = Some(set("11.0.0", Origin::Inherited));
     assert_eq!(of(&phoenix, &plain, &inherited, name), left);
 }
 
@@ -86,12 +86,12 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
     settings.allocator = AllocatorChoice::Expandable;
     assert_eq!(
         of(&halo(), &settings, &inherited, "PYTORCH_ALLOC_CONF"),
-        some("expandable_segments:True", Origin::Settings)
+        Some(set("expandable_segments:True", Origin::Settings))
     );
     settings.verbose_miopen = true;
     assert_eq!(
         of(&halo(), &settings, &[], "MIOPEN_LOG_LEVEL"),
-        some("5", Origin::Settings)
+        Some(set("5", Origin::Settings))
     );
 }
 
@@ -99,7 +99,7 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
 fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_do_not() {
     let mut settings = RuntimeSettings::default();
     let inherited = [("MIOPEN_FIND_MODE", "NORMAL"), ("MIOPEN_FIND_ENFORCE", "3")];
-    let ours = some("2", Origin::Safelight);
+    let ours = Some(set("2", Origin::Safelight));
     assert_eq!(of(&halo(), &settings, &inherited, "MIOPEN_FIND_MODE"), ours);
     let removed = Some((None, Origin::Removed));
     assert_eq!(
@@ -116,9 +116,9 @@ fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_d
     say("GOMP_SPINCOUNT", "");
     say("MINE", "yes");
     let all = |name| of(&halo(), &settings, &inherited, name);
-    assert_eq!(all("MIOPEN_FIND_MODE"), some("1", Origin::Settings));
+    assert_eq!(all("MIOPEN_FIND_MODE"), Some(set("1", Origin::Settings)));
     assert_eq!(all("GOMP_SPINCOUNT"), Some((None, Origin::Settings)));
-    assert_eq!(all("MINE"), some("yes", Origin::Settings));
+    assert_eq!(all("MINE"), Some(set("yes", Origin::Settings)));
 }
 
 #[test]
@@ -129,7 +129,10 @@ fn the_display_gpu_is_left_out_unless_the_shell_chose_gpus() {
         ..target("rocm", DeviceClass::Discrete, &["gfx1036", "gfx1100"])
     };
     let name = "ROCR_VISIBLE_DEVICES";
-    assert_eq!(of(&two, &plain, &[], name), some("1", Origin::Safelight));
+    assert_eq!(
+        of(&two, &plain, &[], name),
+        Some(set("1", Origin::Safelight))
+    );
     let chose = [("HIP_VISIBLE_DEVICES", "0")];
     assert_eq!(of(&two, &plain, &chose, name), None);
 }
