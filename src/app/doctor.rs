@@ -14,14 +14,15 @@ use super::state::Severity;
 use crate::doctor::{Check, Status, examine_this_machine, miopen};
 use crate::worker::ProcessLauncher;
 
-/// Examines the machine and tells each check; runs on a thread of its own.
-pub type Examine = Arc<dyn Fn(&mut dyn FnMut(Check)) + Send + Sync>;
+/// Examines the machine, and measures its speed where nothing else is computed there; tells each check. Runs on a thread
+/// of its own.
+pub type Examine = Arc<dyn Fn(bool, &mut dyn FnMut(Check)) + Send + Sync>;
 
 /// Examines the machine of this user.
 pub fn examine(paths: Paths) -> Examine {
-    Arc::new(move |tell| {
+    Arc::new(move |is_measured, tell| {
         let launcher = ProcessLauncher::of_user(&paths);
-        examine_this_machine(paths.clone(), launcher, true, tell);
+        examine_this_machine(paths.clone(), launcher, is_measured, tell);
     })
 }
 
@@ -79,8 +80,10 @@ impl App {
         page.number += 1;
         page.is_examining = true;
         page.checks.clear();
+        // A second engine would take the running job's memory, and be slowed by it.
+        let is_measured = self.queue.running.is_none();
         self.background
-            .examine(page.number, Arc::clone(&self.examine));
+            .examine(page.number, is_measured, Arc::clone(&self.examine));
     }
 
     pub(super) fn take_check(&mut self, number: u64, check: Check) {
@@ -124,9 +127,11 @@ impl App {
 
 impl Background {
     /// Examines the machine, which may take a minute.
-    pub fn examine(&self, number: u64, examine: Examine) {
+    pub fn examine(&self, number: u64, is_measured: bool, examine: Examine) {
         self.spawn("doctor", move |postbox| {
-            examine(&mut |check| postbox.post(Answer::Checked(number, Box::new(check))));
+            examine(is_measured, &mut |check| {
+                postbox.post(Answer::Checked(number, Box::new(check)));
+            });
             postbox.post(Answer::Examined(number));
         });
     }

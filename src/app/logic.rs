@@ -155,7 +155,11 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
-            Answer::Left(left) => self.queue.left = left,
+            Answer::Left(mut left) => {
+                let waiting = &self.queue.waiting;
+                left.retain(|job| waiting.iter().all(|waits| waits.id != job.id));
+                self.queue.left = left;
+            }
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;

@@ -14,8 +14,7 @@ use safelight_core::settings::{Paths, Settings, runtime_folder};
 use super::App;
 use super::background::Task;
 use super::form::SizeChoice;
-use crate::telemetry::Roots;
-use crate::telemetry::machine::{Machine, machine};
+use crate::telemetry::{self, Device, DeviceQuery, Roots};
 
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 8;
@@ -39,7 +38,7 @@ pub struct PlanWish {
 #[derive(Clone, Debug)]
 pub struct PlanBasis {
     pub weights: ModelWeights,
-    pub machine: Machine,
+    pub machine: Device,
     pub corrections: Corrections,
     pub alternatives: Vec<Alternative>,
 }
@@ -203,7 +202,14 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
             })
         });
         Some(PlanBasis {
-            machine: machine(&Roots::of_this_machine(), kind, wish.device),
+            machine: telemetry::device(
+                &Roots::of_this_machine(),
+                &DeviceQuery {
+                    kind,
+                    device: wish.device,
+                    ..DeviceQuery::default()
+                },
+            ),
             corrections: Corrections::load(&paths.data.join("memory.json")),
             alternatives: alternatives.collect(),
             weights,

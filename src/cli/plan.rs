@@ -16,8 +16,7 @@ use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
 use super::{Surroundings, out};
-use crate::telemetry::Roots;
-use crate::telemetry::machine::{Machine, machine};
+use crate::telemetry::{self, Device, DeviceQuery, Roots};
 
 /// Exit code of a job that does not fit.
 const DOES_NOT_FIT: u8 = 4;
@@ -89,7 +88,7 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
     }
     let device = generate.device;
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let Machine { name, facts } = machine_of(surroundings, device);
+    let Device { name, facts, .. } = device_of(surroundings, device);
     let facts = DeviceFacts {
         used_bytes: args.used.map_or(facts.used_bytes, bytes),
         ..facts
@@ -137,9 +136,13 @@ fn bytes(gib: f64) -> u64 {
 }
 
 /// The device that the settings and arguments mean on this machine.
-fn machine_of(surroundings: &Surroundings, device: DeviceChoice) -> Machine {
-    let kind = surroundings.runtime_kind();
-    machine(&Roots::of_this_machine(), kind, device)
+fn device_of(surroundings: &Surroundings, device: DeviceChoice) -> Device {
+    let query = DeviceQuery {
+        kind: surroundings.runtime_kind(),
+        device,
+        ..DeviceQuery::default()
+    };
+    telemetry::device(&Roots::of_this_machine(), &query)
 }
 
 /// A device that is not here, of which nobody uses anything but what was said.

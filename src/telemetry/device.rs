@@ -136,6 +136,10 @@ fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
 
 /// Where no table shows the card, as in some containers: what the engine's driver said.
 fn of_driver_alone(host: HostMemory, query: &DeviceQuery) -> Device {
+    if query.driver_total_bytes == 0 && query.device == DeviceChoice::Auto {
+        // Nobody knows of a card: the engine will go on with the CPU.
+        return of_host(host, DeviceClass::Cpu, "CPU");
+    }
     Device {
         name: "GPU".to_owned(),
         facts: DeviceFacts {

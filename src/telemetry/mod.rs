@@ -11,7 +11,6 @@ pub mod device;
 pub(crate) mod fake_tree;
 pub mod host;
 pub mod limit;
-pub mod machine;
 pub mod monitor;
 pub mod nvidia;
 pub mod record;

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, MemorySample,
-    Recipe, Stage,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, MemorySample, Recipe,
+    Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
 use safelight_core::memory::{Fault, StageMemory};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
 };
 
 use super::WorkerLimits;
 use super::estimate::{Estimates, Mark, Progress};
-use super::events::JobEvents;
+use super::events::{JobEvents, frame};
 use super::link::{EngineLauncher, EngineLink};
 use super::plan::Planned;
 use super::tiers::{self, Tiers};
@@ -490,13 +490,4 @@ impl Watch<'_> {
             | EngineMessage::StageEnded(_) => {}
         }
     }
-}
-
-fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<Frame> {
-    let picture = Picture::new(header.width, header.height, rgb).ok()?;
-    Some(Frame {
-        index: header.index,
-        count: header.count,
-        picture: Arc::new(picture),
-    })
 }

@@ -3,10 +3,12 @@
 //! What passes through here is also what the telemetry of the job is told: its stages, what was given back, its end.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use safelight_core::job::{CancelToken, JobId, JobUpdate};
-use safelight_core::protocol::EngineReport;
+use safelight_core::job::{CancelToken, Frame, JobId, JobUpdate};
+use safelight_core::media::Picture;
+use safelight_core::protocol::{EngineReport, PixelHeader};
 use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
@@ -114,4 +116,15 @@ impl JobEvents<'_> {
         }
         update
     }
+}
+
+/// A picture that came with its place in the clip; `None` where it is none.
+pub(super) fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<Frame> {
+    let (index, count) = (header.index, header.count);
+    let picture = Arc::new(Picture::new(header.width, header.height, rgb).ok()?);
+    Some(Frame {
+        index,
+        count,
+        picture,
+    })
 }

@@ -108,11 +108,15 @@ impl Ladder {
         Some(rung)
     }
 
-    /// A stage ended well. The next one begins on the ground; decoding of a later section begins where this one ended.
+    /// A stage ended well. That of a later section begins where this one ended, but not on the CPU, which takes hours:
+    /// what did not fit once may fit the next time.
     pub(super) fn finished(&mut self, place: Place<'_>) {
         let rung = self.rung(place.stage);
-        if place.stage != Stage::Decode {
+        if rung == Rung::OnCpu {
+            let below = rungs(place).filter(|rung| *rung < Rung::OnCpu).last();
             self.standing.retain(|(stage, _)| *stage != place.stage);
+            self.standing
+                .extend(below.map(|below| (place.stage, below)));
         }
         let last = self.climbs.last_mut().filter(|climb| {
             (climb.stage, climb.section, climb.rung) == (place.stage, place.section, rung)
@@ -376,8 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_stage_begins_on_the_ground_and_the_next_sections_decoding_on_the_rung_that_worked()
-    {
+    fn the_same_stage_of_the_next_section_begins_on_the_rung_that_worked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ladder.json");
         let request = request(832, None);
@@ -397,7 +400,8 @@ mod tests {
         assert_eq!((found.resident_bytes, found.cap_bytes), (Some(0), Some(7)));
         assert!(!found.keep_loaded);
         ladder.finished(denoise);
-        assert_eq!(ladder.memory(Stage::Denoise, planned), planned);
+        assert_eq!(ladder.rung(Stage::Denoise), Rung::StreamMore);
+        assert_eq!(ladder.memory(Stage::EncodeText, planned), planned);
 
         let decode = place(Stage::Decode, &request);
         ladder.climb(decode, Fault::DeviceMemory, false);

@@ -16,6 +16,7 @@ use safelight_core::memory::{
 };
 use safelight_core::protocol::EngineReport;
 
+use crate::telemetry::device::{DeviceQuery, device_facts};
 use crate::telemetry::{Roots, host};
 
 /// Where corrections are kept: beside the times of earlier jobs.
@@ -186,7 +187,8 @@ impl JobPlan {
 
 /// The engine's device. What it uses itself is not what others use.
 fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
-    let host = host::memory(&Roots::of_this_machine().proc);
+    let roots = &Roots::of_this_machine();
+    let host = host::memory(&roots.proc);
     let host_available_bytes = host.map_or(u64::MAX, |host| host.available_bytes);
     if report.device == DeviceChoice::Cpu {
         return DeviceFacts {
@@ -201,17 +203,68 @@ fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
         let beside = sample.used_bytes.saturating_sub(sample.reserved_bytes);
         beside.saturating_sub(CONTEXT_BYTES)
     });
-    DeviceFacts {
+    let own = DeviceFacts {
         class: report.class.unwrap_or(DeviceClass::Discrete),
         total_bytes: report.total_bytes,
         used_bytes: used,
         host_available_bytes,
+    };
+    if own.class != DeviceClass::Unified {
+        return own;
+    }
+    let query = DeviceQuery {
+        // Of two makes only AMD's pools have a part that the host does not see.
+        kind: "rocm",
+        device: report.device,
+        pci: report.pci.clone(),
+        driver_total_bytes: report.total_bytes,
+    };
+    let held = last.map_or(0, |sample| sample.reserved_bytes);
+    of_one_pool(own, device_facts(roots, &query), held)
+}
+
+/// One pool: the part that only the GPU sees, and what the engine holds itself, are free for the job though the host
+/// does not call them available.
+fn of_one_pool(own: DeviceFacts, seen: DeviceFacts, held: u64) -> DeviceFacts {
+    let available = own.host_available_bytes.max(seen.host_available_bytes);
+    DeviceFacts {
+        total_bytes: match seen.total_bytes {
+            0 => own.total_bytes,
+            total => own.total_bytes.min(total),
+        },
+        host_available_bytes: available.saturating_add(held).min(own.total_bytes),
+        ..own
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use safelight_core::memory::MemoryChoice;
+
     use super::*;
+
+    #[test]
+    fn in_one_pool_neither_the_carve_out_nor_what_the_engine_holds_is_used_by_others() {
+        const GIB: u64 = 1 << 30;
+        let own = DeviceFacts {
+            class: DeviceClass::Unified,
+            total_bytes: 96 * GIB,
+            used_bytes: 0,
+            host_available_bytes: 25 * GIB,
+        };
+        let seen = DeviceFacts {
+            host_available_bytes: (25 + 90) * GIB,
+            ..own
+        };
+        let facts = of_one_pool(own, seen, 2 * GIB);
+        assert_eq!(facts.host_available_bytes, 96 * GIB);
+        let choice = &MemoryChoice::default();
+        assert_eq!(facts.budget(choice).used_by_others_bytes, 0);
+        // Without a carve-out what the engine keeps is free for its next job.
+        let facts = of_one_pool(own, own, 30 * GIB);
+        let others = facts.budget(choice).used_by_others_bytes;
+        assert_eq!(others, (96 - 55) * GIB);
+    }
 
     #[test]
     fn what_the_engine_uses_itself_is_not_counted_as_others() {

@@ -81,7 +81,8 @@ impl Walk<'_> {
             clip: Arc::new(gathered.clip.clone()),
             path: self.request.out.clone(),
         }));
-        if sections.is_last(section) {
+        // A file that has more of the clip stays until there is as much again.
+        if sections.is_last(section) || section + 1 < gathered.num_replayed {
             return;
         }
         let (growing, clip) = (&mut gathered.growing, &gathered.clip);
@@ -103,7 +104,9 @@ impl Walk<'_> {
         if self.request.sections.is_none() || gathered.clip.frames.is_empty() {
             return None;
         }
-        let written = std::mem::take(&mut gathered.growing).into_written();
+        let written = std::mem::take(&mut gathered.growing)
+            .into_written()
+            .filter(|(_, clip)| clip.frames.len() == gathered.clip.frames.len());
         let (paths, clip) = written.or_else(|| {
             let clip = std::mem::take(&mut gathered.clip);
             let joined = inputs.join(self.request, clip.clone()).ok()?;

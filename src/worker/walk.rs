@@ -44,11 +44,21 @@ pub(super) struct Walk<'a> {
 /// What has come together so far.
 #[derive(Default)]
 pub(super) struct Gathered {
+    /// Sections of an earlier program, whose frames are decoded again.
+    pub(super) num_replayed: u32,
     pub(super) clip: Clip,
     pub(super) growing: GrowingFile,
     pub(super) times: Vec<StageTime>,
     pub(super) warnings: Vec<String>,
     peak_bytes: u64,
+}
+
+impl Gathered {
+    /// Whether fewer sections are decoded than there were.
+    fn is_replaying(&self) -> bool {
+        let decoded = self.times.iter().filter(|time| time.stage == Stage::Decode);
+        decoded.count() < self.num_replayed as usize
+    }
 }
 
 impl Walk<'_> {
@@ -78,6 +88,8 @@ impl Walk<'_> {
         };
         let outcome = match self.walk(&folder, &inputs, &mut gathered, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
+            // What the earlier program had finished is there still.
+            Ok(None) if gathered.is_replaying() => return JobOutcome::Cancelled,
             Ok(None) => self
                 .keep(&inputs, gathered, started)
                 .map_or(JobOutcome::Cancelled, JobOutcome::Kept),
@@ -141,6 +153,10 @@ impl Walk<'_> {
             Some(_) => folder.finished(&recipe),
             None => vec![false; recipe.stages.len()],
         };
+        let denoised = recipe.stages.iter().zip(&done);
+        gathered.num_replayed = denoised
+            .filter(|(stage, is_done)| **stage == Stage::Denoise && **is_done)
+            .count() as u32;
         // Stages whose engine was lost: for good, which may be once, and for want of memory.
         let (mut lost_in, mut again_in) = (None, None);
         while let Some(position) = done.iter().position(|is_done| !is_done) {

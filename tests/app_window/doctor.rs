@@ -27,7 +27,7 @@ fn sick() -> (Bench, Arc<AtomicU32>) {
     let examined = Arc::<AtomicU32>::default();
     let count = Arc::clone(&examined);
     let bench = Bench::with(move |startup| {
-        startup.examine = Arc::new(move |tell| {
+        startup.examine = Arc::new(move |_, tell| {
             count.fetch_add(1, Ordering::Relaxed);
             let engine = "computes on the CPU";
             tell(check(Group::Engine, "engine", Status::Ok, engine));

@@ -179,7 +179,7 @@ impl Bench {
             ..FoundModels::default()
         });
         startup.check_engine = Arc::new(|_| Ok(()));
-        startup.examine = Arc::new(|_| {});
+        startup.examine = Arc::new(|_, _| {});
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))

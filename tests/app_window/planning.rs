@@ -6,7 +6,7 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::planning::PlanBasis;
-use safelight::telemetry::machine::Machine;
+use safelight::telemetry::Device;
 use safelight_core::catalog::{Family, ModelFiles};
 use safelight_core::job::JobUpdate;
 use safelight_core::memory::{Corrections, DeviceClass, DeviceFacts, ModelWeights};
@@ -31,7 +31,8 @@ fn on_card(mib: u64) -> Bench {
         startup.read_plan = Arc::new(move |_, _| {
             Some(PlanBasis {
                 weights: weights.clone(),
-                machine: Machine {
+                machine: Device {
+                    physical_bytes: 0,
                     name: "a card".to_owned(),
                     facts: DeviceFacts {
                         class: DeviceClass::Discrete,

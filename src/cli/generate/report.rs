@@ -379,9 +379,9 @@ pub fn duration(secs: f64) -> String {
     let secs = Duration::try_from_secs_f64(secs)
         .unwrap_or_default()
         .as_secs_f64();
-    if secs < 60.0 {
-        format!("{secs:.1} s")
-    } else {
-        format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
+    if secs < 59.95 {
+        return format!("{secs:.1} s");
     }
+    let secs = secs.round();
+    format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
 }

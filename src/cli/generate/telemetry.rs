@@ -2,6 +2,7 @@
 //!
 //! The worker keeps a record of each job; here they are read and written out again.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,9 @@ impl Telemetry {
     /// Tries the file before any job begins.
     pub(super) fn to(file: Option<&Path>, surroundings: &Surroundings) -> Result<Self, JobError> {
         if let Some(file) = file {
-            write_all(file, &[]).map_err(|err| {
+            // What is in it stays until there is something to write.
+            let tried = File::options().append(true).create(true).open(file);
+            tried.map_err(|err| {
                 let what = sentence(&err, file);
                 JobError::new(JobErrorKind::Disk, what).advise("Choose another file")
             })?;

@@ -80,11 +80,6 @@ impl JobFolder {
         Some(self.0.join(of_section(name, section)))
     }
 
-    /// The sampler's state in the middle of denoising.
-    pub fn denoise_checkpoint(&self) -> PathBuf {
-        self.section_checkpoint(0)
-    }
-
     /// The sampler's state in the middle of denoising a section, counted from 0.
     pub fn section_checkpoint(&self, section: u32) -> PathBuf {
         self.0

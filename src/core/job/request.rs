@@ -395,7 +395,8 @@ pub struct GenerateRequest {
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae_tile: Option<u32>,
-    /// How much memory the job may use; changes no result. Not carried in files.
+    /// How much memory the job may use. Where that is little the autoencoder works in tiles, which changes the result a
+    /// little, and both passes of real guidance go one by one, which rounds otherwise. Not carried in files.
     #[serde(default)]
     pub memory: MemoryChoice,
     /// Where `capture.safetensors` goes, for comparisons with the reference.

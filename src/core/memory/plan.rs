@@ -130,7 +130,8 @@ impl Plan {
         let plan = self.of_stage(stage).filter(|plan| plan.is_streamed());
         StageMemory {
             resident_bytes: plan.map(|plan| plan.resident_bytes),
-            cap_bytes: (self.device.class != DeviceClass::Cpu && held > 0).then_some(held),
+            // A cap that leaves nothing is one all the same.
+            cap_bytes: (self.device.class != DeviceClass::Cpu).then_some(held.max(1)),
             keep_loaded: self.keeps_loaded,
             ..StageMemory::default()
         }

@@ -165,34 +165,3 @@ impl Watch {
         self.most.load(Ordering::Relaxed)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_network_streams_from_its_file_and_gives_the_same() {
-        let line = "wan --small --runs 1 --device cpu --preserved 0,1000000 wan14b_320_17f umt5xxl";
-        let line = line.replace("1000000", "1024");
-        let arguments = BenchArguments::parse(line.split(' ').map(str::to_owned)).unwrap();
-        let mut out = Vec::new();
-        assert!(super::super::run(&arguments, &mut out).unwrap());
-        let lines = out
-            .split(|&byte| byte == b'\n')
-            .filter(|line| !line.is_empty());
-        let lines: Vec<serde_json::Value> = lines
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect();
-        assert_eq!(lines.len(), 6);
-        for lines in lines.chunks(3) {
-            assert!(lines[0]["preserved_gib"].is_null() && lines[0]["is_same"].is_null());
-            for line in &lines[1..] {
-                assert_eq!(line["is_same"], true, "{line}");
-            }
-            // With all memory preserved no matrix stays.
-            let number = |i: usize, name: &str| lines[i][name].as_f64().unwrap();
-            assert!(number(1, "resident_gib") > number(2, "resident_gib"));
-            assert!(number(2, "window_gib") > 0.0);
-        }
-    }
-}

@@ -53,6 +53,8 @@ pub fn denoise(
     let noise = noise(request, given, shape)?;
     capture.put(format!("noise.{}", num_pictures(given) + section), &noise);
     let conditions = conditions(request, given, section, shape)?;
+    // What a step cache kept is not in a checkpoint: a section with one is made from its beginning, and so the same.
+    let resume = resume.filter(|_| request.step_cache.is_none());
     let resumed =
         resume.and_then(|state| state.resumed(&shape.size(), &mut solver, place.device, hooks));
     let state = resumed.unwrap_or_else(|| DenoiseState {

@@ -12,9 +12,11 @@ use std::thread;
 use std::time::SystemTime;
 
 use safelight_core::job::Lora;
+use safelight_core::memory::tiers::ConvolutionTier;
 
 use crate::error::EngineError;
 use crate::place::Placement;
+use crate::runtime::convolution_tier;
 use crate::weights::Weights;
 
 thread_local! {
@@ -31,6 +33,8 @@ struct Slot {
 struct Key {
     component: &'static str,
     place: Placement,
+    /// What its layers were made for.
+    convolution: ConvolutionTier,
     files: Vec<FileState>,
     /// Their strengths, as bits.
     loras: Vec<(FileState, u64, Option<u64>)>,
@@ -68,6 +72,7 @@ impl Key {
         Self {
             component,
             place,
+            convolution: convolution_tier(),
             files: Weights::files_of(home)
                 .into_iter()
                 .map(FileState::of)

@@ -21,6 +21,21 @@ pub(super) struct Adapter {
     bias: Option<Tensor>,
 }
 
+impl Adapter {
+    /// All that stays on the device for it.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let ups = self.ups.iter().map(|it| &it.up);
+        let others = self.others.iter().flat_map(|it| match &it.delta {
+            LayerDelta::LowRank { up, down } => vec![up, down],
+            LayerDelta::Hadamard { w1, w2 } => w1.iter().chain(w2).collect(),
+            LayerDelta::Kronecker { w1, w2 } => vec![w1, w2],
+            LayerDelta::Whole(all) => vec![all],
+        });
+        let own = [&self.down, &self.row_scale, &self.bias];
+        own.into_iter().flatten().chain(ups).chain(others)
+    }
+}
+
 struct Up {
     /// First and number, of the outputs.
     rows: (i64, i64),

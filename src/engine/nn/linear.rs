@@ -116,6 +116,9 @@ impl Linear {
             let biases: Vec<Tensor> = self.parts.iter_mut().map(take).collect();
             adapter.set_bias(Tensor::cat(&biases, 0));
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.tensors().for_each(|tensor| w.note_fixed(tensor));
+        }
         Ok(self)
     }
 

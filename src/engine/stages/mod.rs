@@ -127,10 +127,13 @@ fn boundary_behind(stage: Stage) -> Option<Boundary> {
 /// Large networks never meet on the device, whatever came before the stage.
 fn needs_all_memory(stage: Stage) -> bool {
     match stage {
-        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Decode => {
-            true
-        }
-        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision | Stage::Save => false,
+        Stage::EncodeImage
+        | Stage::Denoise
+        | Stage::DenoiseHigh
+        | Stage::DenoiseLow
+        | Stage::Unload
+        | Stage::Decode => true,
+        Stage::EncodeText | Stage::EncodeVision | Stage::Save => false,
     }
 }
 

@@ -42,6 +42,7 @@ pub struct StepCache {
     num_calls: usize,
     residual: RefCell<Option<Tensor>>,
     num_skipped: Cell<usize>,
+    last_call: Cell<Option<usize>>,
 }
 
 /// What the algorithms' numbers were measured for.
@@ -70,6 +71,7 @@ impl StepCache {
             num_calls: walk.num_calls,
             residual: RefCell::default(),
             num_skipped: Cell::default(),
+            last_call: Cell::default(),
         }
     }
 
@@ -79,11 +81,13 @@ impl StepCache {
     }
 
     /// What the blocks (all, or those behind the first) would add; `None` where they are to run, and then tell
-    /// [`Self::keep`]. `call` counts from 0 along the walk, each asked for once and in order.
+    /// [`Self::keep`]. `call` counts from 0 along the walk, asked for in order; one that is asked for twice runs.
     pub fn stand_in(&self, call: usize, signals: &dyn Signals) -> Option<Tensor> {
         let mut policy = self.policy.borrow_mut();
         let residual = self.residual.borrow();
-        let must_run = call == 0 || call + 1 >= self.num_calls || residual.is_none();
+        // A call that is made again gave what could not be used.
+        let again = self.last_call.replace(Some(call)) == Some(call);
+        let must_run = again || call == 0 || call + 1 >= self.num_calls || residual.is_none();
         if must_run {
             policy.notes(signals);
             return None;

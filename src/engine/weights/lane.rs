@@ -76,26 +76,34 @@ impl Lane for CopyLane {
 }
 
 /// libtorch's own copies, which have ended when they return.
-pub(super) struct BlockingLane(Tensor);
+pub(super) enum BlockingLane {
+    Pinned(Tensor),
+    /// Where the device is the CPU, and the count of its tensors that of what is used, it is none of them.
+    Plain(Vec<u8>),
+}
 
 impl BlockingLane {
     pub(super) fn new(device: Device, len: usize) -> Result<Self, TchError> {
+        let Device::Cuda(_) = device else {
+            return Ok(Self::Plain(vec![0; len]));
+        };
         let buffer = Tensor::f_zeros([len as i64], (Kind::Uint8, Device::Cpu))?;
-        Ok(Self(match device {
-            // Where nothing can be pinned, an ordinary buffer does, only slower.
-            Device::Cuda(_) => buffer.f_pin_memory(device).unwrap_or(buffer),
-            _ => buffer,
-        }))
+        // Where nothing can be pinned, an ordinary buffer does, only slower.
+        Ok(Self::Pinned(buffer.f_pin_memory(device).unwrap_or(buffer)))
     }
 }
 
 impl Lane for BlockingLane {
     fn buffer(&mut self, _slot: usize) -> &mut [u8] {
+        let pinned = match self {
+            Self::Pinned(buffer) => buffer,
+            Self::Plain(buffer) => return buffer,
+        };
         #[expect(unsafe_code, reason = "the bytes of a tensor are read from a file")]
         // SAFETY: the buffer is a contiguous CPU tensor of bytes, borrowed mutably and of no use to
         // anybody else; every copy out of it has ended, because copies here block.
         unsafe {
-            slice::from_raw_parts_mut(self.0.data_ptr().cast::<u8>(), self.0.numel())
+            slice::from_raw_parts_mut(pinned.data_ptr().cast::<u8>(), pinned.numel())
         }
     }
 
@@ -107,7 +115,10 @@ impl Lane for BlockingLane {
         _mark: Option<&Mark>,
     ) -> Result<(), StagingError> {
         // They go on the stream that computes, so behind all that is queued.
-        target.f_copy_(&self.0.f_narrow(0, 0, len as i64)?)?;
+        match self {
+            Self::Pinned(buffer) => target.f_copy_(&buffer.f_narrow(0, 0, len as i64)?)?,
+            Self::Plain(buffer) => target.f_copy_(&Tensor::f_from_slice(&buffer[..len])?)?,
+        }
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::lane::StagingError;
 use super::ring::{Part, Transfer};
-use crate::runtime::device_class;
+use crate::runtime::{device_class, meminfo_bytes};
 
 /// What may be on its way before it is asked for.
 const AHEAD_BYTES: usize = 256 << 20;
@@ -279,13 +279,20 @@ impl Staging {
     }
 }
 
+/// Whether less than a quarter of the memory is really free: drivers do not wait for the page cache to give way.
+fn is_short() -> bool {
+    let bytes = |name| meminfo_bytes(name).unwrap_or(0);
+    bytes("MemFree") < bytes("MemTotal") / 4
+}
+
 impl Drop for Staging {
-    /// Where the device has the host's memory, what was read is there twice: the page cache's is of no use any more.
+    /// Where the device has the host's memory, what was read is there twice: the page cache's goes where
+    /// little is free besides. Where much is, it makes the next section's loading fast.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let streams = self.reads_only_tiny_ahead.load(Ordering::Relaxed);
         let device = held.device.filter(|_| !streams);
-        if device.is_some_and(|device| device_class(device) == DeviceClass::Unified) {
+        if device.is_some_and(|device| device_class(device) == DeviceClass::Unified) && is_short() {
             for file in &self.files {
                 // Advice that is not taken harms nothing.
                 fadvise(&**file, 0, None, Advice::DontNeed).ok();

@@ -67,7 +67,7 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
                     assert_eq!(found.size(), [b, h, l, d]);
                     for expected in [&expected, &libtorchs(&call)] {
                         let off = distance(&found, expected);
-                        assert!(off < 1e-6, "{index}, {scale:?}, {budget}: off by {off}");
+                        assert!(off < 2e-6, "{index}, {scale:?}, {budget}: off by {off}");
                     }
                 }
             }

@@ -248,7 +248,11 @@ impl StreamedMatrix {
             return Ok(None);
         };
         let rows = *rows as usize;
-        if rows == 0 || source.len % rows != 0 {
+        let has_whole_rows = match form {
+            Form::Blocks(block) => self.columns % block.block_len() as i64 == 0,
+            _ => source.len % rows.max(1) == 0,
+        };
+        if rows == 0 || !has_whole_rows {
             return Ok(None);
         }
         let wanted: Vec<i64> =

@@ -153,7 +153,7 @@ impl Weights {
     }
 
     /// Counts what stays in any case.
-    pub(super) fn note_fixed(&self, tensor: &Tensor) {
+    pub(crate) fn note_fixed(&self, tensor: &Tensor) {
         if let Some(stream) = &self.stream {
             let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
             stream.state.borrow_mut().fixed_bytes += bytes as u64;

@@ -75,7 +75,7 @@ fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint(
         let told = job.stage(Stage::Denoise, false);
         assert_eq!(told.steps, [(5, 7), (6, 7), (7, 7)], "{sampler}");
         assert_eq!(job.latents(), whole, "{sampler}");
-        assert!(!folder.denoise_checkpoint().exists());
+        assert!(!folder.section_checkpoint(0).exists());
     }
 }
 
