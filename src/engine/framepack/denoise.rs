@@ -154,13 +154,15 @@ fn conditions(
     })
 }
 
-/// The sampler of a request, for a section of so many tokens. The request's own shift is a fixed one; without it that of
-/// the scheduler counts, where the model comes with one, and else it goes with the number of tokens.
+/// The sampler of a request, for a section of so many tokens. The request's own shift is a fixed one.
 ///
-/// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has. The other
-/// samplers are diffusers'.
+/// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has, with a shift that
+/// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
+/// comes with (HunyuanVideo's is fixed), and else as UniPC.
 pub(super) fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
-    let mut scheduler = match request.files.scheduler.as_deref() {
+    let is_own = matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1);
+    let folder = request.files.scheduler.as_deref();
+    let mut scheduler = match folder.filter(|_| !is_own) {
         Some(folder) => SchedulerConfig::read(folder)?,
         None => SchedulerConfig::published(true),
     };
@@ -168,7 +170,7 @@ pub(super) fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, E
     let num_steps = request.num_steps as usize;
     let steps = request.start_step as usize..request.end_step.map_or(num_steps, |end| end as usize);
     let (start, end) = (steps.start, steps.end);
-    if !matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1) || num_steps == 0 {
+    if !is_own || num_steps == 0 {
         return scheduler.solver(request, tokens, steps);
     }
     let mut simple = scheduler

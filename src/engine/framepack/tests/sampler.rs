@@ -49,3 +49,25 @@ fn the_shift_goes_with_the_number_of_tokens_up_to_seven() {
     assert!((second(256, None) - shifted(0.5_f64.exp())).abs() < 1e-6);
     assert!((second(256, Some(3.0)) - shifted(3.0)).abs() < 1e-6);
 }
+
+#[test]
+fn a_scheduler_that_lies_beside_the_model_is_for_diffusers_samplers() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 7.0,
+        "use_dynamic_shifting": false,
+    });
+    fs::write(
+        folder.path().join("scheduler_config.json"),
+        config.to_string(),
+    )
+    .unwrap();
+    let second = |sampler| {
+        let mut request = request("2", sampler, None);
+        request.files.scheduler = Some(folder.path().to_owned());
+        f64::from(solver(&request, 256).unwrap().sigmas()[1])
+    };
+    let factor = 0.5_f64.exp();
+    assert!((second("unipc_bh1") - factor / (factor + 1.0)).abs() < 1e-6);
+    assert!((second("euler") - 7.0 / 8.0).abs() < 1e-6);
+}
