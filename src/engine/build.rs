@@ -21,6 +21,9 @@ fn main() {
         .std("c++17")
         .warnings(false)
         .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
+        // The classes behind some calls are libtorch's, and nothing here shows them.
+        .flag_if_supported("-fno-devirtualize")
+        .flag_if_supported("-fno-devirtualize-speculatively")
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"));
     for source in SOURCES {

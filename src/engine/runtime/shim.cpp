@@ -18,7 +18,26 @@
 #include <malloc.h>
 #endif
 
+// In a namespace that others could add to: of a type that is this file's alone the compiler would conclude that nothing
+// has these functions, and call none.
+namespace safelight {
+
+// What libtorch 2.11's allocators for CUDA and for HIP have beyond c10::DeviceAllocator, in the order of
+// c10/cuda/CUDACachingAllocator.h, which itself needs CUDA's headers. Nothing is linked: only the order counts.
+struct GpuAllocator : c10::DeviceAllocator {
+  virtual void *raw_alloc(size_t) = 0;
+  virtual void *raw_alloc_with_stream(size_t, void *) = 0;
+  virtual void raw_delete(void *) = 0;
+  virtual void init(int) = 0;
+  virtual double getMemoryFraction(c10::DeviceIndex) = 0;
+  virtual void setMemoryFraction(double, c10::DeviceIndex) = 0;
+};
+
+} // namespace safelight
+
 namespace {
+
+using safelight::GpuAllocator;
 
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
@@ -77,16 +96,6 @@ struct CountingAllocator final : c10::Allocator {
 
 CountingAllocator counting;
 
-// What libtorch 2.11's allocators for CUDA and for HIP have beyond c10::DeviceAllocator, in the order of
-// c10/cuda/CUDACachingAllocator.h, which itself needs CUDA's headers. Nothing is linked: only the order counts.
-struct GpuAllocator : c10::DeviceAllocator {
-  virtual void *raw_alloc(size_t) = 0;
-  virtual void *raw_alloc_with_stream(size_t, void *) = 0;
-  virtual void raw_delete(void *) = 0;
-  virtual void init(int) = 0;
-  virtual double getMemoryFraction(c10::DeviceIndex) = 0;
-  virtual void setMemoryFraction(double, c10::DeviceIndex) = 0;
-};
 
 // The allocator, where it is one of those whose order is known; null for any other.
 GpuAllocator *gpu_allocator() {

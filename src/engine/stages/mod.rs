@@ -51,7 +51,7 @@ pub struct StageContext<'a> {
     pub messages: Sender<Outgoing>,
 }
 
-/// The order as its rung of the ladder changes it. Where the stage computes is [`StageContext::placement`]'s.
+/// The order as its rung of the ladder changes it. Where the stage computes is its placement's.
 #[must_use]
 pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
     let request = &mut order.request;
