@@ -210,7 +210,7 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
                     ..DeviceQuery::default()
                 },
             ),
-            corrections: Corrections::load(&paths.data.join("memory.json")),
+            corrections: Corrections::load(&paths.corrections_file()),
             alternatives: alternatives.collect(),
             weights,
         })

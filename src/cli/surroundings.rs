@@ -64,7 +64,7 @@ impl Surroundings {
 
     /// Where it is kept how far the memory plan was off: beside the worker's times.
     pub fn corrections_file(&self) -> std::path::PathBuf {
-        self.paths.data.join("memory.json")
+        self.paths.corrections_file()
     }
 
     /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.

@@ -15,7 +15,7 @@ const NAME: &str = "memory tiers";
 
 pub(super) fn all(paths: &Paths) -> Vec<Check> {
     let mut checks = ladder(&paths.memory_counters());
-    checks.extend(tiers(&paths.cache.join("tiers.json")));
+    checks.extend(tiers(&paths.tiers_file()));
     checks
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(all(&paths), []);
         fs::write(&ladder, r#"{"a GPU": {"rungs": {"free_and_retry": {"attempts": 3, "successes": 2}}, "engine_restarts": 1, "given_up": 1}, "other": {}}"#).unwrap();
         let tiers = r#"{"verdicts": [{"device": "a GPU", "dtype": "bf16", "shape": "large", "tier": "frames", "records": [{"tier": "direct", "attempts": 1, "successes": 0}]}]}"#;
-        fs::write(paths.cache.join("tiers.json"), tiers).unwrap();
+        fs::write(paths.tiers_file(), tiers).unwrap();
         let checks = all(&paths);
         assert_eq!(checks.len(), 2, "{checks:?}");
         assert_eq!(checks[0].status, Status::Warn);

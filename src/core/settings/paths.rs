@@ -107,6 +107,11 @@ impl Paths {
         self.data.join("telemetry")
     }
 
+    /// How far the plan's predictions were off on the devices of this machine.
+    pub fn corrections_file(&self) -> PathBuf {
+        self.data.join("memory.json")
+    }
+
     /// What probes found of how convolutions work on the devices of this machine.
     pub fn tiers_file(&self) -> PathBuf {
         self.cache.join("tiers.json")

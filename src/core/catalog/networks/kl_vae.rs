@@ -407,28 +407,35 @@ pub(in crate::catalog) fn check(
     weights: &WeightSet,
     cfg: &KlVaeConfig,
 ) -> Result<(), CatalogError> {
-    let Some(mut keys) = KlVaeKeys::of(weights) else {
-        return weights.expect("decoder.conv_in.weight", &[]);
-    };
+    match KlVaeKeys::of(weights) {
+        Some(keys) => check_named(weights, keys, cfg.block_out_channels.len(), tensors(cfg)),
+        None => weights.expect("decoder.conv_in.weight", &[]),
+    }
+}
+
+/// The same of the tensors that a picture's or a clip's autoencoder of so many levels has.
+pub(super) fn check_named(
+    weights: &WeightSet,
+    mut keys: KlVaeKeys,
+    levels: usize,
+    tensors: Vec<(String, Vec<u64>)>,
+) -> Result<(), CatalogError> {
     let found = keys.levels;
-    keys.levels = cfg.block_out_channels.len();
-    for (name, shape) in tensors(cfg) {
+    keys.levels = levels;
+    for (name, shape) in tensors {
         let key = keys.file_key(&name);
         // The attention's matrices are convolutions of one pixel to some, and matrices to others.
         let is_matrix = name.contains(".attn_1.")
-            && shape.len() == 4
+            && shape.len() > 2
             && weights
                 .tensors
                 .get(&key)
                 .is_some_and(|entry| entry.shape.len() == 2);
         weights.expect(&key, if is_matrix { &shape[..2] } else { &shape })?;
     }
-    if found > keys.levels {
+    if found > levels {
         return Err(CatalogError::Config {
-            reason: format!(
-                "expected {} levels by the config, found {found}",
-                keys.levels
-            ),
+            reason: format!("expected {levels} levels by the config, found {found}"),
             path: weights.files.first().cloned().unwrap_or_default(),
         });
     }

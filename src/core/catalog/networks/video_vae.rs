@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::kl_vae::KlVaeKeys;
+use super::kl_vae::{KlVaeKeys, check_named};
 use crate::catalog::configs::{check_numbers, read_component};
 use crate::catalog::shapes::{count, not_a, shape_of};
 use crate::catalog::weights::WeightSet;
@@ -250,30 +250,8 @@ pub(in crate::catalog) fn check(
     weights: &WeightSet,
     cfg: &VideoVaeConfig,
 ) -> Result<(), CatalogError> {
-    let Some(mut keys) = KlVaeKeys::of_video(weights) else {
-        return weights.expect("decoder.conv_in.conv.weight", &[]);
-    };
-    let found = keys.levels;
-    keys.levels = cfg.block_out_channels.len();
-    for (name, shape) in tensors(cfg) {
-        let key = keys.file_key(&name);
-        // The attention's matrices are convolutions of one pixel to some, and matrices to others.
-        let is_matrix = name.contains(".attn_1.")
-            && shape.len() == 5
-            && weights
-                .tensors
-                .get(&key)
-                .is_some_and(|entry| entry.shape.len() == 2);
-        weights.expect(&key, if is_matrix { &shape[..2] } else { &shape })?;
+    match KlVaeKeys::of_video(weights) {
+        Some(keys) => check_named(weights, keys, cfg.block_out_channels.len(), tensors(cfg)),
+        None => weights.expect("decoder.conv_in.conv.weight", &[]),
     }
-    if found > keys.levels {
-        return Err(CatalogError::Config {
-            reason: format!(
-                "expected {} levels by the config, found {found}",
-                keys.levels
-            ),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        });
-    }
-    Ok(())
 }
