@@ -8,7 +8,8 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
-use super::inputs::{Placing, Slot};
+use crate::app::inputs::{Placing, Slot};
+use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,7 @@ pub enum AppCommand {
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
     ShowSettings(bool),
-    /// The doctor's page.
-    ShowDoctor(bool),
+    ShowPage(Page),
     /// Examine the machine anew.
     Examine,
     /// Remove what MIOpen keeps on disk.
@@ -74,6 +74,12 @@ pub enum AppCommand {
     /// Look at the running job.
     ShowLive,
     UseSettingsOf(JobId),
+    /// Play a file of the gallery.
+    PlayFile(PathBuf),
+    /// Two files beside each other.
+    CompareFiles(PathBuf, PathBuf),
+    /// Fill the form with what a file says of how it was made.
+    UseSettingsOfFile(PathBuf),
     OpenFolderOf(JobId),
     CopyPathOf(JobId),
     /// Give the text to the clipboard.

@@ -8,9 +8,9 @@ use safelight_core::catalog::size_text;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 
-use super::App;
-use super::background::{Answer, Background};
-use super::state::Severity;
+use crate::app::App;
+use crate::app::background::{Answer, Background};
+use crate::app::state::Severity;
 use crate::doctor::{Check, Status, examine_this_machine, miopen};
 use crate::worker::ProcessLauncher;
 
@@ -29,7 +29,6 @@ pub fn examine(paths: Paths) -> Examine {
 /// What the page shows.
 #[derive(Debug, Default)]
 pub struct DoctorPage {
-    pub is_open: bool,
     pub is_examining: bool,
     /// What is fine is not shown.
     pub hides_fine: bool,
@@ -66,11 +65,10 @@ impl DoctorPage {
 }
 
 impl App {
-    /// Opens the page, with a first examination when there was none.
-    pub(super) fn show_doctor(&mut self, is_open: bool) {
-        let page = &mut self.session.doctor;
-        page.is_open = is_open;
-        if is_open && page.checks.is_empty() && !page.is_examining {
+    /// The first look at the page examines.
+    pub(super) fn open_doctor(&mut self) {
+        let page = &self.session.doctor;
+        if page.checks.is_empty() && !page.is_examining {
             self.examine();
         }
     }

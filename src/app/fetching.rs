@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::job::{CancelToken, JobError};
 
-use super::App;
-use super::background::{Answer, Background};
+use crate::app::App;
+use crate::app::background::{Answer, Background};
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.

@@ -11,13 +11,13 @@ use safelight_core::job::{
 };
 use safelight_core::media::{Picture, thumbnail};
 
-use super::App;
-use super::background::{Answer, FoundModels, FoundOutput, Task};
-use super::commands::{AppCommand, FolderSetting};
-use super::inputs::Placing;
-use super::jobs::{ResultItem, RunningJob};
-use super::player::Player;
-use super::state::{Models, Severity, Viewing, color_image};
+use crate::app::App;
+use crate::app::background::{Answer, FoundModels, FoundOutput, Task};
+use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::inputs::Placing;
+use crate::app::player::Player;
+use crate::app::queue::{ResultItem, RunningJob};
+use crate::app::state::{Models, Severity, Viewing, color_image};
 use crate::worker::{WorkerCommand, WorkerEvent};
 
 /// Pictures a second of an animated latent preview.

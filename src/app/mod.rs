@@ -7,20 +7,15 @@
 pub mod background;
 pub mod commands;
 pub mod doctor;
-mod drops;
-mod exporting;
 pub mod fetching;
 pub mod form;
 pub mod inputs;
-pub mod jobs;
 mod logic;
 pub mod memory;
-mod opening;
-pub mod planning;
 pub mod player;
+pub mod queue;
 mod run_command;
 pub mod state;
-mod wayland_drop;
 mod window;
 
 use std::sync::Arc;
@@ -38,10 +33,10 @@ use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
 use doctor::Examine;
 use inputs::Placing;
-use jobs::JobQueue;
-use planning::ReadPlan;
+use inputs::wayland_drop::{self, FileDrag};
+use memory::planning::ReadPlan;
+use queue::JobQueue;
 use state::{Models, Session, Severity, State};
-use wayland_drop::FileDrag;
 pub use window::{WindowError, run};
 
 /// The key of [`State`] in the window's own storage.
@@ -89,7 +84,7 @@ impl StartupOptions {
             load_models: background::load_catalog(paths.clone()),
             check_engine: background::check_runtime(paths.clone()),
             examine: doctor::examine(paths.clone()),
-            read_plan: planning::read_plan(paths.clone()),
+            read_plan: memory::planning::read_plan(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,

@@ -1,25 +1,18 @@
 //! The one place where commands are carried out.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::Context;
-use safelight_core::catalog::ModelSpec;
-use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, prompt,
-    random_seed,
-};
+use safelight_core::job::JobId;
 use safelight_core::settings::Settings;
 
-use super::App;
-use super::background::{OutputWish, Task};
-use super::commands::AppCommand;
-use super::fetching::Work;
-use super::form::takes_batches;
-use super::inputs::{Placing, Slot};
-use super::jobs::WaitingJob;
-use super::opening::Continued;
-use super::state::{Severity, Viewing};
+use crate::app::App;
+use crate::app::background::Task;
+use crate::app::commands::AppCommand;
+use crate::app::fetching::Work;
+use crate::app::inputs::opening::Continued;
+use crate::app::inputs::{Placing, Slot};
+use crate::app::state::{Page, Viewing};
 use crate::ui::theme;
 
 impl App {
@@ -76,7 +69,7 @@ impl App {
             AppCommand::ShowSettings(is_open) => {
                 self.session.settings_draft = is_open.then(|| self.settings.clone());
             }
-            AppCommand::ShowDoctor(is_open) => self.show_doctor(is_open),
+            AppCommand::ShowPage(page) => self.show_page(page),
             AppCommand::Examine => self.examine(),
             AppCommand::ClearMiopen => self.clear_miopen(),
             AppCommand::ReloadModels => self.load_models(),
@@ -87,6 +80,14 @@ impl App {
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
             other => self.run_result_command(ctx, &other),
+        }
+    }
+
+    fn show_page(&mut self, page: Page) {
+        self.session.page = page;
+        match page {
+            Page::Watch => {}
+            Page::Doctor => self.open_doctor(),
         }
     }
 
@@ -136,139 +137,6 @@ impl App {
             }
             _ => {}
         }
-    }
-
-    fn submit(&mut self) {
-        let Some(spec) = self.session.model(&self.state.form).cloned() else {
-            return;
-        };
-        if self.state.form.prompt.trim().is_empty() {
-            self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
-        }
-        if self.session.is_seed_used && !self.state.form.is_seed_locked {
-            self.roll_seed();
-        }
-        let sources = self.session.inputs.sources();
-        let checked = self.state.form.to_request(&spec, sources, &self.settings);
-        let Ok(Validated { request, notices }) = checked else {
-            // What is wrong stands beside the fields.
-            return;
-        };
-        let Some(folder) = self.output_folder() else {
-            let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
-                .advise("Choose one in the settings");
-            self.session.notify(Severity::Error, err);
-            return;
-        };
-        // Each picture of a batch is to choose for itself.
-        let texts = [&request.prompt, &request.negative_prompt];
-        let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
-        let repeats = if takes_batches(&spec) && !chooses {
-            1
-        } else {
-            self.state.form.batch_size.max(1)
-        };
-        let batch_size = if chooses { 1 } else { request.batch_size };
-        let mut is_queued = false;
-        for index in 0..repeats {
-            let request = GenerateRequest {
-                seed: request.seed.wrapping_add(u64::from(index)),
-                batch_size,
-                ..request.clone()
-            };
-            is_queued |= self.queue_job(request, &spec, folder.clone());
-        }
-        if is_queued {
-            self.state.form.settle(&request);
-            self.session.is_seed_used = true;
-            self.session.doctor.is_open = false;
-            self.session.last_word.clear();
-            // What was said of an earlier one is done with.
-            self.session
-                .notices
-                .retain(|notice| notice.severity != Severity::Info);
-            self.say_changes(&spec.name, &notices);
-        }
-    }
-
-    /// Lets a job go on behind those that wait. It has its file's name already.
-    fn resume(&mut self, id: JobId) {
-        let Some(at) = self.queue.left.iter().position(|job| job.id == id) else {
-            return;
-        };
-        let left = self.queue.left.remove(at);
-        self.queue.waiting.push_back(WaitingJob {
-            id,
-            request: left.request,
-            device: self.settings.runtime.device,
-            has_output: true,
-            resume: Some(left.folder),
-        });
-    }
-
-    /// Puts a job behind those that wait; its file is looked for meanwhile.
-    fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
-        let id = JobId::next();
-        let form = GenerateForm {
-            prompt: request.prompt.clone(),
-            negative_prompt: Some(request.negative_prompt.clone()),
-            seed: request.seed,
-            ..GenerateForm::default()
-        };
-        let wildcards = self
-            .paths
-            .as_ref()
-            .map(|paths| self.settings.wildcard_folders(paths));
-        let wish = OutputWish {
-            id,
-            folder,
-            form: Box::new(form),
-            wildcards: wildcards.unwrap_or_default(),
-            extension: self.state.form.extension(spec, &self.settings),
-        };
-        let is_queued = self.background.run(Task::FindOutput(wish));
-        if is_queued {
-            self.queue.waiting.push_back(WaitingJob {
-                id,
-                request,
-                device: self.settings.runtime.device,
-                has_output: false,
-                resume: None,
-            });
-        }
-        is_queued
-    }
-
-    /// One card with all that is made differently than the form said.
-    pub(super) fn say_changes(&mut self, model: &str, notices: &[Notice]) {
-        let messages: Vec<&str> = notices.iter().map(|it| it.message.as_str()).collect();
-        let (summary, advice) = match messages.as_slice() {
-            [] => return,
-            [one] => ((*one).to_owned(), String::new()),
-            several => (
-                format!(
-                    "{} values were changed to what {model} can make",
-                    several.len()
-                ),
-                several.join("\n"),
-            ),
-        };
-        let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
-        self.session.notify(Severity::Info, err);
-    }
-
-    fn output_folder(&self) -> Option<PathBuf> {
-        let of_paths = || {
-            self.paths
-                .as_ref()
-                .map(|paths| paths.videos.join("Safelight"))
-        };
-        self.settings.output.folder.clone().or_else(of_paths)
-    }
-
-    fn roll_seed(&mut self) {
-        self.state.form.seed = random_seed().to_string();
-        self.session.is_seed_used = false;
     }
 
     fn use_settings_of(&mut self, id: JobId) {

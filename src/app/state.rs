@@ -1,6 +1,6 @@
 //! What the window remembers: [`State`] across runs, [`Session`] until it closes.
 //!
-//! What the user chose on purpose is in `Settings`, the jobs are in [`super::jobs`].
+//! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
-use super::doctor::DoctorPage;
-use super::fetching::Fetch;
-use super::form::FormState;
-use super::inputs::Inputs;
-use super::planning::Planning;
-use super::player::Player;
+use crate::app::doctor::DoctorPage;
+use crate::app::fetching::Fetch;
+use crate::app::form::FormState;
+use crate::app::inputs::Inputs;
+use crate::app::memory::planning::Planning;
+use crate::app::player::Player;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,6 +98,15 @@ pub enum Viewing {
     Result(JobId),
 }
 
+/// What the large part of the window, beside the form, is given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Page {
+    /// The picture that develops or plays.
+    #[default]
+    Watch,
+    Doctor,
+}
+
 /// A texture and the picture in it.
 #[derive(Default)]
 pub struct Screen {
@@ -152,6 +161,7 @@ pub struct Session {
     /// A file dialog is open.
     pub is_picking: bool,
     pub notices: Vec<Notice>,
+    pub page: Page,
     pub viewing: Viewing,
     pub player: Option<Player>,
     pub screen: Screen,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egui::{IconData, ViewportBuilder};
 
-use super::{App, StartupOptions};
+use crate::app::{App, StartupOptions};
 use crate::ui::theme;
 use crate::worker::WorkerHandle;
 

@@ -6,10 +6,11 @@ use egui::{
     Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
 };
 
-use super::widgets::{group_label, icon_button, palette, sentence, with_icon};
-use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
+use crate::app::state::Page;
 use crate::doctor::{Check, Group, Status};
+use crate::ui::widgets::{group_label, icon_button, palette, sentence, with_icon};
+use crate::ui::{View, icons, theme};
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
     Frame::new()
@@ -41,7 +42,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(12.0);
             if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
-                view.push(AppCommand::ShowDoctor(false));
+                view.push(AppCommand::ShowPage(Page::Watch));
             }
             let copy = Button::new(with_icon(icons::COPY, "Copy report"));
             if ui

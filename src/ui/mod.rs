@@ -3,36 +3,25 @@
 //! Panels read the app's state, edit the form in place, and push [`AppCommand`]s; they know no
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
-mod advanced;
-mod batch;
+mod create;
 mod doctor;
-mod fetch;
-mod gallery;
-mod guidance;
 mod icons;
-mod inputs;
 mod memory;
-mod model;
 mod notices;
-mod parameters;
-mod plan;
-mod presets;
-mod preview;
-mod prompt;
 mod queue;
 mod settings;
-mod slot;
 mod status;
 pub mod theme;
+mod watch;
 pub mod widgets;
 
-use egui::{CentralPanel, Frame, Margin, Panel, RichText, ScrollArea, Ui};
+use egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
 use safelight_core::settings::{Settings, Theme};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
-use crate::app::jobs::JobQueue;
-use crate::app::state::{Session, State};
+use crate::app::queue::JobQueue;
+use crate::app::state::{Page, Session, State};
 use widgets::palette;
 
 /// What panels may see, and where they leave their wishes.
@@ -90,7 +79,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         }))
         .resizable(false)
         .exact_size(theme::FORM_WIDTH)
-        .show(ui, |ui| form_ui(ui, view));
+        .show(ui, |ui| create::create_ui(ui, view));
     if view.state.is_graph_open {
         Panel::bottom("memory")
             .frame(bar)
@@ -103,46 +92,16 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 .fill(palette.stage)
                 .inner_margin(Margin::same(0)),
         )
-        .show(ui, |ui| {
-            if view.session.doctor.is_open {
-                doctor::doctor_ui(ui, view);
-            } else {
-                gallery::gallery_ui(ui, view);
-                preview::preview_ui(ui, view);
+        .show(ui, |ui| match view.session.page {
+            Page::Watch => {
+                watch::strip::strip_ui(ui, view);
+                watch::watch_ui(ui, view);
             }
+            Page::Doctor => doctor::doctor_ui(ui, view),
         });
     notices::notices_ui(ui.ctx(), view);
     settings::settings_ui(ui.ctx(), view);
-    inputs::drop_overlay(ui, view);
-}
-
-fn form_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let margin = Margin {
-        right: theme::FORM_MARGIN,
-        ..Margin::ZERO
-    };
-    Frame::new()
-        .inner_margin(margin)
-        .show(ui, |ui| header_ui(ui, view));
-    ui.add_space(theme::SMALL_GAP);
-    Panel::bottom("go")
-        .frame(Frame::new().inner_margin(Margin { top: 10, ..margin }))
-        .resizable(false)
-        .show_separator_line(false)
-        .show(ui, |ui| queue::go_ui(ui, view));
-    ScrollArea::vertical()
-        .auto_shrink([false, false])
-        .show(ui, |ui| {
-            Frame::new().inner_margin(margin).show(ui, |ui| {
-                model::model_ui(ui, view);
-                ui.add_space(theme::GAP);
-                prompt::prompt_ui(ui, view);
-                ui.add_space(theme::GAP);
-                inputs::inputs_ui(ui, view);
-                parameters::parameters_ui(ui, view);
-                ui.add_space(theme::SMALL_GAP);
-            });
-        });
+    create::inputs::drop_overlay(ui, view);
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -156,16 +115,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             {
                 view.push(AppCommand::ShowSettings(true));
             }
-            let is_open = view.session.doctor.is_open;
             let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
-            let button = if is_open {
-                widgets::icon_toggle(ui, true, icons::STETHOSCOPE, "Doctor", explanation)
-            } else {
-                widgets::icon_button(ui, icons::STETHOSCOPE, "Doctor", explanation)
-            };
-            if button.clicked() {
-                view.push(AppCommand::ShowDoctor(!is_open));
-            }
+            page_button(
+                ui,
+                view,
+                Page::Doctor,
+                icons::STETHOSCOPE,
+                "Doctor",
+                explanation,
+            );
             let is_dark = view.settings.interface.theme == Theme::Dark;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")
@@ -181,4 +139,28 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         });
     });
+}
+
+/// Opens a page; pressed again, it goes back to what is watched.
+fn page_button(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    page: Page,
+    icon: char,
+    name: &str,
+    explanation: &str,
+) {
+    let is_open = view.session.page == page;
+    let button = if is_open {
+        widgets::icon_toggle(ui, true, icon, name, explanation)
+    } else {
+        widgets::icon_button(ui, icon, name, explanation)
+    };
+    if button.clicked() {
+        view.push(AppCommand::ShowPage(if is_open {
+            Page::Watch
+        } else {
+            page
+        }));
+    }
 }

@@ -2,10 +2,10 @@
 
 use egui::{Align2, Area, Context, Order, RichText, ScrollArea, vec2};
 
-use super::widgets::{card, icon_button, palette, sentence, with_icon};
-use super::{View, icons, theme};
 use crate::app::commands::AppCommand;
 use crate::app::state::{Notice, Severity};
+use crate::ui::widgets::{card, icon_button, palette, sentence, with_icon};
+use crate::ui::{View, icons, theme};
 
 /// Cards shown at once; older ones follow when these are dismissed.
 const MAX_SHOWN: usize = 3;

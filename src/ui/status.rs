@@ -3,10 +3,10 @@
 use egui::{Button, ProgressBar, RichText, Ui};
 use safelight_core::job::{Recipe, Stage};
 
-use super::widgets::{duration_text, palette};
-use super::{View, icons, theme};
-use crate::app::jobs::RunningJob;
+use crate::app::queue::RunningJob;
 use crate::app::state::Models;
+use crate::ui::widgets::{duration_text, palette};
+use crate::ui::{View, icons, theme};
 
 pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);

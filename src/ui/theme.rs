@@ -183,7 +183,7 @@ pub fn stage_tint(palette: &Palette, index: usize) -> Color32 {
 
 /// Gives the context both looks, the fonts and the chosen theme.
 pub fn install(ctx: &Context) {
-    super::icons::install(ctx);
+    crate::ui::icons::install(ctx);
     for (theme, palette) in [
         (egui::Theme::Dark, &DARKROOM),
         (egui::Theme::Light, &DAYLIGHT),

@@ -8,7 +8,7 @@ use egui::{
     Stroke, Ui, vec2,
 };
 
-use super::theme::{self, Palette};
+use crate::ui::theme::{self, Palette};
 
 /// The colours in use.
 pub fn palette(ui: &Ui) -> &'static Palette {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::planning::PlanBasis;
+use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::Device;
 use safelight_core::catalog::{Family, ModelFiles};
 use safelight_core::job::JobUpdate;

@@ -1,0 +1,76 @@
+//! Asking for files and folders in the desktop's own dialogs.
+//!
+//! Each waits on a thread of its own, because it waits for a person.
+
+use std::time::{Duration, Instant};
+
+use safelight_core::job::{JobError, JobErrorKind};
+
+use crate::app::background::{Answer, Background};
+use crate::app::commands::FolderSetting;
+use crate::app::inputs::Slot;
+
+/// A dialog that ends sooner was never shown: there is no file chooser on this machine.
+pub(in crate::app) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
+
+/// What file dialogs offer as pictures.
+const PICTURES: &[&str] = &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+/// What they offer as clips beside those pictures that move.
+const CLIPS: &[&str] = &["mp4", "m4v", "mov", "webm", "mkv"];
+
+impl Background {
+    /// Asks for a picture, or at the start for a clip as well.
+    pub fn pick_input(&self, slot: Slot) {
+        self.dialog("pick-input", move || {
+            let dialog = match slot {
+                Slot::Start => rfd::FileDialog::new()
+                    .set_title("Choose a start picture, or a clip to go on from")
+                    .add_filter("Pictures and clips", &[PICTURES, CLIPS].concat()),
+                Slot::End => rfd::FileDialog::new()
+                    .set_title("Choose an end picture")
+                    .add_filter("Pictures", PICTURES),
+                Slot::Mask => rfd::FileDialog::new()
+                    .set_title("Choose a mask: white is made anew, black stays")
+                    .add_filter("Pictures", PICTURES),
+            };
+            Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
+        });
+    }
+
+    /// Asks for a folder.
+    pub fn pick_folder(&self, purpose: FolderSetting) {
+        self.dialog("pick-folder", move || {
+            let title = match purpose {
+                FolderSetting::Output => "Choose the folder for results",
+                FolderSetting::Libtorch => "Choose a libtorch folder",
+                FolderSetting::Models => "Choose a folder with models",
+            };
+            Answer::PickedFolder(
+                purpose,
+                rfd::FileDialog::new().set_title(title).pick_folder(),
+            )
+        });
+    }
+
+    fn dialog(&self, name: &str, ask: impl FnOnce() -> Answer + Send + 'static) {
+        self.spawn(name, move |postbox| {
+            let begin = Instant::now();
+            let answer = ask();
+            let is_empty =
+                matches!(answer, Answer::PickedInput(_, None) | Answer::PickedFolder(_, None));
+            postbox.post(answer);
+            if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
+                let instead = "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";
+                postbox.post(Answer::Problem(no_dialog(instead)));
+            }
+        });
+    }
+}
+
+pub(in crate::app) fn no_dialog(instead: &str) -> JobError {
+    JobError::new(
+        JobErrorKind::Internal,
+        "this desktop offers no file chooser",
+    )
+    .advise(instead)
+}

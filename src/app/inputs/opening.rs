@@ -1,0 +1,186 @@
+//! Opening what people give to start from: pictures, clips to go on from, pictures of the clipboard.
+//!
+//! Runs on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::ColorImage;
+use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
+use safelight_core::media::{self, MediaError, Picture};
+
+use crate::app::inputs::{Placing, Source};
+
+/// The longer side of a thumbnail, sharp on a screen of double density.
+const THUMB_PX: u32 = 320;
+
+/// A file as it will stand in the form.
+pub struct OpenedInput {
+    pub source: Source,
+    pub thumb: Picture,
+}
+
+/// What came of files that were dropped together, or of one that was chosen.
+pub struct OpenedInputs {
+    pub placing: Placing,
+    /// As many as there was room for.
+    pub opened: Vec<OpenedInput>,
+    pub problems: Vec<JobError>,
+    /// How many there were.
+    pub num_files: usize,
+}
+
+/// Opens files in order until `room` of them are open.
+pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedInputs {
+    let mut found = OpenedInputs {
+        placing,
+        opened: Vec::new(),
+        problems: Vec::new(),
+        num_files: paths.len(),
+    };
+    for path in paths {
+        if found.opened.len() >= room {
+            break;
+        }
+        match open_input(path) {
+            Ok(input) => found.opened.push(input),
+            Err(err) => found.problems.push(err),
+        }
+    }
+    found
+}
+
+/// One picture or clip that is there already.
+pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> OpenedInputs {
+    let (opened, problems) = match opened {
+        Ok(input) => (vec![input], Vec::new()),
+        Err(err) => (Vec::new(), vec![err]),
+    };
+    OpenedInputs {
+        placing,
+        opened,
+        problems,
+        num_files: 1,
+    }
+}
+
+fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
+    if may_move(path)
+        && let Ok(info) = media::clip_info(path)
+        && info.num_frames > 1
+    {
+        return open_clip(path);
+    }
+    match media::open_picture(path) {
+        Ok(picture) => picture_input(path.to_path_buf(), &picture),
+        // What is no picture may be a clip; when it is neither, it is told what a picture is.
+        Err(err @ MediaError::NotAPicture { .. }) => match media::clip_info(path) {
+            Ok(_) => open_clip(path),
+            Err(MediaError::NotAClip { .. }) => Err(picture_error(&err)),
+            Err(clip_err) => Err(clip_error(&clip_err)),
+        },
+        Err(err) => Err(picture_error(&err)),
+    }
+}
+
+/// Whether it is of a kind that is a picture or a clip: only a look inside tells.
+fn may_move(path: &Path) -> bool {
+    let mut head = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    // What cannot be read is explained by whoever opens it.
+    read.is_ok() && (&head == b"GIF8" || &head == b"RIFF")
+}
+
+fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobError> {
+    let picture_of_file = StartPicture {
+        path,
+        width: picture.width,
+        height: picture.height,
+    };
+    Ok(OpenedInput {
+        source: Source::Picture(picture_of_file),
+        thumb: thumb(picture)?,
+    })
+}
+
+/// A clip to go on from, shown by its last frame.
+fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
+    let info = media::clip_info(path).map_err(|err| clip_error(&err))?;
+    let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
+    Ok(OpenedInput {
+        source: Source::Clip(SourceClip {
+            path: path.to_path_buf(),
+            info,
+        }),
+        thumb: thumb(&last)?,
+    })
+}
+
+/// A finished clip or picture to go on from.
+pub struct Continued {
+    pub path: PathBuf,
+    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
+    pub frame: Arc<Picture>,
+    pub is_clip: bool,
+    pub folder: PathBuf,
+}
+
+/// Goes on from a finished result: from its file, else from its frame alone.
+pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
+    let path = &result.path;
+    // A picture of a batch has a number, and is none of a clip.
+    let opened = if result.is_clip {
+        let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
+        is_clip.then(|| open_clip(path).ok())
+    } else {
+        let picture = media::open_picture(path).ok();
+        picture.map(|picture| picture_input(path.clone(), &picture).ok())
+    };
+    let name = if result.is_clip {
+        "last-frame"
+    } else {
+        "picture"
+    };
+    opened
+        .flatten()
+        .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
+}
+
+/// Keeps a picture from the clipboard as a file.
+pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, JobError> {
+    let rgb = image
+        .pixels
+        .iter()
+        .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
+        .collect();
+    let [width, height] = image.size;
+    let picture = Picture::new(width as u32, height as u32, rgb).map_err(|err| keep_error(&err))?;
+    keep_picture(&picture, folder, "pasted")
+}
+
+fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
+    let path = folder.join(format!("{name}-{}.png", JobId::next()));
+    fs::create_dir_all(folder).map_err(|err| keep_error(&err))?;
+    media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
+    picture_input(path, picture)
+}
+
+fn thumb(picture: &Picture) -> Result<Picture, JobError> {
+    media::thumbnail(picture, THUMB_PX, THUMB_PX).map_err(|err| picture_error(&err))
+}
+
+fn keep_error(err: &dyn std::error::Error) -> JobError {
+    JobError::from_error(JobErrorKind::Disk, err).advise("Save the picture as a file and drop that")
+}
+
+fn picture_error(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose a PNG, JPEG, WebP, GIF, BMP or TIFF picture, or an MP4 clip to go on from")
+}
+
+fn clip_error(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose another clip, or drop a picture of its last frame")
+}

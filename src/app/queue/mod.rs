@@ -1,0 +1,316 @@
+//! The jobs of this session: waiting, the running one with all that it said, and the finished ones.
+//!
+//! Plain bookkeeping of what the worker reports; it sends nothing and draws nothing.
+
+mod submit;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::TextureHandle;
+use safelight_core::job::{
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
+};
+use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
+
+use crate::app::memory::MemoryHistory;
+use crate::app::player::Player;
+use crate::worker::LeftJob;
+
+/// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
+const MAX_RESULT_BYTES: usize = 512 << 20;
+
+/// A job that waits for its turn.
+#[derive(Clone, Debug)]
+pub struct WaitingJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub device: DeviceChoice,
+    /// Its folder exists and its file name is free.
+    pub has_output: bool,
+    /// The folder of the same job, where an earlier try left it.
+    pub resume: Option<PathBuf>,
+}
+
+/// The job that the worker has.
+#[derive(Debug)]
+pub struct RunningJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub cancel: CancelToken,
+    pub recipe: Option<Recipe>,
+    /// The engine's line about its device.
+    pub device_line: Option<String>,
+    pub stage: Option<Stage>,
+    /// Which time of the stage, counted from 0.
+    pub section: u32,
+    pub has_resumed: bool,
+    /// Step and number of steps of the running stage.
+    pub step: Option<(u32, u32)>,
+    pub secs_left: Option<f64>,
+    pub num_frames_decoded: u32,
+    /// The latents as pictures, by latent frame.
+    previews: Vec<Option<Arc<Picture>>>,
+    /// The newest real frame.
+    pub frame: Option<Frame>,
+    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<Player>,
+    pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
+}
+
+/// A finished job and its thumbnail.
+#[derive(Clone)]
+pub struct ResultItem {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub output: JobOutput,
+    pub thumb: TextureHandle,
+    /// Those of a batch, made one after the other; empty for a single result.
+    pub batch_thumbs: Vec<TextureHandle>,
+}
+
+impl ResultItem {
+    /// Whether its frames are pictures of a batch, or one, rather than a clip.
+    pub fn is_pictures(&self) -> bool {
+        self.request.num_frames == 1 && self.request.extend.is_none()
+    }
+
+    pub fn is_batch(&self) -> bool {
+        self.request.batch_size > 1
+    }
+
+    /// The file of one picture of a batch; the only file of others.
+    pub fn path_of(&self, index: usize) -> &Path {
+        let paths = &self.output.paths;
+        let own = paths.get(index).filter(|_| self.is_batch());
+        own.map_or_else(|| self.output.path(), PathBuf::as_path)
+    }
+}
+
+/// All of them. The worker holds one at a time; the others wait here.
+#[derive(Default)]
+pub struct JobQueue {
+    pub waiting: VecDeque<WaitingJob>,
+    pub running: Option<RunningJob>,
+    /// Jobs that failed, or whose program died, and that can go on.
+    pub left: Vec<LeftJob>,
+    /// Oldest first.
+    pub results: Vec<ResultItem>,
+    /// The graph of the last job, so that it can be read when the job has ended.
+    pub last_memory: MemoryHistory,
+    /// Whose that graph is.
+    pub last_job: Option<JobId>,
+}
+
+impl JobQueue {
+    pub fn result(&self, id: JobId) -> Option<&ResultItem> {
+        self.results.iter().find(|item| item.id == id)
+    }
+
+    /// The graph to show: the running job's, else the last one's.
+    pub fn memory(&self) -> &MemoryHistory {
+        self.running
+            .as_ref()
+            .map_or(&self.last_memory, |job| &job.memory)
+    }
+
+    /// Keeps a result, and forgets the oldest ones when there are too many pixels.
+    pub fn keep(&mut self, item: ResultItem) {
+        self.results.push(item);
+        let bytes_of = |item: &ResultItem| -> usize {
+            item.output
+                .clip
+                .frames
+                .iter()
+                .map(|frame| frame.rgb.len())
+                .sum()
+        };
+        let mut total: usize = self.results.iter().map(bytes_of).sum();
+        while total > MAX_RESULT_BYTES && self.results.len() > 1 {
+            total -= bytes_of(&self.results.remove(0));
+        }
+    }
+}
+
+impl RunningJob {
+    pub fn new(id: JobId, request: GenerateRequest, cancel: CancelToken) -> Self {
+        Self {
+            id,
+            request,
+            cancel,
+            recipe: None,
+            device_line: None,
+            stage: None,
+            section: 0,
+            has_resumed: false,
+            step: None,
+            secs_left: None,
+            num_frames_decoded: 0,
+            previews: Vec::new(),
+            frame: None,
+            growing: None,
+            memory: MemoryHistory::default(),
+            plan: None,
+        }
+    }
+
+    /// Takes in what the worker said. The end and warnings are the app's.
+    pub fn apply(&mut self, update: JobUpdate) {
+        match update {
+            JobUpdate::Started(recipe) => self.recipe = Some(recipe),
+            JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(plan.peak_bytes);
+                self.plan = Some(plan);
+            }
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => {
+                self.stage = Some(stage);
+                self.section = section;
+                if stage == Stage::Denoise {
+                    // The last section's are not this one's.
+                    self.previews.clear();
+                }
+                self.num_frames_decoded = 0;
+                self.has_resumed |= resumed;
+                if stage != Stage::DenoiseLow {
+                    // The second expert counts on where the first one stopped.
+                    self.step = None;
+                }
+                self.memory.begin(stage);
+            }
+            JobUpdate::StageEnded(_) => self.memory.end(),
+            JobUpdate::Step {
+                stage,
+                step,
+                num_steps,
+                secs_left,
+            } => {
+                if self.stage == Some(stage) {
+                    self.step = Some(self.whole_step(stage, step, num_steps));
+                }
+                self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
+            }
+            JobUpdate::Preview(frame) => self.keep_preview(frame),
+            JobUpdate::Frame(frame) => {
+                self.num_frames_decoded = frame.index.saturating_add(1);
+                self.frame = Some(frame);
+            }
+            JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
+            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    /// A step as one of all that both experts make, whether the engine counts over both or in each.
+    fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
+        let request = &self.request;
+        let end = request.end_step.unwrap_or(request.num_steps);
+        let all = end.saturating_sub(request.start_step);
+        match stage {
+            Stage::DenoiseHigh if num_steps < all => (step, all),
+            Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),
+            _ => (step, num_steps),
+        }
+    }
+
+    /// The picture of one latent frame, counted around.
+    pub fn preview(&self, turn: usize) -> Option<&Arc<Picture>> {
+        let known = || self.previews.iter().flatten();
+        let count = known().count();
+        if count == 0 {
+            None
+        } else {
+            known().nth(turn % count)
+        }
+    }
+
+    /// How many latent frames have a picture.
+    pub fn num_previews(&self) -> usize {
+        self.previews.iter().flatten().count()
+    }
+
+    /// How much of the whole is done, from 0 to 1: the stages weighted by what they usually take.
+    pub fn progress(&self) -> f32 {
+        let Some(recipe) = &self.recipe else {
+            return 0.0;
+        };
+        let running = self
+            .stage
+            .and_then(|stage| recipe.position(stage, self.section));
+        let mut done = match (running, self.stage) {
+            (Some(position), Some(stage)) => {
+                let before = recipe.stages.iter().take(position).copied();
+                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
+            }
+            _ => 0.0,
+        };
+        if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
+            // One count over both experts, of whom each makes an unknown part.
+            let stages = recipe.stages.iter().copied();
+            let before: f32 = stages
+                .take_while(|stage| *stage != Stage::DenoiseHigh)
+                .map(weight)
+                .sum();
+            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
+            done = before + both * step as f32 / num_steps.max(1) as f32;
+        }
+        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
+        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+    }
+
+    /// How many frames the running decoding gives.
+    pub fn num_frames_of_stage(&self) -> usize {
+        match &self.request.sections {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
+    fn is_with_expert(&self) -> bool {
+        matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
+    }
+
+    fn stage_progress(&self) -> f32 {
+        match (self.stage, self.step) {
+            (Some(Stage::Decode), None) => {
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
+            }
+            (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
+            _ => 0.0,
+        }
+        .clamp(0.0, 1.0)
+    }
+
+    fn keep_preview(&mut self, frame: Frame) {
+        // At most so many latent frames; the worker's word is not trusted with the size of a list.
+        let index = frame.index as usize;
+        if index >= self.request.num_decoded().max(1) {
+            return;
+        }
+        if self.previews.len() <= index {
+            self.previews.resize(index + 1, None);
+        }
+        self.previews[index] = Some(frame.picture);
+    }
+}
+
+/// A stage's usual share of a job.
+fn weight(stage: Stage) -> f32 {
+    match stage {
+        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
+        Stage::Denoise => 70.0,
+        Stage::DenoiseHigh | Stage::DenoiseLow => 35.0,
+        Stage::Unload => 1.0,
+        Stage::Decode => 20.0,
+        Stage::Save => 3.0,
+    }
+}

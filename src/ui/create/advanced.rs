@@ -1,0 +1,296 @@
+//! Under "Advanced": everything else that a model can be told.
+
+use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{Sampler, SigmaSchedule, StepCache, StepCacheKind};
+
+use crate::app::commands::AppCommand;
+use crate::app::form::FormState;
+use crate::ui::View;
+use crate::ui::create::guidance::guidance_ui;
+use crate::ui::widgets::{field_error, field_note, row, wide_slider};
+
+/// A tile of a size that suits most memory, for who turns tiles on.
+const USUAL_TILE_PX: u32 = 512;
+
+pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    steps_ui(ui, &mut view.state.form);
+    said_ui(ui, view, &["steps"]);
+    part_ui(ui, view);
+    said_ui(ui, view, &["start-step", "end-step"]);
+    guidance_ui(ui, &mut view.state.form, spec);
+    said_ui(
+        ui,
+        view,
+        &["guidance", "guidance-2", "true-cfg", "negative"],
+    );
+    sampler_ui(ui, &mut view.state.form, spec);
+    schedule_ui(ui, &mut view.state.form);
+    shift_ui(ui, &mut view.state.form, spec);
+    said_ui(ui, view, &["shift"]);
+    if !spec.family.makes_pictures() {
+        fps_ui(ui, view);
+        said_ui(ui, view, &["fps"]);
+    }
+    tile_ui(ui, view, spec);
+    said_ui(ui, view, &["vae-tile"]);
+    if spec.section_order.is_some() {
+        step_cache_ui(ui, view);
+        said_ui(ui, view, &["step-cache"]);
+    }
+    if ui
+        .button("Reset to the model's defaults")
+        .on_hover_text("Everything but the prompt, the pictures and the seed")
+        .clicked()
+    {
+        view.push(AppCommand::ResetForm);
+    }
+}
+
+/// What is wrong with fields, or will be changed.
+pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
+    for field in fields {
+        if let Some(message) = view.error_of(field) {
+            field_error(ui, &message);
+        }
+        if let Some(message) = view.notice_of(field) {
+            field_note(ui, &message);
+        }
+    }
+}
+
+fn steps_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "How many times the picture is refined. More is slower and cleaner";
+    row(ui, "Steps", explanation, |ui, label| {
+        let slider = Slider::new(&mut form.num_steps, 1..=100).clamping(SliderClamping::Never);
+        let response = wide_slider(ui, slider, explanation).labelled_by(label);
+        if response.changed() {
+            form.settle_part();
+        }
+    });
+}
+
+fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = format!(
+        "Which part of the steps is made. Leaving early leaves noise in the {}, for another model to go on from; starting late begins from noise as if earlier steps were done",
+        view.thing()
+    );
+    let form = &mut view.state.form;
+    row(ui, "Made steps", &explanation, |ui, _| {
+        let num_steps = form.num_steps;
+        ui.label("from");
+        ui.add(DragValue::new(&mut form.start_step).speed(0.1))
+            .on_hover_text("The first step that is made, counted from 0")
+            .accessible_name("Start step");
+        ui.label("up to");
+        let mut end = form.end_step.unwrap_or(num_steps);
+        let response = ui
+            .add(DragValue::new(&mut end).speed(0.1))
+            .on_hover_text("The step before which to stop; the number of steps for all of them")
+            .accessible_name("End step");
+        if response.changed() {
+            form.end_step = (end != num_steps).then_some(end);
+        }
+    });
+}
+
+fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let explanation = "How noise becomes a picture";
+    let text = |sampler: Sampler| {
+        let text = sampler_text(sampler);
+        if sampler == spec.defaults.sampler {
+            format!("{text}. The model's own, and the best choice when in doubt")
+        } else {
+            text.to_owned()
+        }
+    };
+    row(ui, "Sampler", explanation, |ui, label| {
+        ComboBox::from_id_salt("sampler")
+            .selected_text(form.sampler.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for sampler in Sampler::ALL {
+                    ui.selectable_value(&mut form.sampler, sampler, sampler.label())
+                        .on_hover_text(text(sampler));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(format!(
+                "{explanation}. {}: {}",
+                form.sampler.label(),
+                text(form.sampler)
+            ));
+    });
+}
+
+/// What speaks for a sampler.
+fn sampler_text(sampler: Sampler) -> &'static str {
+    match sampler {
+        Sampler::UniPc => "Corrects itself by the steps before: clean in few of them",
+        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        Sampler::Euler => "The plain way: straight steps",
+        Sampler::Heun => "Each step is checked and mended: better in each, but twice as slow",
+        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as quick as Euler",
+        Sampler::Lcm => "For models distilled to a few steps only: new noise between steps",
+    }
+}
+
+fn schedule_ui(ui: &mut Ui, form: &mut FormState) {
+    let explanation = "How the noise levels of the steps are spaced";
+    row(ui, "Schedule", explanation, |ui, label| {
+        ComboBox::from_id_salt("schedule")
+            .selected_text(form.sigma_schedule.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for schedule in SigmaSchedule::ALL {
+                    let current = &mut form.sigma_schedule;
+                    ui.selectable_value(current, schedule, schedule.label())
+                        .on_hover_text(schedule_text(schedule));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(format!(
+                "{explanation}. {}: {}",
+                form.sigma_schedule.label(),
+                schedule_text(form.sigma_schedule)
+            ));
+    });
+}
+
+/// What a schedule is.
+fn schedule_text(schedule: SigmaSchedule) -> &'static str {
+    match schedule {
+        SigmaSchedule::Simple => "as the model was made for",
+        SigmaSchedule::Beta => "more steps at both ends, for the composition and the details",
+        SigmaSchedule::Karras => "more steps at low noise, for the details",
+        SigmaSchedule::Exponential => "each step a fixed part of the noise before it",
+    }
+}
+
+fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let explanation = "Where the steps are spent: higher on the composition, lower on the details";
+    row(ui, "Shift", explanation, |ui, label| {
+        let mut is_own = form.shift.is_some();
+        let toggle = ui
+            .checkbox(&mut is_own, "")
+            .on_hover_text("Off: the model's own schedule")
+            .accessible_name("Set the shift");
+        if toggle.changed() {
+            let defaults = &spec.defaults;
+            let (width, height) = form.size(spec).unwrap_or((defaults.width, defaults.height));
+            let own = defaults.shift_at(width, height).unwrap_or(3.0);
+            form.shift = is_own.then_some(own);
+        }
+        match &mut form.shift {
+            Some(shift) => {
+                ui.add(
+                    DragValue::new(shift)
+                        .range(0.01..=100.0)
+                        .speed(0.05)
+                        .max_decimals(2),
+                )
+                .on_hover_text(explanation)
+                .labelled_by(label);
+            }
+            None => {
+                ui.label("the model's own");
+            }
+        }
+    });
+}
+
+fn fps_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation =
+        "Frames a second of the written clip. It changes how fast it plays, not what is made";
+    let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
+    row(ui, "Frame rate", explanation, |ui, label| {
+        let mut fps = clip_fps.unwrap_or(view.state.form.fps);
+        let value = DragValue::new(&mut fps)
+            .range(0.0..=240.0)
+            .speed(0.1)
+            .max_decimals(3)
+            .suffix(" fps");
+        let response = ui
+            .add_enabled(clip_fps.is_none(), value)
+            .on_hover_text(explanation)
+            .on_disabled_hover_text("The clip goes on at its own rate")
+            .labelled_by(label);
+        if response.changed() {
+            view.state.form.fps = fps;
+        }
+    });
+}
+
+fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let (explanation, off, whole) = if spec.family.makes_pictures() {
+        (
+            "The VAE turns latents into pixels piece by piece: needs much less memory and takes a little longer",
+            "Off: the whole picture at once",
+            "the whole picture",
+        )
+    } else {
+        (
+            "The VAE turns latents into frames piece by piece: needs much less memory and takes a little longer",
+            "Off: whole frames at once",
+            "whole frames",
+        )
+    };
+    let form = &mut view.state.form;
+    row(ui, "VAE tiles", explanation, |ui, _| {
+        let mut is_tiled = form.vae_tile.is_some();
+        let toggle = ui
+            .checkbox(&mut is_tiled, "")
+            .on_hover_text(off)
+            .accessible_name("Use VAE tiles");
+        if toggle.changed() {
+            form.vae_tile = is_tiled.then_some(USUAL_TILE_PX);
+        }
+        match &mut form.vae_tile {
+            Some(tile) => {
+                let speed = f64::from(spec.limits.size_multiple.max(1)) / 4.0;
+                ui.add(DragValue::new(tile).speed(speed).suffix(" px"))
+                    .on_hover_text(explanation)
+                    .accessible_name("VAE tile");
+            }
+            None => {
+                ui.label(whole);
+            }
+        }
+    });
+}
+
+/// For models whose clips are made section by section.
+fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation =
+        "Skips steps that would change little: about twice as fast, with a loss. For drafts";
+    let form = &mut view.state.form;
+    row(ui, "Step cache", explanation, |ui, label| {
+        let name = form.step_cache.map_or("Off", |cache| cache.kind.label());
+        ComboBox::from_id_salt("step cache")
+            .selected_text(name)
+            .show_ui(ui, |ui| {
+                ui.selectable_value(&mut form.step_cache, None, "Off");
+                for kind in StepCacheKind::ALL {
+                    let is_chosen = form.step_cache.is_some_and(|cache| cache.kind == kind);
+                    if ui.selectable_label(is_chosen, kind.label()).clicked() {
+                        form.step_cache = Some(kind.into());
+                    }
+                }
+            })
+            .response
+            .labelled_by(label);
+        if let Some(cache) = &mut form.step_cache {
+            ui.add(
+                DragValue::new(&mut cache.threshold)
+                    .speed(0.005)
+                    .range(StepCache::THRESHOLDS),
+            )
+            .on_hover_text(
+                "How much may change before a step is computed: more is faster and worse",
+            )
+            .accessible_name("Step cache threshold");
+        }
+    });
+}

@@ -1,0 +1,192 @@
+//! Known models that are not on this disk: what each needs, and fetching it once that was agreed to.
+
+use egui::{ProgressBar, RichText, Ui};
+use safelight_core::catalog::{CatalogEntry, Source, size_text};
+
+use crate::app::commands::AppCommand;
+use crate::app::fetching::{Fetch, FetchState, Quoted};
+use crate::app::state::Session;
+use crate::download::{Phase, Progress};
+use crate::ui::widgets::{card, duration_text, palette, wide_note};
+use crate::ui::{View, theme};
+
+/// Lists what could be fetched; what its user wants to look at.
+pub(super) fn missing_entries(ui: &mut Ui, session: &Session) -> Option<AppCommand> {
+    let mut wish = None;
+    let offered = session
+        .missing
+        .iter()
+        .filter(|entry| !entry.sources.is_empty());
+    for (index, entry) in offered.enumerate() {
+        if index == 0 {
+            ui.separator();
+            let weak = palette(ui).weak;
+            ui.label(RichText::new("Not on this disk").small().color(weak));
+        }
+        let is_shown = session
+            .fetch
+            .as_ref()
+            .is_some_and(|fetch| fetch.entry.id == entry.id);
+        let response = ui
+            .selectable_label(is_shown, RichText::new(&entry.name).color(palette(ui).weak))
+            .on_hover_text(&entry.description);
+        if response.clicked() {
+            wish = Some(AppCommand::ShowMissing(Some(entry.id.clone())));
+        }
+    }
+    wish
+}
+
+/// The model that is looked at or on its way.
+pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(fetch) = view.session.fetch.clone() else {
+        return;
+    };
+    let palette = palette(ui);
+    ui.add_space(theme::SMALL_GAP);
+    card(ui, palette.field).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        let entry = &fetch.entry;
+        ui.label(RichText::new(&entry.name).strong());
+        wide_note(ui, &entry.description, palette.weak);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette.weak);
+        for source in &entry.sources {
+            source_ui(ui, source);
+        }
+        wide_note(
+            ui,
+            &format!("Goes into {}", fetch.folder.display()),
+            palette.weak,
+        );
+        match &fetch.state {
+            FetchState::Shown => shown_ui(ui, view, entry),
+            FetchState::Asking => {
+                wide_note(ui, "Asking the server for sizes…", palette.text);
+                button(ui, view, "Cancel", AppCommand::PauseFetch);
+            }
+            FetchState::Asked(quoted) => asked_ui(ui, view, &fetch, *quoted),
+            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
+            FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
+            FetchState::Stopped(err) => {
+                match (err, fetch.board.read()) {
+                    (Some(err), _) => {
+                        wide_note(ui, &err.summary, palette.error);
+                        if !err.advice.is_empty() {
+                            wide_note(ui, &err.advice, palette.weak);
+                        }
+                    }
+                    (None, progress) => wide_note(ui, &paused_text(progress), palette.text),
+                }
+                ui.horizontal(|ui| {
+                    button(ui, view, "Go on", AppCommand::BeginFetch);
+                    button(ui, view, "Close", AppCommand::ShowMissing(None));
+                });
+            }
+        }
+    });
+}
+
+fn source_ui(ui: &mut Ui, source: &Source) {
+    let size = match (&source.here, source.bytes) {
+        (Some(_), _) => "here already".to_owned(),
+        (None, Some(bytes)) => size_text(bytes),
+        (None, None) => "size from the server".to_owned(),
+    };
+    let text = format!("{}: {}, {size}", source.component.label(), source.name);
+    let place = match &source.here {
+        Some(here) => here.display().to_string(),
+        None => format!("From {} on huggingface.co", source.repository),
+    };
+    ui.scope(|ui| wide_note(ui, &text, palette(ui).text))
+        .response
+        .on_hover_text(place);
+}
+
+fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
+    let text = match (entry.to_fetch().count(), entry.bytes_to_fetch()) {
+        (0, _) => {
+            wide_note(
+                ui,
+                "All files are here; what is wrong stands below",
+                palette(ui).amber,
+            );
+            button(ui, view, "Close", AppCommand::ShowMissing(None));
+            return;
+        }
+        (_, Some(bytes)) => format!("{} to fetch", size_text(bytes)),
+        (1, None) => "1 file to fetch".to_owned(),
+        (count, None) => format!("{count} files to fetch"),
+    };
+    wide_note(ui, &text, palette(ui).text);
+    ui.horizontal(|ui| {
+        button(ui, view, "Download…", AppCommand::AskFetch);
+        button(ui, view, "Close", AppCommand::ShowMissing(None));
+    });
+}
+
+fn asked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, quoted: Quoted) {
+    let free = quoted.free_bytes.map_or_else(String::new, |bytes| {
+        format!(", where {} are free", size_text(bytes))
+    });
+    let text = format!(
+        "Fetch {} into {}{free}?",
+        size_text(quoted.left_bytes),
+        fetch.folder.display()
+    );
+    wide_note(ui, &text, palette(ui).text);
+    ui.horizontal(|ui| {
+        button(ui, view, "Fetch now", AppCommand::BeginFetch);
+        button(ui, view, "Close", AppCommand::ShowMissing(None));
+    });
+}
+
+fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
+    let (share, text) = progress.map_or_else(
+        || (0.0, "Beginning…".to_owned()),
+        |progress| {
+            let share = progress.done_bytes as f32 / progress.total_bytes.max(1) as f32;
+            (share, running_text(progress))
+        },
+    );
+    ui.add(ProgressBar::new(share).desired_height(theme::SMALL_GAP))
+        .on_hover_text("How much has come");
+    wide_note(ui, &text, palette(ui).text);
+    button(ui, view, "Pause", AppCommand::PauseFetch);
+}
+
+fn running_text(progress: &Progress) -> String {
+    match progress.phase {
+        Phase::Asking => format!("Asking for {}", progress.name),
+        Phase::Checking => format!("Checking {}", progress.name),
+        Phase::Fetching => {
+            let speed = size_text(progress.bytes_per_sec as u64);
+            let left = progress.secs_left().map_or_else(
+                || "waiting for the server".to_owned(),
+                |secs| format!("{speed}/s, {} left", duration_text(secs)),
+            );
+            format!(
+                "Fetching {}: {}, {left}",
+                progress.name,
+                amount_text(progress)
+            )
+        }
+    }
+}
+
+fn paused_text(progress: Option<Progress>) -> String {
+    progress.map_or_else(
+        || "Paused".to_owned(),
+        |progress| format!("Paused: {} are here", amount_text(&progress)),
+    )
+}
+
+fn amount_text(progress: &Progress) -> String {
+    let (done, total) = (progress.done_bytes, progress.total_bytes);
+    format!("{} of {}", size_text(done), size_text(total))
+}
+
+fn button(ui: &mut Ui, view: &mut View<'_>, name: &str, command: AppCommand) {
+    if ui.button(name).clicked() {
+        view.push(command);
+    }
+}

@@ -1,0 +1,44 @@
+//! The form at the left: model, prompt, pictures, size and everything else that a job is made of.
+
+pub(super) mod advanced;
+pub(super) mod fetch;
+mod guidance;
+pub(super) mod inputs;
+mod model;
+mod parameters;
+mod presets;
+mod prompt;
+mod slot;
+
+use egui::{Frame, Margin, Panel, ScrollArea, Ui};
+
+use crate::ui::{View, header_ui, queue, theme};
+
+pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let margin = Margin {
+        right: theme::FORM_MARGIN,
+        ..Margin::ZERO
+    };
+    Frame::new()
+        .inner_margin(margin)
+        .show(ui, |ui| header_ui(ui, view));
+    ui.add_space(theme::SMALL_GAP);
+    Panel::bottom("go")
+        .frame(Frame::new().inner_margin(Margin { top: 10, ..margin }))
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| queue::go_ui(ui, view));
+    ScrollArea::vertical()
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            Frame::new().inner_margin(margin).show(ui, |ui| {
+                model::model_ui(ui, view);
+                ui.add_space(theme::GAP);
+                prompt::prompt_ui(ui, view);
+                ui.add_space(theme::GAP);
+                inputs::inputs_ui(ui, view);
+                parameters::parameters_ui(ui, view);
+                ui.add_space(theme::SMALL_GAP);
+            });
+        });
+}

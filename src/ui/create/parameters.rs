@@ -1,0 +1,301 @@
+//! Size, length, presets and seed; everything else is folded away under "Advanced".
+
+use egui::{CollapsingHeader, ComboBox, DragValue, Slider, TextEdit, Ui};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{SectionOrder, Sections, WINDOW};
+
+use crate::app::commands::AppCommand;
+use crate::app::form::{FormState, SizeChoice, takes_batches};
+use crate::ui::create::advanced::{advanced_ui, said_ui};
+use crate::ui::create::presets::presets_ui;
+use crate::ui::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text, wide_slider};
+use crate::ui::{View, icons, theme};
+
+const ASPECTS: [(u32, u32, &str); 9] = [
+    (1, 1, "Square"),
+    (4, 3, "Landscape"),
+    (3, 2, "Photo"),
+    (16, 9, "Wide"),
+    (21, 9, "Cinema"),
+    (3, 4, "Portrait"),
+    (2, 3, "Tall photo"),
+    (9, 16, "Tall"),
+    (9, 21, "Tower"),
+];
+/// As many jobs come of one click, where each makes one clip.
+const MAX_REPEATS: u32 = 16;
+
+pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+        return;
+    };
+    size_ui(ui, view, &spec);
+    if spec.section_order.is_some() {
+        sections_ui(ui, view, &spec);
+    } else if !spec.family.makes_pictures() {
+        length_ui(ui, view, &spec);
+    }
+    count_ui(ui, view, &spec);
+    presets_ui(ui, view, &spec);
+    seed_ui(ui, view);
+    let header = CollapsingHeader::new("Advanced")
+        .id_salt("advanced")
+        .open(None)
+        .default_open(view.state.is_advanced_open)
+        .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
+    view.state.is_advanced_open = header.fully_open();
+}
+
+fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let explanation = format!(
+        "Width and height of the {} in pixels. Larger takes longer and needs more memory",
+        view.thing()
+    );
+    row(ui, "Size", &explanation, |ui, label| {
+        let auto = auto_text(spec, view);
+        let before = view
+            .state
+            .form
+            .shown_size(spec, view.session.inputs.sources());
+        let form = &mut view.state.form;
+        let selected = match form.size {
+            SizeChoice::Auto => auto.clone(),
+            SizeChoice::Custom => "Custom".to_owned(),
+            SizeChoice::Aspect(across, down) => aspect_text(spec, across, down),
+        };
+        let response = ComboBox::from_id_salt("size")
+            .selected_text(selected)
+            .height(theme::PICKER_HEIGHT)
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                ui.selectable_value(&mut form.size, SizeChoice::Auto, auto);
+                if !spec.limits.fixed_size {
+                    for (across, down, _) in ASPECTS {
+                        let text = aspect_text(spec, across, down);
+                        ui.selectable_value(&mut form.size, SizeChoice::Aspect(across, down), text);
+                    }
+                }
+                if ui
+                    .selectable_label(form.size == SizeChoice::Custom, "Custom…")
+                    .clicked()
+                {
+                    form.size = SizeChoice::Custom;
+                    (form.width, form.height) = before;
+                }
+            });
+        response
+            .response
+            .labelled_by(label)
+            .on_hover_text(&explanation);
+    });
+    if view.state.form.size == SizeChoice::Custom {
+        custom_size_ui(ui, &mut view.state.form, spec);
+    }
+    said_ui(ui, view, &["width", "height"]);
+}
+
+fn custom_size_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+    let multiple = spec.limits.size_multiple;
+    let explanation = format!("In pixels, a multiple of {multiple}");
+    row(ui, "", &explanation, |ui, _| {
+        for (name, value) in [("Width", &mut form.width), ("Height", &mut form.height)] {
+            if name == "Height" {
+                ui.label("×");
+            }
+            ui.add(
+                DragValue::new(value)
+                    .range(0..=16_384)
+                    .speed(f64::from(multiple) / 8.0)
+                    .suffix(" px"),
+            )
+            .on_hover_text(&explanation)
+            .accessible_name(name);
+        }
+    });
+}
+
+/// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
+fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
+    let sources = view.session.inputs.sources();
+    let auto = FormState::default();
+    let (width, height) = auto.shown_size(spec, sources);
+    let size = format!("{width} × {height}");
+    if sources.size().is_none() || spec.limits.fixed_size {
+        size
+    } else if sources.extend.is_some() {
+        format!("Like the clip  {size}")
+    } else {
+        format!("Like the picture  {size}")
+    }
+}
+
+fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
+    let (width, height) = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
+    let name = ASPECTS
+        .iter()
+        .find(|aspect| (aspect.0, aspect.1) == (across, down))
+        .map_or("", |aspect| aspect.2);
+    format!("{name} {across}:{down}   {width} × {height}")
+}
+
+/// How many are made with one click.
+fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let (most, explanation) = if takes_batches(spec) {
+        let explanation = "How many pictures are made at once, each with the next seed. More at once need more memory";
+        (spec.limits.max_batch, explanation)
+    } else {
+        let explanation = "How many are made one after the other, each with the next seed";
+        (MAX_REPEATS, explanation)
+    };
+    row(ui, "How many", explanation, |ui, label| {
+        let slider = Slider::new(&mut view.state.form.batch_size, 1..=most);
+        wide_slider(ui, slider, explanation).labelled_by(label);
+    });
+    said_ui(ui, view, &["batch"]);
+}
+
+/// The length of a clip that is made section by section, and their order.
+fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let explanation =
+        "How long the clip is. It is made in sections, each of which can be seen at once";
+    row(ui, "Length", explanation, |ui, label| {
+        let slider = Slider::new(&mut view.state.form.secs, 1.0..=120.0)
+            .logarithmic(true)
+            .fixed_decimals(1)
+            .suffix(" s");
+        wide_slider(ui, slider, explanation).labelled_by(label);
+    });
+    field_hint(ui, &sections_text(view));
+    said_ui(ui, view, &["seconds", "frames"]);
+    let Some(own) = spec.section_order else {
+        return;
+    };
+    let explanation =
+        "Which section is made first. Models are made for one order; their files do not say which";
+    row(ui, "Order", explanation, |ui, label| {
+        let form = &mut view.state.form;
+        let mut order = form.section_order.unwrap_or(own);
+        ComboBox::from_id_salt("order")
+            .selected_text(order.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for choice in SectionOrder::ALL {
+                    ui.selectable_value(&mut order, choice, choice.label());
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(explanation);
+        form.section_order = (order != own).then_some(order);
+    });
+    said_ui(ui, view, &["sampling", "extend"]);
+}
+
+/// How many sections there are, and how long they are together.
+fn sections_text(view: &View<'_>) -> String {
+    let form = &view.state.form;
+    let count = Sections::in_secs(form.secs, WINDOW);
+    let sections = Sections {
+        count,
+        window: WINDOW,
+        order: SectionOrder::default(),
+    };
+    let secs = seconds_text(f64::from(sections.num_frames()) / form.fps);
+    let noun = if count == 1 { "section" } else { "sections" };
+    format!("{count} {noun}, {secs} at {} frames a second", form.fps)
+}
+
+fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let explanation = "How long the clip is. One frame is a picture";
+    row(ui, "Length", explanation, |ui, label| {
+        let form = &mut view.state.form;
+        let stride = spec.limits.frame_stride.max(1);
+        let mut groups = form.num_frames.saturating_sub(1) / stride;
+        let most = spec.limits.max_frames.saturating_sub(1) / stride;
+        ui.spacing_mut().slider_width = (ui.available_width() - 106.0).max(40.0);
+        let slider = Slider::new(&mut groups, 0..=most).show_value(false);
+        if ui
+            .add(slider)
+            .on_hover_text(explanation)
+            .labelled_by(label)
+            .changed()
+        {
+            form.num_frames = groups * stride + 1;
+        }
+        ui.add(
+            DragValue::new(&mut form.num_frames)
+                .range(0..=100_000)
+                .speed(f64::from(stride) / 8.0)
+                .suffix(" frames"),
+        )
+        .on_hover_text(format!("A multiple of {stride}, plus one"))
+        .accessible_name("Frames");
+    });
+    field_hint(ui, &length_text(view));
+    said_ui(ui, view, &["frames"]);
+}
+
+/// The clip's length in seconds.
+fn length_text(view: &View<'_>) -> String {
+    let form = &view.state.form;
+    let secs = |num_frames: u32, fps: f64| seconds_text(f64::from(num_frames) / fps);
+    if let Some(clip) = view.session.inputs.clip() {
+        let info = &clip.info;
+        // The new part begins with the old one's last frame.
+        let num_new = form.num_frames.saturating_sub(1);
+        return format!(
+            "{} more, {} in all at {} frames a second",
+            secs(num_new, info.fps),
+            secs(num_new.saturating_add(info.num_frames), info.fps),
+            (info.fps * 100.0).round() / 100.0
+        );
+    }
+    if form.num_frames == 1 {
+        "A single picture".to_owned()
+    } else {
+        format!(
+            "{} at {} frames a second",
+            secs(form.num_frames, form.fps),
+            form.fps
+        )
+    }
+}
+
+fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let thing = view.thing();
+    let explanation = format!(
+        "The number that chance begins with. The same seed and settings make the same {thing}"
+    );
+    row(ui, "Seed", &explanation, |ui, label| {
+        let width = ui.available_width() - 98.0;
+        let edit = TextEdit::singleline(&mut view.state.form.seed)
+            .id_salt("seed")
+            .desired_width(width);
+        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
+        if response.changed() {
+            view.session.is_seed_used = false;
+        }
+        let is_locked = view.state.form.is_seed_locked;
+        let (icon, name, meaning) = if is_locked {
+            (
+                icons::LOCK,
+                "Unlock seed",
+                format!("Locked: every {thing} uses this seed. Click for a new one each time"),
+            )
+        } else {
+            (
+                icons::LOCK_OPEN,
+                "Lock seed",
+                format!("Unlocked: every new {thing} gets a new seed. Click to keep this one"),
+            )
+        };
+        if icon_toggle(ui, is_locked, icon, name, &meaning).clicked() {
+            view.state.form.is_seed_locked = !is_locked;
+            // Locking is for the clip just made.
+        }
+        if icon_button(ui, icons::DICE, "Roll a new seed", "Another seed").clicked() {
+            view.push(AppCommand::RollSeed);
+        }
+    });
+    said_ui(ui, view, &["seed"]);
+}

@@ -1,0 +1,293 @@
+//! One place for a picture: where it is dropped, how it looks, and its buttons.
+//!
+//! Which places there are is [`crate::ui::create::inputs`]'s.
+
+use egui::{
+    Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
+    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
+};
+use safelight_core::catalog::{ImageRole, ModelSpec};
+use safelight_core::job::SourceClip;
+
+use crate::app::commands::AppCommand;
+use crate::app::inputs::{Input, Slot, Source};
+use crate::ui::widgets::{icon_button, palette, seconds_text, with_icon};
+use crate::ui::{View, icons, theme};
+
+/// The words for one place.
+pub(super) struct Words {
+    pub heading: &'static str,
+    choose: &'static str,
+    remove: &'static str,
+    other: &'static str,
+    pub explanation: &'static str,
+}
+
+impl Words {
+    /// As the chosen model uses what stands there.
+    pub fn of(slot: Slot, spec: Option<&ModelSpec>) -> Self {
+        match slot {
+            Slot::Start => {
+                let (heading, explanation) = start_words(spec);
+                Self {
+                    heading,
+                    choose: "Choose a start picture",
+                    remove: "Remove start picture",
+                    other: "Choose another picture",
+                    explanation,
+                }
+            }
+            Slot::Mask => Self {
+                heading: "Mask",
+                choose: "Choose a mask",
+                remove: "Remove mask",
+                other: "Choose another mask",
+                explanation: "Which part of the picture is made anew: white is, black stays. A picture of the same shape: drop it here, or choose a file",
+            },
+            Slot::End => Self {
+                heading: "End picture",
+                choose: "Choose an end picture",
+                remove: "Remove end picture",
+                other: "Choose another end picture",
+                explanation: "The clip ends on this picture. Drop a second file, paste one, or choose a file",
+            },
+        }
+    }
+}
+
+/// What a model does with its start picture.
+fn start_words(spec: Option<&ModelSpec>) -> (&'static str, &'static str) {
+    match spec.map(|spec| spec.image_role) {
+        Some(ImageRole::FirstFrame) | None => (
+            "Start picture",
+            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is gone on from",
+        ),
+        Some(ImageRole::Base) => (
+            "Start picture",
+            "The new picture is made from this one; the strength says how much of it stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Canvas) => (
+            "Picture to fill",
+            "What the mask shows white is made anew, the rest of this picture stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Reference) => (
+            "Picture to change",
+            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+    }
+}
+
+/// Draws the place over the width there is; a narrow one stands beside another.
+pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
+    let input = view.session.inputs.get(slot).cloned();
+    let rect = match (&input, is_narrow) {
+        (Some(input), true) => narrow_ui(ui, view, slot, input),
+        (Some(input), false) => wide_ui(ui, view, slot, input),
+        (None, _) => empty_ui(ui, view, slot, is_narrow),
+    };
+    let visible = rect.intersect(ui.clip_rect());
+    view.session.inputs.rects[slot as usize] = visible.is_positive().then_some(visible);
+}
+
+fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
+    let palette = palette(ui);
+    let words = Words::of(slot, view.session.model(&view.state.form));
+    let is_next = slot == Slot::Start || view.session.inputs.get(Slot::Start).is_some();
+    let text = if view.session.inputs.num_opening > 0 && is_next {
+        "Opening…".to_owned()
+    } else if is_narrow {
+        let what = if slot == Slot::Mask {
+            "Drop a mask,\nor choose a file…"
+        } else {
+            "Drop a picture,\nor choose a file…"
+        };
+        with_icon(icons::UPLOAD, what)
+    } else {
+        with_icon(icons::UPLOAD, "Drop a picture here, or choose a file…")
+    };
+    let height = match (is_narrow, view.session.inputs.is_empty()) {
+        (true, true) => theme::EMPTY_TILE_HEIGHT,
+        (true, false) => theme::TILE_HEIGHT,
+        (false, _) => theme::DROP_HEIGHT,
+    };
+    let size = vec2(ui.available_width(), height);
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    let is_busy = view.session.is_picking;
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
+    let is_lit = response.hovered() || response.has_focus();
+    let colour = if is_lit { palette.amber } else { palette.line };
+    ui.painter()
+        .rect_filled(rect, CornerRadius::same(theme::RADIUS), palette.field);
+    dashed_frame(ui, rect, colour);
+    let ink = if is_lit { palette.text } else { palette.weak };
+    let galley = {
+        let mut job = egui::text::LayoutJob::simple(
+            text,
+            FontId::proportional(theme::DROP_TEXT),
+            ink,
+            rect.width(),
+        );
+        job.halign = Align::Center;
+        ui.painter().layout_job(job)
+    };
+    let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
+    ui.painter().galley(top, galley, ink);
+    if response.on_hover_text(words.explanation).clicked() && !is_busy {
+        view.push(AppCommand::PickInput(slot));
+    }
+    rect
+}
+
+fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
+    let rect = rect.shrink(1.0);
+    let corners = [
+        rect.left_top(),
+        rect.right_top(),
+        rect.right_bottom(),
+        rect.left_bottom(),
+        rect.left_top(),
+    ];
+    ui.painter().extend(egui::Shape::dashed_line(
+        &corners,
+        Stroke::new(1.0, colour),
+        5.0,
+        4.0,
+    ));
+}
+
+/// The picture at the left, its facts at the right.
+fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+    let drawn = tile(ui).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.horizontal(|ui| {
+            thumb_ui(ui, slot, input, Vec2::splat(theme::PICTURE_SIDE));
+            ui.vertical(|ui| {
+                name_ui(ui, input);
+                facts_ui(ui, input);
+                ui.horizontal(|ui| {
+                    ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                    buttons_ui(ui, view, slot, input);
+                });
+            });
+        });
+    });
+    drawn.response.rect
+}
+
+/// The picture above, its name and buttons below, as high as an empty place.
+fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+    let drawn = tile(ui).show(ui, |ui| {
+        let inner = f32::from(theme::TILE_MARGIN) * 2.0;
+        ui.set_width(ui.available_width());
+        ui.set_height(theme::TILE_HEIGHT - inner);
+        ui.spacing_mut().item_spacing.y = 2.0;
+        let size = vec2(ui.available_width(), theme::PICTURE_SIDE);
+        let middle = Layout::centered_and_justified(Direction::TopDown);
+        ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, slot, input, size));
+        ui.horizontal(|ui| {
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                buttons_ui(ui, view, slot, input);
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    name_ui(ui, input);
+                });
+            });
+        });
+        facts_ui(ui, input);
+    });
+    drawn.response.rect
+}
+
+fn tile(ui: &Ui) -> Frame {
+    Frame::new()
+        .fill(palette(ui).field)
+        .corner_radius(CornerRadius::same(theme::RADIUS))
+        .inner_margin(Margin::same(theme::TILE_MARGIN))
+}
+
+fn thumb_ui(ui: &mut Ui, slot: Slot, input: &Input, size: Vec2) -> Response {
+    let name = input.source.file_name();
+    let what = match (&input.source, slot) {
+        (Source::Clip(_), _) => "Last frame of",
+        (Source::Picture(_), Slot::Start) => "Start picture",
+        (Source::Picture(_), Slot::End) => "End picture",
+        (Source::Picture(_), Slot::Mask) => "Mask",
+    };
+    let image = Image::new(&input.thumb)
+        .fit_to_exact_size(size)
+        .corner_radius(CornerRadius::same(4))
+        .alt_text(format!("{what} {name}"));
+    let response = ui.add(image);
+    if matches!(input.source, Source::Clip(_)) {
+        // The picture keeps its aspect in the middle of what it was given.
+        let scale = size / input.thumb.size_vec2().max(Vec2::splat(1.0));
+        let drawn = input.thumb.size_vec2() * scale.min_elem();
+        badge(ui, Rect::from_center_size(response.rect.center(), drawn));
+    }
+    response
+}
+
+/// A film strip in the corner: this is more than a picture.
+fn badge(ui: &Ui, picture: Rect) {
+    let palette = palette(ui);
+    let rect = Rect::from_min_size(
+        picture.left_bottom() + vec2(4.0, -theme::BADGE_SIZE - 4.0),
+        Vec2::splat(theme::BADGE_SIZE),
+    );
+    let painter = ui.painter();
+    painter.rect_filled(rect, CornerRadius::same(4), palette.accent);
+    painter.text(
+        rect.center(),
+        Align2::CENTER_CENTER,
+        icons::FILM,
+        FontId::proportional(theme::BADGE_SIZE * 0.75),
+        palette.on_accent,
+    );
+}
+
+fn name_ui(ui: &mut Ui, input: &Input) {
+    ui.add(Label::new(input.source.file_name()).truncate())
+        .on_hover_text(input.source.path().display().to_string());
+}
+
+fn facts_ui(ui: &mut Ui, input: &Input) {
+    let weak = palette(ui).weak;
+    let (width, height) = input.source.size();
+    let small = |text: String| RichText::new(text).small().color(weak);
+    match &input.source {
+        Source::Picture(_) => {
+            ui.add(Label::new(small(format!("{width} × {height} pixels"))).truncate());
+        }
+        Source::Clip(clip) => {
+            ui.add(Label::new(small(length_text(clip))).truncate())
+                .on_hover_text(format!("{width} × {height} pixels"));
+        }
+    }
+}
+
+/// `81 frames, 5.1 s at 16 fps`.
+fn length_text(clip: &SourceClip) -> String {
+    let info = &clip.info;
+    let secs = f64::from(info.num_frames) / info.fps.max(f64::EPSILON);
+    let fps = (info.fps * 100.0).round() / 100.0;
+    format!(
+        "{} frames, {} at {fps} fps",
+        info.num_frames,
+        seconds_text(secs)
+    )
+}
+
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+    let words = Words::of(slot, view.session.model(&view.state.form));
+    let (name, explanation) = match &input.source {
+        Source::Clip(_) => ("Remove clip", "Do not go on from this clip"),
+        Source::Picture(_) => (words.remove, "Go on without it"),
+    };
+    if icon_button(ui, icons::TRASH, name, explanation).clicked() {
+        view.push(AppCommand::RemoveInput(slot));
+    }
+    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
+    if other.clicked() && !view.session.is_picking {
+        view.push(AppCommand::PickInput(slot));
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether the form's job fits, what would make it fit, and how much memory is kept free for it.
+//!
+//! Shows the plan and pushes changes; plans nothing itself.
+
+use egui::{Button, Color32, CornerRadius, RichText, Slider, Ui};
+use safelight_core::memory::Plan;
+use safelight_core::settings::MemorySettings;
+
+use crate::app::commands::AppCommand;
+use crate::app::memory::planning::Planned;
+use crate::ui::widgets::{bytes_text, palette};
+use crate::ui::{View, theme};
+
+const GIB: f64 = (1_u64 << 30) as f64;
+/// Width of the sliders.
+const SLIDER_WIDTH: f32 = 170.0;
+
+const PRESERVED: &str = "Memory of the device kept free for what a model makes besides its weights. More is safer and slower: what does not stay is read anew in each step";
+const CAP: &str =
+    "Memory of the device that Safelight never goes beyond, other programs' use included";
+
+pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(planned) = view.session.planning.planned().cloned() else {
+        return;
+    };
+    verdict_ui(ui, view, &planned);
+    ui.horizontal_wrapped(|ui| {
+        preserved_ui(ui, view, &planned.plan);
+        ui.add_space(theme::GAP);
+        cap_ui(ui, view, &planned.plan);
+    });
+    ui.add_space(theme::SMALL_GAP);
+}
+
+fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
+    let palette = palette(ui);
+    let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
+    ui.horizontal_wrapped(|ui| {
+        let verdict = &planned.plan.verdict.text;
+        ui.label(RichText::new(verdict).small().color(colour));
+        for suggestion in &planned.suggestions {
+            let button = Button::new(RichText::new(&suggestion.text).small())
+                .fill(palette.raised)
+                .corner_radius(CornerRadius::same(theme::RADIUS));
+            let response = ui.add(button).on_hover_text(&suggestion.verdict);
+            if response.clicked() {
+                view.push(AppCommand::ApplyChange(suggestion.change.clone()));
+            }
+        }
+    });
+}
+
+/// As it is, with help, or not at all.
+fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &Plan) -> Color32 {
+    [good, helped, bad][usize::from(plan.rank().min(2))]
+}
+
+fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
+    let weak = palette(ui).weak;
+    let label = ui
+        .label(RichText::new("Preserved memory").small().color(weak))
+        .on_hover_text(PRESERVED);
+    let most = (plan.budget.cap_bytes as f64 / GIB).max(1.0);
+    let suggested = plan.suggested_preserved_bytes as f64 / GIB;
+    let set = view.settings.memory.preserved_gib;
+    let draft = view.session.planning.preserved_draft;
+    let mut value = draft.or(set).unwrap_or(suggested).min(most);
+    ui.spacing_mut().slider_width = SLIDER_WIDTH;
+    let slider = Slider::new(&mut value, 0.0..=most)
+        .fixed_decimals(1)
+        .suffix(" GiB");
+    let response = ui.add(slider).on_hover_text(PRESERVED);
+    let response = response.labelled_by(label.id);
+    if response.dragged() {
+        view.session.planning.preserved_draft = Some(value);
+    } else if response.changed() || response.drag_stopped() {
+        view.session.planning.preserved_draft = None;
+        change(view, |memory| memory.preserved_gib = Some(rounded(value)));
+    }
+    let text = format!("suggested {}", bytes_text(plan.suggested_preserved_bytes));
+    let tick = Button::new(RichText::new(text).small().color(weak)).selected(set.is_none());
+    let explanation = "Computed for each job: what it is estimated to make, and a margin";
+    if ui.add(tick).on_hover_text(explanation).clicked() {
+        view.session.planning.preserved_draft = None;
+        change(view, |memory| memory.preserved_gib = None);
+    }
+}
+
+fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
+    let weak = palette(ui).weak;
+    let label = ui
+        .label(RichText::new("Memory cap").small().color(weak))
+        .on_hover_text(CAP);
+    let total = (plan.budget.total_bytes as f64 / GIB).max(1.0);
+    let set = view.settings.memory.cap_gib;
+    let mut value = set.unwrap_or(plan.budget.cap_bytes as f64 / GIB).min(total);
+    let drag = egui::DragValue::new(&mut value)
+        .range(0.0..=total)
+        .speed(0.1)
+        .fixed_decimals(1)
+        .suffix(" GiB");
+    let response = ui.add(drag).on_hover_text(CAP).labelled_by(label.id);
+    if response.changed() {
+        change(view, |memory| memory.cap_gib = Some(rounded(value)));
+    }
+    if set.is_some() {
+        let button = Button::new(RichText::new("Device's own cap").small().color(weak));
+        if ui.add(button).clicked() {
+            change(view, |memory| memory.cap_gib = None);
+        }
+    }
+}
+
+fn rounded(gib: f64) -> f64 {
+    (gib * 10.0).round() / 10.0
+}
+
+fn change(view: &mut View<'_>, change: impl FnOnce(&mut MemorySettings)) {
+    let mut settings = view.settings.clone();
+    change(&mut settings.memory);
+    view.push(AppCommand::ChangeSettings(Box::new(settings)));
+}

@@ -1,0 +1,48 @@
+//! The pictures of a batch side by side; a click shows one.
+
+use egui::{Button, Image, ScrollArea, Stroke, Ui, vec2};
+
+use crate::app::commands::AppCommand;
+use crate::app::queue::ResultItem;
+use crate::ui::widgets::palette;
+use crate::ui::{View, theme};
+
+pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
+    if !item.is_batch() {
+        return;
+    }
+    let palette = palette(ui);
+    let count = item.output.clip.frames.len();
+    let shown = view.session.shown_of_batch();
+    let mut wish = None;
+    ScrollArea::horizontal()
+        .id_salt("batch")
+        .auto_shrink([false, true])
+        .show(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().button_padding = vec2(2.0, 2.0);
+                for (index, thumb) in item.batch_thumbs.iter().enumerate() {
+                    let size = thumb.size_vec2();
+                    let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
+                    let image = Image::new(thumb).fit_to_exact_size(size * scale);
+                    let edge = if index == shown {
+                        palette.accent
+                    } else {
+                        palette.line
+                    };
+                    let button = Button::image(image)
+                        .stroke(Stroke::new(2.0, edge))
+                        .fill(palette.stage);
+                    let seed = item.request.of_one(index).seed;
+                    let response = ui
+                        .add(button)
+                        .on_hover_text(format!("Seed {seed} (arrow keys go on and back)"))
+                        .accessible_name(format!("Picture {} of {count}", index + 1));
+                    if response.clicked() {
+                        wish = Some(AppCommand::ShowFrame(index));
+                    }
+                }
+            });
+        });
+    view.commands.extend(wish);
+}
