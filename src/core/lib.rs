@@ -11,5 +11,6 @@ pub mod media;
 pub mod memory;
 pub mod naming;
 pub mod protocol;
+pub mod restore;
 pub mod settings;
 pub mod speed;

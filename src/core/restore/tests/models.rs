@@ -1,0 +1,80 @@
+//! Which installed model a file's name means.
+
+use super::*;
+use crate::catalog::{ModelSpec, test_spec};
+
+fn specs() -> Vec<ModelSpec> {
+    let spec = |id: &str, family: Family, variant: &str, file: &str| {
+        let mut spec = test_spec();
+        id.clone_into(&mut spec.id);
+        id.clone_into(&mut spec.name);
+        (spec.family, spec.variant) = (family, variant.to_owned());
+        spec.folder = PathBuf::from("/models").join(file);
+        spec.files.transformer.clone_from(&spec.folder);
+        spec
+    };
+    vec![
+        spec(
+            "wan2.1-t2v-1.3b",
+            Family::Wan,
+            "T2V",
+            "wan2.1_t2v_1.3B_fp16.safetensors",
+        ),
+        spec(
+            "wan2.2-i2v-a14b",
+            Family::Wan,
+            "I2V-A14B",
+            "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors",
+        ),
+        spec(
+            "flux1-schnell",
+            Family::Flux,
+            "schnell",
+            "flux1-schnell-Q4_K_S.gguf",
+        ),
+        spec("flux1-dev", Family::Flux, "dev", "my own name.safetensors"),
+        spec(
+            "framepack-i2v",
+            Family::FramePack,
+            "I2V",
+            "FramePackI2V_HY_bf16.safetensors",
+        ),
+    ]
+}
+
+fn chosen(name: &str) -> Option<(String, bool)> {
+    let restored = Restored {
+        model: Some(name.to_owned()),
+        ..Restored::default()
+    };
+    let specs = specs();
+    match_model(&restored, &specs).map(|found| (found.spec.id.clone(), found.is_same))
+}
+
+#[test]
+fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
+    for (name, id, is_same) in [
+        ("my own name.safetensors", "flux1-dev", true),
+        ("My Own Name", "flux1-dev", true),
+        ("flux1-schnell-fp8.safetensors", "flux1-schnell", true),
+        (
+            "Wan2.2-I2V-A14B-HighNoise-Q8_0.gguf",
+            "wan2.2-i2v-a14b",
+            true,
+        ),
+        (
+            "wan2.2_i2v_high_noise_14B_Q4_K_M.gguf",
+            "wan2.2-i2v-a14b",
+            true,
+        ),
+        ("Wan2.2 Image2video 14B", "wan2.2-i2v-a14b", false),
+        ("FramePack F1", "framepack-i2v", false),
+        ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
+        ("flux1-krea-dev.safetensors", "flux1-dev", false),
+    ] {
+        assert_eq!(chosen(name), Some((id.to_owned(), is_same)), "{name}");
+    }
+    for name in ["sd_xl_base_1.0", "wanderlust_v3", "", "flux2-dev"] {
+        assert_eq!(chosen(name), None, "{name}");
+    }
+}
