@@ -9,6 +9,7 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::inputs::{Placing, Slot};
+use crate::app::restore::RestoreCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
@@ -80,6 +81,7 @@ pub enum AppCommand {
     CompareFiles(PathBuf, PathBuf),
     /// Fill the form with what a file says of how it was made.
     UseSettingsOfFile(PathBuf),
+    Restore(RestoreCommand),
     OpenFolderOf(JobId),
     CopyPathOf(JobId),
     /// Give the text to the clipboard.

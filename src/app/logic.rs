@@ -190,6 +190,7 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Restore(answer) => self.take_restore_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -202,6 +203,7 @@ impl App {
         self.background.watch(found.watched);
         self.settle_model();
         self.settle_arriving();
+        self.settle_restored();
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.

@@ -14,6 +14,7 @@ mod logic;
 pub mod memory;
 pub mod player;
 pub mod queue;
+pub mod restore;
 mod run_command;
 pub mod state;
 mod window;
@@ -160,8 +161,13 @@ impl App {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }
-        app.commands
-            .extend(picture.map(|path| AppCommand::OpenInputs(vec![path], Placing::default())));
+        app.commands.extend(picture.map(|path| {
+            if restore::is_settings_file(&path) {
+                AppCommand::UseSettingsOfFile(path)
+            } else {
+                AppCommand::OpenInputs(vec![path], Placing::default())
+            }
+        }));
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
         }

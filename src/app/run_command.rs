@@ -11,7 +11,6 @@ use crate::app::background::Task;
 use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
-use crate::app::inputs::{Placing, Slot};
 use crate::app::state::{Page, Viewing};
 use crate::ui::theme;
 
@@ -79,6 +78,8 @@ impl App {
             AppCommand::PauseFetch => self.pause_fetch(),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::UseSettingsOfFile(path) => self.use_settings_of_file(path),
+            AppCommand::Restore(command) => self.run_restore_command(command),
             other => self.run_result_command(ctx, &other),
         }
     }
@@ -144,31 +145,7 @@ impl App {
             return;
         };
         let request = item.request.of_one(self.session.shown_of_batch());
-        self.state.form.take_over(&request);
-        self.session.is_seed_used = false;
-        let start = request.extend.or(request.image);
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image),
-            (Slot::Mask, request.mask),
-        ] {
-            let shown = self
-                .session
-                .inputs
-                .get(slot)
-                .map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_inputs(vec![path], placing);
-                }
-            }
-        }
+        self.use_request(request);
     }
 
     /// The finished clip becomes the one to go on from, the picture that is looked at the start picture.

@@ -2,6 +2,7 @@
 //!
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
+use std::path::Path;
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
@@ -10,12 +11,14 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use crate::app::commands::AppCommand;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
+use crate::app::restore::Restoring;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,13 +84,33 @@ pub enum Severity {
 }
 
 /// Something to tell the user: a sentence, what to do, and details to copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Notice {
     pub id: u64,
     pub severity: Severity,
     pub summary: String,
     pub advice: String,
     pub details: String,
+    /// What can be done about it with one click.
+    pub action: Option<NoticeAction>,
+}
+
+/// A button on a card.
+#[derive(Clone, Debug)]
+pub struct NoticeAction {
+    pub label: &'static str,
+    pub explanation: &'static str,
+    pub command: AppCommand,
+}
+
+impl Notice {
+    /// Whether its button takes over the settings of this file.
+    pub fn offers_settings_of(&self, path: &Path) -> bool {
+        let action = self.action.as_ref();
+        action.is_some_and(|action| {
+            matches!(&action.command, AppCommand::UseSettingsOfFile(offered) if offered == path)
+        })
+    }
 }
 
 /// What the middle of the window shows.
@@ -183,6 +206,8 @@ pub struct Session {
     pub held: Option<Held>,
     /// What the form's job would need of memory.
     pub planning: Planning,
+    /// Settings that are read from a file.
+    pub restoring: Restoring,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,
@@ -207,6 +232,7 @@ impl Session {
             summary,
             advice,
             details,
+            action: None,
         });
     }
 

@@ -6,6 +6,7 @@
 
 mod a1111;
 mod fields;
+mod fitting;
 mod graph;
 mod matching;
 mod names;
