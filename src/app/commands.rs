@@ -9,6 +9,7 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::inputs::{Placing, Slot};
+use crate::app::presets::PresetsCommand;
 use crate::app::restore::RestoreCommand;
 use crate::app::state::Page;
 
@@ -37,10 +38,7 @@ pub enum AppCommand {
     ResetForm,
     UseExample(String),
     RollSeed,
-    /// Take over a preset's values, by its id.
-    ApplyPreset(String),
-    /// The values that stood before the preset.
-    UndoPreset,
+    Presets(PresetsCommand),
     /// Ask for a picture or clip in a file dialog.
     PickInput(Slot),
     /// Open files and put them where they belong.

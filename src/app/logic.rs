@@ -190,6 +190,7 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Presets(answer) => self.take_presets_answer(answer),
             Answer::Restore(answer) => self.take_restore_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }

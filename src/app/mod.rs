@@ -13,6 +13,7 @@ pub mod inputs;
 mod logic;
 pub mod memory;
 pub mod player;
+pub mod presets;
 pub mod queue;
 pub mod restore;
 mod run_command;
@@ -177,6 +178,7 @@ impl App {
         }
         app.check_engine();
         app.find_left();
+        app.load_presets();
         app
     }
 

@@ -40,18 +40,7 @@ impl App {
             }
             AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
             AppCommand::RollSeed => self.roll_seed(),
-            AppCommand::ApplyPreset(id) => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned()
-                    && let Some(preset) = spec.presets.iter().find(|preset| preset.id == id)
-                {
-                    self.state.form.apply_preset(preset, &spec);
-                }
-            }
-            AppCommand::UndoPreset => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned() {
-                    self.state.form.undo_preset(&spec);
-                }
-            }
+            AppCommand::Presets(command) => self.run_presets_command(command),
             AppCommand::PickInput(slot) => {
                 self.session.is_picking = true;
                 self.background.pick_input(slot);

@@ -18,6 +18,7 @@ use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
+use crate::app::presets::OwnPresets;
 use crate::app::restore::Restoring;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -206,6 +207,7 @@ pub struct Session {
     pub held: Option<Held>,
     /// What the form's job would need of memory.
     pub planning: Planning,
+    pub presets: OwnPresets,
     /// Settings that are read from a file.
     pub restoring: Restoring,
     /// The shortcut for Generate was pressed.

@@ -70,8 +70,12 @@ pub const CHECK_HEIGHT: f32 = 18.0;
 pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
-/// Width of the labels before controls.
-pub const LABEL_WIDTH: f32 = 76.0;
+/// Width of the labels before controls, with room for a small button.
+pub const LABEL_WIDTH: f32 = 86.0;
+/// Of the icon that puts a field back.
+pub const SMALL_ICON: f32 = 12.0;
+/// Of a menu with fields.
+pub const MENU_WIDTH: f32 = 240.0;
 /// Width of the number behind a slider.
 pub const VALUE_WIDTH: f32 = 70.0;
 /// Corners of controls.

@@ -27,6 +27,7 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::presets::PresetsAnswer;
 use crate::app::restore::RestoreAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
@@ -175,6 +176,7 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    Presets(PresetsAnswer),
     Restore(RestoreAnswer),
     Problem(JobError),
 }

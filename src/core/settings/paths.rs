@@ -70,6 +70,11 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
+    /// The user's own presets.
+    pub fn presets_file(&self) -> PathBuf {
+        self.config.join("presets.toml")
+    }
+
     /// Everything under one folder, and nothing of this user's: for tests.
     pub fn under(root: &Path) -> Self {
         Self {
