@@ -182,6 +182,11 @@ impl App {
         app
     }
 
+    /// Has a command carried out in the next round, as if a panel had pushed it.
+    pub fn ask(&mut self, command: AppCommand) {
+        self.commands.push(command);
+    }
+
     fn load_models(&mut self) {
         self.session.models = Models::Loading;
         self.load_models_quietly();

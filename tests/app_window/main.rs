@@ -11,7 +11,9 @@ mod models;
 mod pictures;
 mod planning;
 mod playback;
+mod presets;
 mod problems;
+mod restoring;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]

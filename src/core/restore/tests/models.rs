@@ -78,3 +78,53 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         assert_eq!(chosen(name), None, "{name}");
     }
 }
+
+#[test]
+fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
+    let mut restored = Restored {
+        prompt: Some("a fox".to_owned()),
+        negative_prompt: Some(String::new()),
+        cfg_scale: Some(1.0),
+        distilled_guidance: Some(3.0),
+        width: Some(640),
+        height: Some(384),
+        num_frames: Some(1001),
+        secs: Some(500.0),
+        strength: Some(0.5),
+        shift: Some(-3.0),
+        num_steps: Some(5000),
+        ..Restored::default()
+    };
+    let mut spec = test_spec();
+    spec.limits.fixed_size = false;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(
+        (form.guidance_scale, form.true_cfg_scale),
+        (Some(1.0), None)
+    );
+    assert_eq!((form.width, form.num_frames), (Some(640), Some(257)));
+    assert_eq!(
+        (form.shift, form.num_steps, form.strength),
+        (None, None, None)
+    );
+    assert_eq!(form.negative_prompt.as_deref(), Some(""));
+    assert!(notes[0].contains("1001 frames"), "{notes:?}");
+
+    spec.guidance = crate::catalog::Guidance::Distilled;
+    spec.section_order = Some(SectionOrder::Original);
+    (restored.width, restored.height) = (Some(90_000), Some(90_000));
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(
+        (form.guidance_scale, form.true_cfg_scale),
+        (Some(3.0), Some(1.0))
+    );
+    assert_eq!((form.secs, form.negative_prompt), (Some(120.0), None));
+    assert_eq!((form.width, form.height), (Some(256), Some(256)));
+    assert!(notes[0].contains("90000 × 90000"), "{notes:?}");
+
+    spec.section_order = None;
+    spec.family = Family::Flux;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!((form.num_frames, form.fps), (None, None));
+    assert!(notes[1].contains("It is a clip"), "{notes:?}");
+}
