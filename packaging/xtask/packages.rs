@@ -160,8 +160,7 @@ fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
     match need {
         Need::Build | Need::Speed => true,
         Need::Fetch => is_fetching,
-        Need::Drawing => goal != Goal::CommandLine,
-        Need::Window => goal != Goal::CommandLine,
+        Need::Drawing | Need::Window => goal != Goal::CommandLine,
         Need::Display => matches!(goal, Goal::Tests | Goal::Everything),
     }
 }
