@@ -324,7 +324,7 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
 /// A name beside the file that is free.
 fn free_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    (1_u32..)
+    (1_u32..10_000)
         .map(|number| path.with_file_name(format!("{name}.broken-{number}")))
         .find(|candidate| !candidate.exists())
         .unwrap_or_else(|| path.with_file_name(format!("{name}.broken")))

@@ -62,12 +62,11 @@ fn settings(line: &str) -> Vec<(String, String)> {
             continue;
         }
         let behind = behind[1..].trim_start_matches(' ');
-        let (value, after) = match behind.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
-            None => {
-                let end = behind.find([',', '\n']).unwrap_or(behind.len());
-                (behind[..end].trim().to_owned(), &behind[end..])
-            }
+        let (value, after) = if let Some(quoted) = behind.strip_prefix('"') {
+            unquoted(quoted)
+        } else {
+            let end = behind.find([',', '\n']).unwrap_or(behind.len());
+            (behind[..end].trim().to_owned(), &behind[end..])
         };
         found.push((name.trim().to_owned(), value));
         rest = after;

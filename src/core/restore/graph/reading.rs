@@ -219,13 +219,16 @@ fn read_words<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
         restored.prompt = walk.text(words, &["positive_prompt"]);
         restored.negative_prompt = walk.text(words, &["negative_prompt"]);
     }
-    let positive = guided.link("positive").or(guided.link("conditioning"));
+    let positive = guided
+        .link("positive")
+        .or_else(|| guided.link("conditioning"));
     if let Some((id, slot)) = positive {
-        restored.prompt = words(walk, id, slot, true, restored).or(restored.prompt.take());
+        let prompt = words(walk, id, slot, true, restored);
+        restored.prompt = prompt.or_else(|| restored.prompt.take());
     }
     if let Some((id, slot)) = guided.link("negative") {
         let negative = words(walk, id, slot, false, restored);
-        restored.negative_prompt = negative.or(restored.negative_prompt.take());
+        restored.negative_prompt = negative.or_else(|| restored.negative_prompt.take());
     }
 }
 

@@ -179,7 +179,7 @@ fn framepack_studio_is_read_from_the_file_beside_its_clip() {
 fn a_picture_of_framepack_studio_takes_the_rest_from_beside_it() {
     let picture = crate::media::test_files::pngs(&[
         (*b"tEXt", b"prompt\0she waves"),
-        (*b"tEXt", b"seed\0005"),
+        (*b"tEXt", b"seed\x005"),
     ]);
     let beside = br#"{"steps": 25, "gs": 9, "total_second_length": 3, "model_type": "Original"}"#;
     let (_folder, path) = folder_of(&[("job.png", &picture), ("job.json", beside)]);
