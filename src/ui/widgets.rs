@@ -126,10 +126,15 @@ pub struct Own {
 
 impl Own {
     /// Of a field whose value is what the model has it at, or is not.
-    pub fn of<T: PartialEq>(name: &'static str, value: &T, own: &T, words: impl ToString) -> Self {
+    pub fn of<T: PartialEq>(
+        name: &'static str,
+        value: &T,
+        own: &T,
+        words: impl Into<String>,
+    ) -> Self {
         Self {
             name,
-            value: (value != own).then(|| words.to_string()),
+            value: (value != own).then(|| words.into()),
         }
     }
 }

@@ -28,20 +28,22 @@ fn bench() -> Bench {
 /// A picture with a text called `parameters` in it.
 fn picture_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
     let path = bench.picture_file(name, 32, 16);
-    let plain = fs::read(&path).unwrap();
+    let plain = fs::read(&path).expect("it was written");
     let data = [b"parameters\0\0\0\0\0".as_slice(), text.as_bytes()].concat();
-    let len = u32::try_from(data.len()).unwrap().to_be_bytes();
+    let len = u32::try_from(data.len())
+        .expect("it is short")
+        .to_be_bytes();
     // Nobody looks at the checksum of a text.
     let chunk = [len.as_slice(), b"iTXt", &data, &[0; 4]].concat();
     // Behind the signature and the head.
     let (head, rest) = plain.split_at(33);
-    fs::write(&path, [head, &chunk, rest].concat()).unwrap();
+    fs::write(&path, [head, &chunk, rest].concat()).expect("it is written");
     path
 }
 
 fn write(bench: &Bench, name: &str, text: &str) -> PathBuf {
     let path = bench.home.path().join(name);
-    fs::write(&path, text).unwrap();
+    fs::write(&path, text).expect("it is written");
     path
 }
 

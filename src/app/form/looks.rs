@@ -22,7 +22,7 @@ pub const ASPECTS: [(u32, u32, &str); 9] = [
 ];
 
 /// Everything that presets set, as it stands in the form.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Look {
     size: SizeChoice,
@@ -56,7 +56,7 @@ pub fn values_of(preset: &Preset, spec: &ModelSpec) -> PresetValues {
 impl Look {
     /// With a preset's values over it, as far as they mean something to the model.
     fn with(&self, values: &PresetValues, spec: &ModelSpec, sources: Sources<'_>) -> Self {
-        let mut look = self.clone();
+        let mut look = *self;
         if let Some(size) = values.size.filter(|_| !spec.limits.fixed_size) {
             look.resize(size, spec, sources);
         }

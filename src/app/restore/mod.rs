@@ -23,7 +23,7 @@ const SETTINGS_ENDS: [&str; 2] = ["json", "txt"];
 const MAX_SAID: usize = 4;
 
 /// One wish of the user.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum RestoreCommand {
     /// Ask for a file in a dialog, and take over its settings.
     Pick,

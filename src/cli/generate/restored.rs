@@ -35,7 +35,7 @@ impl GenerateArgs {
         self.negative = self.negative.or(form.negative_prompt);
         self.strength = self
             .strength
-            .or(form.strength.filter(|_| self.image.is_some()));
+            .or_else(|| form.strength.filter(|_| self.image.is_some()));
         if self.width.is_none() && self.height.is_none() {
             (self.width, self.height) = (form.width, form.height);
         }

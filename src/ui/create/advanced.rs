@@ -62,7 +62,7 @@ pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
 fn steps_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     let explanation = "How many times the picture is refined. More is slower and cleaner";
     let default = spec.defaults.num_steps;
-    let own = Own::of("steps", &form.num_steps, &default, default);
+    let own = Own::of("steps", &form.num_steps, &default, default.to_string());
     let reset = own_row(ui, "Steps", explanation, &own, |ui, label| {
         let slider = Slider::new(&mut form.num_steps, 1..=100).clamping(SliderClamping::Never);
         let response = wide_slider(ui, slider, explanation).labelled_by(label);
@@ -234,7 +234,7 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
     let form_fps = clip_fps.map_or(view.state.form.fps, |_| default);
-    let own = Own::of("frame rate", &form_fps, &default, default);
+    let own = Own::of("frame rate", &form_fps, &default, default.to_string());
     let reset = own_row(ui, "Frame rate", explanation, &own, |ui, label| {
         let mut fps = clip_fps.unwrap_or(view.state.form.fps);
         let value = DragValue::new(&mut fps)

@@ -31,7 +31,12 @@ pub(super) fn guidance_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
 
 fn own_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec, explanation: &str) {
     let default = spec.defaults.guidance_scale;
-    let own = Own::of("guidance", &form.guidance_scale, &default, default);
+    let own = Own::of(
+        "guidance",
+        &form.guidance_scale,
+        &default,
+        default.to_string(),
+    );
     let reset = own_row(ui, "Guidance", explanation, &own, |ui, label| {
         let slider = guidance_slider(&mut form.guidance_scale);
         wide_slider(ui, slider, explanation).labelled_by(label);

@@ -143,7 +143,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         (MAX_REPEATS, explanation)
     };
     let form = &mut view.state.form;
-    let own = Own::of("how many", &form.batch_size, &1, 1);
+    let own = Own::of("how many", &form.batch_size, &1, "1");
     let reset = own_row(ui, "How many", explanation, &own, |ui, label| {
         let slider = Slider::new(&mut form.batch_size, 1..=most);
         wide_slider(ui, slider, explanation).labelled_by(label);
