@@ -8,6 +8,7 @@ mod a1111;
 mod fields;
 mod fitting;
 mod graph;
+mod loras;
 mod matching;
 mod names;
 mod others;
@@ -15,6 +16,8 @@ mod own;
 mod sidecar;
 
 use std::path::Path;
+
+use serde::Serialize;
 
 use crate::catalog::Family;
 use crate::job::{Sampler, SectionOrder, SigmaSchedule, StepCache};
@@ -46,7 +49,7 @@ impl Found {
 }
 
 /// The settings of another program's file: what is absent was not said, or means nothing here.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Restored {
     /// The program's name.
     pub tool: String,
@@ -88,7 +91,7 @@ pub struct Restored {
 }
 
 /// A LoRA as another program names it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RestoredLora {
     pub name: String,
     pub strength: f64,

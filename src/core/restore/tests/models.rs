@@ -80,6 +80,24 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
 }
 
 #[test]
+fn loras_are_found_by_their_names() {
+    let restored = Restored {
+        loras: vec![
+            lora("Ink.safetensors", 0.5, None),
+            lora("paper", 1.0, Some(0.0)),
+            lora("gone", 0.25, None),
+        ],
+        ..Restored::default()
+    };
+    let files = ["/l/Paper.safetensors", "/l/a/ink.safetensors"].map(PathBuf::from);
+    let (found, missing) = restored.find_loras(&files);
+    let paths: Vec<_> = found.iter().map(|lora| lora.path.clone()).collect();
+    assert_eq!(paths, [files[1].clone(), files[0].clone()]);
+    assert_eq!((found[0].strength, found[1].strength_2), (0.5, Some(0.0)));
+    assert_eq!(missing, ["gone (0.25)"]);
+}
+
+#[test]
 fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     let mut restored = Restored {
         prompt: Some("a fox".to_owned()),
