@@ -61,7 +61,7 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     let path = picture_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
     bench.until("it is offered", |bench| {
-        bench.has("Start picture fox.png") && bench.has("Fox.png says how it was made, with Forge")
+        bench.has("Start picture fox.png") && bench.has("The file fox.png says how it was made, with Forge")
     });
     assert_eq!(bench.app().state.form.prompt, "");
     bench.press("Use its settings");
@@ -162,7 +162,7 @@ fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
     let path = write(&bench, "other.json", "{\"a\": 1}");
     bench.drop_file(&path);
     bench.until("it is told", |bench| {
-        bench.has("Other.json does not say how it was made")
+        bench.has("The file other.json does not say how it was made")
     });
     use_file(&mut bench, Path::new("/nowhere/a.png"));
     bench.until("it is told", |bench| {

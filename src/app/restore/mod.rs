@@ -240,7 +240,7 @@ impl App {
         let name = name_of(&path);
         let card = JobError::new(
             JobErrorKind::InvalidRequest,
-            format!("{name} says how it was made, with {tool}"),
+            format!("the file {name} says how it was made, with {tool}"),
         )
         .advise("It is used as a picture. Its prompt, seed and the rest can be had too");
         self.session.notify(Severity::Info, card);
@@ -256,7 +256,7 @@ impl App {
     fn say_nothing_found(&mut self, path: &Path) {
         let card = JobError::new(
             JobErrorKind::InvalidRequest,
-            format!("{} does not say how it was made", name_of(path)),
+            format!("the file {} does not say how it was made", name_of(path)),
         )
         .advise("Files of Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, until another program or a web site saves them anew");
         self.session.notify(Severity::Info, card);
