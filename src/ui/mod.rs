@@ -8,19 +8,22 @@ mod doctor;
 mod icons;
 mod memory;
 mod notices;
+mod palette;
 mod queue;
-mod settings;
+pub mod settings;
 mod status;
 pub mod theme;
 mod watch;
 pub mod widgets;
 
 use egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
-use safelight_core::settings::{Settings, Theme};
+use safelight_core::settings::Settings;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
 use crate::app::queue::JobQueue;
+use crate::app::settings::SettingsCommand;
+use crate::app::shortcuts;
 use crate::app::state::{Page, Session, State};
 use widgets::palette;
 
@@ -98,9 +101,11 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 watch::watch_ui(ui, view);
             }
             Page::Doctor => doctor::doctor_ui(ui, view),
+            Page::Settings => settings::settings_ui(ui, view),
         });
     notices::notices_ui(ui.ctx(), view);
-    settings::settings_ui(ui.ctx(), view);
+    palette::palette_ui(ui.ctx(), view);
+    palette::shortcuts_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
 }
 
@@ -110,11 +115,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
         ui.label(RichText::new("Safelight").heading().strong());
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            if widgets::icon_button(ui, icons::GEAR, "Settings", "Device, folders and looks")
-                .clicked()
-            {
-                view.push(AppCommand::ShowSettings(true));
-            }
+            let explanation = shortcuts::explained("Device, folders and looks", "settings");
+            page_button(
+                ui,
+                view,
+                Page::Settings,
+                icons::GEAR,
+                "Settings",
+                &explanation,
+            );
             let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
             page_button(
                 ui,
@@ -124,18 +133,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 "Doctor",
                 explanation,
             );
-            let is_dark = view.settings.interface.theme == Theme::Dark;
+            let is_dark = ui.visuals().dark_mode;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")
             } else {
                 (icons::MOON, "Dark theme")
             };
-            if widgets::icon_button(ui, icon, name, "Switch between darkroom and daylight")
-                .clicked()
-            {
-                let mut settings = view.settings.clone();
-                settings.interface.theme = if is_dark { Theme::Light } else { Theme::Dark };
-                view.push(AppCommand::ChangeSettings(Box::new(settings)));
+            let explanation = shortcuts::explained("Switch between darkroom and daylight", "theme");
+            if widgets::icon_button(ui, icon, name, &explanation).clicked() {
+                view.push(AppCommand::Settings(SettingsCommand::SwitchTheme));
             }
         });
     });

@@ -110,11 +110,7 @@ impl Settings {
         };
         let theirs = Self::parse_at_home(&text, path)?.0;
         // Where no file says anything, there is nothing of theirs to keep.
-        let settings = if is_new {
-            self.clone()
-        } else {
-            merge(&theirs)
-        };
+        let settings = if is_new { self.clone() } else { merge(&theirs) };
         let edited = edit::with_changes(&text, &theirs, &settings)
             .map_err(|reason| failed(io::Error::other(reason)))?;
         if is_new || edited != text {
@@ -137,11 +133,8 @@ impl Settings {
 
     /// With the paths under the home folder in full.
     fn parse_at_home(text: &str, path: &Path) -> Result<(Self, Vec<String>), SettingsError> {
-        let (mut settings, warnings) = Self::parse(text, path)?;
-        if let Some(home) = std::env::home_dir() {
-            settings.expand_home(&home);
-        }
-        Ok((settings, warnings))
+        let (settings, warnings) = Self::parse(text, path)?;
+        Ok((settings.at_home(), warnings))
     }
 
     fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), SettingsError> {
@@ -152,6 +145,15 @@ impl Settings {
             return Err(broken(text, span, &reason, path));
         }
         Ok((settings, unknown_keys(text)))
+    }
+
+    /// With a leading `~/` of every path turned into the home folder.
+    #[must_use]
+    pub fn at_home(mut self) -> Self {
+        if let Some(home) = std::env::home_dir() {
+            self.expand_home(&home);
+        }
+        self
     }
 
     /// Turns a leading `~/` of every path into the home folder, as people write it.

@@ -11,9 +11,9 @@ mod runtime;
 mod watch;
 
 pub use file::{LoadedSettings, SettingsError};
+pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use live::LiveSettings;
 pub use runtime::{Runtime, RuntimeMissing, kind_of, runtime_folder};
 pub use watch::{SettingsFile, SettingsWatch};
 
