@@ -62,7 +62,7 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
-            AppCommand::ApplyChange(change) => self.apply_change(&change),
+            AppCommand::ApplyChange(change) => self.apply_change(ctx, &change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
             AppCommand::Settings(command) => self.run_settings_command(ctx, command),
             AppCommand::Desktop(command) => self.run_desktop_command(ctx, command),
@@ -83,6 +83,7 @@ impl App {
 
     fn show_page(&mut self, page: Page) {
         self.session.page = page;
+        self.session.is_view_shown = true;
         match page {
             Page::Watch | Page::Settings => {}
             Page::Doctor => self.open_doctor(),

@@ -185,6 +185,8 @@ pub struct Session {
     pub palette: Option<Palette>,
     /// The list of shortcuts is open.
     pub are_shortcuts_shown: bool,
+    /// Where there is no room for both: what is beside the form, and not the form.
+    pub is_view_shown: bool,
     pub doctor: DoctorPage,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,

@@ -7,6 +7,7 @@ mod create;
 mod doctor;
 mod icons;
 mod memory;
+mod narrow;
 mod notices;
 mod palette;
 mod queue;
@@ -75,19 +76,42 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         .frame(bar)
         .resizable(false)
         .show(ui, |ui| status::status_ui(ui, view));
-    Panel::left("form")
-        .frame(Frame::new().fill(palette.panel).inner_margin(Margin {
-            left: theme::FORM_MARGIN,
-            ..Margin::symmetric(0, 10)
-        }))
-        .resizable(false)
-        .exact_size(theme::FORM_WIDTH)
-        .show(ui, |ui| create::create_ui(ui, view));
-    if view.state.is_graph_open {
-        Panel::bottom("memory")
+    let is_narrow = ui.available_width() < theme::NARROW_WIDTH;
+    if is_narrow {
+        Panel::top("sides")
             .frame(bar)
             .resizable(false)
-            .show(ui, |ui| memory::memory_ui(ui, view));
+            .show(ui, |ui| narrow::sides_ui(ui, view));
+    }
+    let form = Frame::new().fill(palette.panel).inner_margin(Margin {
+        left: theme::FORM_MARGIN,
+        ..Margin::symmetric(0, 10)
+    });
+    if is_narrow && !view.session.is_view_shown {
+        CentralPanel::default()
+            .frame(form)
+            .show(ui, |ui| create::create_ui(ui, view));
+    } else {
+        if !is_narrow {
+            Panel::left("form")
+                .frame(form)
+                .resizable(false)
+                .exact_size(theme::FORM_WIDTH)
+                .show(ui, |ui| create::create_ui(ui, view));
+        }
+        beside_form_ui(ui, view, bar);
+    }
+    notices::notices_ui(ui.ctx(), view);
+    palette::palette_ui(ui.ctx(), view);
+    palette::shortcuts_ui(ui.ctx(), view);
+    create::inputs::drop_overlay(ui, view);
+}
+
+/// What is looked at, and the memory graph below it.
+fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+    let palette = palette(ui);
+    if view.state.is_graph_open {
+        narrow::graph_ui(ui, view, bar);
     }
     CentralPanel::default()
         .frame(
@@ -103,10 +127,6 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
             Page::Doctor => doctor::doctor_ui(ui, view),
             Page::Settings => settings::settings_ui(ui, view),
         });
-    notices::notices_ui(ui.ctx(), view);
-    palette::palette_ui(ui.ctx(), view);
-    palette::shortcuts_ui(ui.ctx(), view);
-    create::inputs::drop_overlay(ui, view);
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {

@@ -18,7 +18,7 @@ use safelight_core::job::{JobId, JobOutcome};
 use safelight_core::settings::Theme;
 
 use crate::app::App;
-use crate::app::background::{Answer, Background, Postbox};
+use crate::app::background::{Answer, Background};
 use crate::app::queue::RunningJob;
 use crate::ui::theme;
 use crate::ui::widgets::{duration_text, sentence};
@@ -36,7 +36,7 @@ const TITLE_EVERY_SECS: f64 = 0.5;
 const MAX_PROMPT: usize = 40;
 
 /// What can be asked of the window itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesktopCommand {
     /// Open or close the command palette.
     TogglePalette,
@@ -128,7 +128,10 @@ impl App {
                 self.session.are_shortcuts_shown = !self.session.are_shortcuts_shown;
             }
             DesktopCommand::ToggleMemory => self.state.is_graph_open = !self.state.is_graph_open,
-            DesktopCommand::FocusPrompt => self.session.desktop.is_prompt_wanted = true,
+            DesktopCommand::FocusPrompt => {
+                self.session.is_view_shown = false;
+                self.session.desktop.is_prompt_wanted = true;
+            }
             DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }
@@ -198,7 +201,7 @@ impl App {
         let Some(message) = message_of(job, outcome, took) else {
             return;
         };
-        let postbox: Postbox = self.background.postbox();
+        let postbox = self.background.postbox();
         let raise = move || postbox.post(Answer::Desktop(DesktopAnswer::Raise));
         (self.desktop.notify)(message, Box::new(raise));
     }

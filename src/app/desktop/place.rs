@@ -3,7 +3,7 @@
 //! Remembering is the window library's.
 
 use eframe::Frame;
-use egui::{Context, Pos2, Rect, Vec2, ViewportBuilder, ViewportCommand, pos2, vec2};
+use egui::{Context, Rect, Vec2, ViewportBuilder, ViewportCommand, pos2, vec2};
 
 /// So much of the window, in pixels, has to be on some screen for somebody to get hold of it.
 const MIN_SEEN: Vec2 = vec2(160.0, 48.0);
@@ -78,7 +78,7 @@ fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
     }
     let size = window.size().min(best.size());
     let last = best.max - size;
-    let min: Pos2 = window.min.clamp(best.min, last);
+    let min = window.min.clamp(best.min, last);
     Some(Rect::from_min_size(min, size))
 }
 

@@ -59,6 +59,7 @@ impl App {
             self.state.form.settle(&request);
             self.session.is_seed_used = true;
             self.session.page = Page::Watch;
+            self.session.is_view_shown = true;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
             self.session

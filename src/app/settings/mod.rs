@@ -28,7 +28,7 @@ const SCALE_STEP: f32 = 0.1;
 const MAX_RECENT: usize = 6;
 
 /// What can be asked of the settings beside changing them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsCommand {
     /// The default of one key, such as `interface.theme`.
     Reset(&'static str),
@@ -74,7 +74,7 @@ pub struct SettingsPage {
     /// Sentences on unknown keys that were told.
     told: HashSet<String>,
     /// The watching ends with it.
-    _watching: Option<Sender<()>>,
+    watching: Option<Sender<()>>,
 }
 
 impl App {
@@ -86,7 +86,7 @@ impl App {
         if let Some(paths) = &self.paths {
             let file = SettingsFile::new(paths.settings_file());
             page.path = file.path().display().to_string();
-            page._watching = Some(watching::start(&self.background, file.clone()));
+            page.watching = Some(watching::start(&self.background, file.clone()));
             page.file = Some(file);
         }
     }
@@ -100,15 +100,16 @@ impl App {
             }
             SettingsCommand::Show(key) => {
                 self.session.page = Page::Settings;
+                self.session.is_view_shown = true;
                 self.session.settings.search.clear();
                 self.session.settings.shown_key = Some(key);
             }
             SettingsCommand::OpenFile => self.open_settings_file(),
             SettingsCommand::Larger => {
-                self.change_scale(ctx, self.settings.interface.scale + SCALE_STEP)
+                self.change_scale(ctx, self.settings.interface.scale + SCALE_STEP);
             }
             SettingsCommand::Smaller => {
-                self.change_scale(ctx, self.settings.interface.scale - SCALE_STEP)
+                self.change_scale(ctx, self.settings.interface.scale - SCALE_STEP);
             }
             SettingsCommand::NormalSize => self.change_scale(ctx, 1.0),
             SettingsCommand::SwitchTheme => {

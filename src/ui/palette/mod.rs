@@ -57,7 +57,7 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
 
 /// Whether the chosen one is to be run, and whether the palette is closed.
 fn take_keys(ctx: &Context, palette: &mut Palette) -> (bool, bool) {
-    let mut pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
+    let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));
     let steps = [
         (Key::ArrowDown, 1),

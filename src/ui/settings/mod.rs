@@ -188,7 +188,7 @@ fn row_ui(
     let response = ui
         .push_id(row.key, |ui| {
             let mut contents = |ui: &mut Ui| {
-                let label = name_ui(ui, row, is_default, is_narrow);
+                let label = name_ui(ui, row, is_default);
                 let mut edit = Edit {
                     settings: &mut *settings,
                     page: &mut *page,
@@ -222,25 +222,20 @@ fn row_ui(
     }
 }
 
-fn name_ui(ui: &mut Ui, row: &Row, is_default: bool, is_narrow: bool) -> egui::Id {
+fn name_ui(ui: &mut Ui, row: &Row, is_default: bool) -> egui::Id {
     let palette = palette(ui);
     let colour = if is_default {
         palette.weak
     } else {
         palette.text
     };
-    let label = |ui: &mut Ui| {
+    let width = theme::SETTINGS_NAME_WIDTH.min(ui.available_width());
+    let size = vec2(width, ui.spacing().interact_size.y);
+    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+        ui.set_min_width(width);
         ui.add(egui::Label::new(RichText::new(row.name).color(colour)).wrap())
             .on_hover_text(format!("{}\n{}", row.explanation, row.key))
             .id
-    };
-    if is_narrow {
-        return label(ui);
-    }
-    let size = vec2(theme::SETTINGS_NAME_WIDTH, ui.spacing().interact_size.y);
-    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        ui.set_min_width(theme::SETTINGS_NAME_WIDTH);
-        label(ui)
     })
     .inner
 }
