@@ -218,7 +218,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     },
     Shortcut {
         id: "shortcuts-by-question",
-        name: "Keyboard shortcuts",
+        name: "Keyboard shortcuts, while nothing is typed",
         group: Group::Window,
         scope: Scope::Idle,
         keys: &[key(Key::Questionmark)],

@@ -5,6 +5,7 @@
 
 use egui::{Frame, Panel, ScrollArea, Ui};
 
+use crate::app::state::Page;
 use crate::ui::widgets::choice;
 use crate::ui::{View, memory, theme};
 
@@ -24,8 +25,12 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// The memory graph, which leaves room for what is above it.
 pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let height = ui.available_height();
+    let is_short = height < theme::SHORT_HEIGHT;
+    if is_short && view.session.page != Page::Watch {
+        return;
+    }
     let panel = Panel::bottom("memory").frame(bar).resizable(false);
-    if height >= theme::SHORT_HEIGHT {
+    if !is_short || view.queue.memory().samples().is_empty() {
         panel.show(ui, |ui| memory::memory_ui(ui, view));
         return;
     }

@@ -88,6 +88,8 @@ pub const RESET_WIDTH: f32 = 36.0;
 pub const PALETTE_WIDTH: f32 = 560.0;
 /// Its list scrolls beyond this height.
 pub const PALETTE_HEIGHT: f32 = 380.0;
+/// The keys of a shortcut, before its name.
+pub const KEYS_WIDTH: f32 = 150.0;
 /// A line of that list.
 pub const PALETTE_ROW: f32 = 28.0;
 /// A window of less width shows the form or what is beside it.

@@ -19,3 +19,4 @@ mod sections;
 mod server;
 mod settings;
 mod variants;
+mod zz_pics;

@@ -34,6 +34,10 @@ pub(super) fn score(query: &str, name: &str) -> Option<i32> {
         last = Some(place);
         at = place + 1;
     }
+    if last.is_none() {
+        // Nothing is asked for yet: they stay in their order.
+        return Some(0);
+    }
     // Of two that match as well, the shorter one is nearer.
     Some(total * 8 - (name.len() as i32).min(64) / 8)
 }

@@ -86,6 +86,7 @@ fn list_ui(ui: &mut Ui, palette: &mut Palette, height: f32) -> Option<usize> {
     let row = theme::PALETTE_ROW;
     let mut area = ScrollArea::vertical()
         .max_height(height)
+        .min_scrolled_height(height)
         .auto_shrink([false, true]);
     if std::mem::take(&mut palette.is_moved) {
         // The chosen row in the middle, as far as the ends allow.
@@ -113,7 +114,7 @@ fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
         let size = egui::vec2(ui.available_width(), theme::PALETTE_ROW);
         let button = Button::new("")
             .selected(is_chosen)
-            .frame_when_inactive(false)
+            .frame_when_inactive(is_chosen)
             .min_size(size);
         let name = if entry.keys.is_empty() {
             format!("{}: {}", entry.kind, entry.name)

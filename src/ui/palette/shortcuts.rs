@@ -25,7 +25,8 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
                 .inner
             })
             .inner;
-        ScrollArea::vertical().max_height(screen.height() * 0.7).show(ui, |ui| {
+        ScrollArea::vertical().max_height(screen.height() * 0.7)
+                .min_scrolled_height(screen.height() * 0.7).show(ui, |ui| {
             for group in Group::ALL {
                 group_ui(ui, group);
             }
@@ -46,6 +47,7 @@ fn group_ui(ui: &mut Ui, group: Group) {
     ui.label(RichText::new(group.name()).strong());
     Grid::new(("shortcuts", group.name()))
         .num_columns(2)
+        .min_col_width(theme::KEYS_WIDTH)
         .spacing([24.0, 4.0])
         .show(ui, |ui| {
             for shortcut in SHORTCUTS.iter().filter(of_group) {
