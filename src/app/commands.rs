@@ -8,15 +8,20 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
+use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::palette::Entry;
+use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
+    Pictures,
     Libtorch,
     Models,
+    Wildcards,
 }
 
 /// One wish of the user.
@@ -51,9 +56,12 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    /// Run what was chosen in the command palette.
+    Choose(Box<Entry>),
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
-    ShowSettings(bool),
     ShowPage(Page),
     /// Examine the machine anew.
     Examine,

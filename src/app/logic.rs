@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use egui::{Context, Key, Modifiers, TextureHandle};
+use egui::{Context, TextureHandle};
 use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
 use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
-use crate::app::background::{Answer, FoundModels, FoundOutput, Task};
-use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::background::{Answer, FoundModels, FoundOutput};
+use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
 use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
@@ -42,30 +42,15 @@ impl App {
         }
         self.start_next();
         self.check_form();
-        self.save_if_dirty();
+        self.save_settings_when_due(ctx);
+        self.step_desktop(ctx);
         self.choose_picture(ctx);
         self.add_batch_thumb(ctx);
     }
 
     fn take_input(&mut self, ctx: &Context) {
         self.take_files(ctx);
-        // Taken away before the prompt field sees it, carried out after the field has taken what was
-        // typed just before.
-        self.session.is_submit_wanted |=
-            ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
-        let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        if !is_typing && self.session.settings_draft.is_none() {
-            let keys = [
-                (Key::Space, AppCommand::TogglePlay),
-                (Key::ArrowLeft, AppCommand::StepFrame(-1)),
-                (Key::ArrowRight, AppCommand::StepFrame(1)),
-            ];
-            for (key, command) in keys {
-                if ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key)) {
-                    self.commands.push(command);
-                }
-            }
-        }
+        self.take_shortcuts(ctx);
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {
@@ -92,6 +77,7 @@ impl App {
         let Some(job) = self.queue.running.take() else {
             return;
         };
+        self.notify_ended(ctx, &job, &outcome);
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
             JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
@@ -172,12 +158,8 @@ impl App {
             }
             Answer::PickedFolder(purpose, path) => {
                 self.session.is_picking = false;
-                if let (Some(draft), Some(path)) = (&mut self.session.settings_draft, path) {
-                    match purpose {
-                        FolderSetting::Output => draft.output.folder = Some(path),
-                        FolderSetting::Libtorch => draft.runtime.libtorch = Some(path),
-                        FolderSetting::Models => draft.models.folders.push(path),
-                    }
+                if let Some(path) = path {
+                    self.take_picked_folder(ctx, purpose, path);
                 }
             }
             Answer::Checked(number, check) => self.take_check(number, *check),
@@ -190,6 +172,8 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Settings(answer) => self.take_settings(ctx, answer),
+            Answer::Desktop(answer) => self.take_desktop(ctx, answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -290,15 +274,6 @@ impl App {
             Some(Ok(checked)) => (Vec::new(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
-    }
-
-    fn save_if_dirty(&mut self) {
-        if self.session.are_settings_dirty
-            && let Some(paths) = &self.paths
-        {
-            let task = Task::SaveSettings(Box::new(self.settings.clone()), paths.settings_file());
-            self.session.are_settings_dirty = !self.background.run(task);
-        }
     }
 
     /// Puts the picture of this moment on the screen, and asks to be woken for the next one.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use egui::Context;
 use safelight_core::job::JobId;
-use safelight_core::settings::Settings;
 
 use crate::app::App;
 use crate::app::background::Task;
@@ -13,7 +12,6 @@ use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::state::{Page, Viewing};
-use crate::ui::theme;
 
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
@@ -64,11 +62,11 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
-            AppCommand::ApplyChange(change) => self.apply_change(&change),
+            AppCommand::ApplyChange(change) => self.apply_change(ctx, &change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
-            AppCommand::ShowSettings(is_open) => {
-                self.session.settings_draft = is_open.then(|| self.settings.clone());
-            }
+            AppCommand::Settings(command) => self.run_settings_command(ctx, command),
+            AppCommand::Desktop(command) => self.run_desktop_command(ctx, command),
+            AppCommand::Choose(entry) => self.run_entry(ctx, *entry),
             AppCommand::ShowPage(page) => self.show_page(page),
             AppCommand::Examine => self.examine(),
             AppCommand::ClearMiopen => self.clear_miopen(),
@@ -85,8 +83,9 @@ impl App {
 
     fn show_page(&mut self, page: Page) {
         self.session.page = page;
+        self.session.is_view_shown = true;
         match page {
-            Page::Watch => {}
+            Page::Watch | Page::Settings => {}
             Page::Doctor => self.open_doctor(),
         }
     }
@@ -198,23 +197,5 @@ impl App {
             folder,
         };
         self.open(Task::Continue(result));
-    }
-
-    fn change_settings(&mut self, ctx: &Context, settings: Settings) {
-        if settings == self.settings {
-            return;
-        }
-        theme::choose(ctx, settings.interface.theme);
-        ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
-        let are_models_elsewhere = settings.models != self.settings.models;
-        let is_engine_another = settings.runtime != self.settings.runtime;
-        self.settings = settings;
-        self.session.are_settings_dirty = true;
-        if are_models_elsewhere {
-            self.load_models();
-        }
-        if is_engine_another {
-            self.check_engine();
-        }
     }
 }

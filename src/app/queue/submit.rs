@@ -31,7 +31,7 @@ impl App {
             // What is wrong stands beside the fields.
             return;
         };
-        let Some(folder) = self.output_folder() else {
+        let Some(folder) = self.output_folder(&spec) else {
             let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
                 .advise("Choose one in the settings");
             self.session.notify(Severity::Error, err);
@@ -59,6 +59,7 @@ impl App {
             self.state.form.settle(&request);
             self.session.is_seed_used = true;
             self.session.page = Page::Watch;
+            self.session.is_view_shown = true;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
             self.session
@@ -134,13 +135,16 @@ impl App {
         self.session.notify(Severity::Info, err);
     }
 
-    fn output_folder(&self) -> Option<PathBuf> {
-        let of_paths = || {
-            self.paths
-                .as_ref()
-                .map(|paths| paths.videos.join("Safelight"))
-        };
-        self.settings.output.folder.clone().or_else(of_paths)
+    /// Pictures have a folder of their own.
+    fn output_folder(&self, spec: &ModelSpec) -> Option<PathBuf> {
+        let output = &self.settings.output;
+        let is_picture = self.state.form.makes_picture(spec);
+        match (&self.paths, is_picture) {
+            (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
+            (Some(paths), false) => Some(output.folder_or_default(paths)),
+            (None, true) => output.pictures_folder.clone(),
+            (None, false) => output.folder.clone(),
+        }
     }
 
     pub(in crate::app) fn roll_seed(&mut self) {

@@ -3,6 +3,7 @@
 use egui::{Button, Label, RichText, ScrollArea, Ui};
 
 use crate::app::commands::AppCommand;
+use crate::app::shortcuts::explained;
 use crate::ui::widgets::{across, icon_button, main_button, palette, sentence, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -26,10 +27,11 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     let response = main_button(ui, is_enabled, icons::SPARKLE, "Generate");
     let thing = view.thing();
     let explanation = if is_running {
-        format!("Queue another {thing} behind the running one (Ctrl+Enter)")
+        format!("Queue another {thing} behind the running one")
     } else {
-        format!("Make the {thing} (Ctrl+Enter)")
+        format!("Make the {thing}")
     };
+    let explanation = explained(&explanation, "generate");
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     if response
         .on_hover_text(explanation)
@@ -53,7 +55,10 @@ fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
         let response =
             across(ui, "cancel", |ui| ui.add_enabled(!is_cancelled, button)).accessible_name(text);
         if response
-            .on_hover_text("Stop the running job. Waiting ones go on")
+            .on_hover_text(explained(
+                "Stop the running job. Waiting ones go on",
+                "cancel",
+            ))
             .clicked()
         {
             view.push(AppCommand::Cancel);
