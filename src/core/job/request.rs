@@ -459,6 +459,13 @@ impl GenerateRequest {
             .transpose()
     }
 
+    /// The files that the job is made from, as the user named them, beside the model itself.
+    pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        let given = [&self.image, &self.last_image, &self.extend, &self.mask];
+        let loras = self.loras.iter().map(|lora| &lora.path);
+        given.into_iter().flatten().chain(loras)
+    }
+
     /// Whether the clip starts from a given frame, of a picture or of another clip.
     pub fn has_start(&self) -> bool {
         self.image.is_some() || self.extend.is_some()
