@@ -16,6 +16,7 @@ use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
+use crate::app::queue::desk::{QueueDesk, QueuePanel};
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,7 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub queue: QueuePanel,
 }
 
 impl Default for State {
@@ -35,6 +37,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            queue: QueuePanel::default(),
         }
     }
 }
@@ -172,6 +175,7 @@ pub struct Session {
     /// The settings window's own copy while it is open.
     pub settings_draft: Option<safelight_core::settings::Settings>,
     pub doctor: DoctorPage,
+    pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Said in the status line while nothing runs.

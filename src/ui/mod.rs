@@ -80,6 +80,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         .resizable(false)
         .exact_size(theme::FORM_WIDTH)
         .show(ui, |ui| create::create_ui(ui, view));
+    queue::panel::panel_ui(ui, view);
     if view.state.is_graph_open {
         Panel::bottom("memory")
             .frame(bar)
@@ -101,6 +102,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         });
     notices::notices_ui(ui.ctx(), view);
     settings::settings_ui(ui.ctx(), view);
+    queue::questions::questions_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
 }
 
@@ -124,6 +126,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 "Doctor",
                 explanation,
             );
+            queue::panel::header_button(ui, view);
             let is_dark = view.settings.interface.theme == Theme::Dark;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")

@@ -215,8 +215,17 @@ mod tests {
 
     #[test]
     fn a_broken_file_and_one_of_a_newer_program_are_told_apart() {
-        for text in ["", "{\"version\": 1, \"jobs\": [", "[1]", "{\"version\": 1}", "{}"] {
-            assert!(matches!(load(text), Err(QueueError::Broken { .. })), "{text}");
+        for text in [
+            "",
+            "{\"version\": 1, \"jobs\": [",
+            "[1]",
+            "{\"version\": 1}",
+            "{}",
+        ] {
+            assert!(
+                matches!(load(text), Err(QueueError::Broken { .. })),
+                "{text}"
+            );
         }
         let newer = load("{\"version\": 2, \"jobs\": []}");
         assert!(matches!(newer, Err(QueueError::Newer { found: 2, .. })));
