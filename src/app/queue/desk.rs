@@ -114,7 +114,7 @@ impl App {
     pub(in crate::app) fn tend_queue(&mut self, ctx: &Context) {
         self.name_next_output();
         self.open_thumbs();
-        self.keep_queue();
+        self.keep_queue(ctx);
         self.watch_end(ctx);
     }
 }

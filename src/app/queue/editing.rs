@@ -77,11 +77,12 @@ impl App {
         let Some(id) = self.session.queue.edited() else {
             return;
         };
-        let at = match self.queue.remove(id) {
-            Some(Removed::Waiting(at, _)) => at,
-            Some(Removed::Stopped(..)) | None => self.queue.waiting.len(),
+        let (at, is_held) = match self.queue.remove(id) {
+            Some(Removed::Waiting(at, job)) => (at, job.is_held),
+            Some(Removed::Stopped(..)) | None => (self.queue.waiting.len(), false),
         };
-        for (index, job) in jobs.into_iter().enumerate() {
+        for (index, mut job) in jobs.into_iter().enumerate() {
+            job.is_held = is_held;
             self.queue.waiting.insert(at + index, job);
         }
         self.queue.touch();
@@ -104,7 +105,10 @@ impl App {
         if !self.state.form.is_seed_locked {
             request.seed = random_seed();
         }
-        let copy = WaitingJob::new(request, job.device);
+        let copy = WaitingJob {
+            is_held: job.is_held,
+            ..WaitingJob::new(request, job.device)
+        };
         let at = self.queue.waiting.iter().position(|job| job.id == id);
         let at = at.map_or(self.queue.waiting.len(), |at| at + 1);
         self.queue.waiting.insert(at, copy);

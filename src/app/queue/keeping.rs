@@ -1,12 +1,14 @@
 //! The queue on disk: read when the window opens, written after each change, by one program at a time.
 //!
-//! A change waits while an earlier one is written, so that a burst of them costs two writes and the window none.
+//! Changes that follow each other closely are written together.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
 use safelight_core::settings::Paths;
 
@@ -24,8 +26,13 @@ pub(in crate::app) struct Keeping {
     lock: Option<Arc<File>>,
     /// Which state of the queue is written, or on its way.
     written: u64,
+    /// When that was, on the window's clock.
+    written_at: f64,
     is_writing: bool,
 }
+
+/// Changes are written no more often than this.
+const WRITE_EVERY_SECS: f64 = 0.5;
 
 impl Keeping {
     pub(super) fn end_writing(&mut self) {
@@ -111,9 +118,19 @@ impl App {
     }
 
     /// Has the queue written when it has changed.
-    pub(in crate::app) fn keep_queue(&mut self) {
-        let keeping = &self.session.queue.keeping;
-        if !keeping.is_writing && keeping.written != self.queue.revision() {
+    pub(in crate::app) fn keep_queue(&mut self, ctx: &Context) {
+        let keeping = &mut self.session.queue.keeping;
+        if keeping.is_writing || keeping.lock.is_none() || keeping.written == self.queue.revision()
+        {
+            return;
+        }
+        let now = ctx.input(|input| input.time);
+        let wait = keeping.written_at + WRITE_EVERY_SECS - now;
+        if keeping.written > 0 && wait > 0.0 {
+            let wait = Duration::try_from_secs_f64(wait).unwrap_or_default();
+            ctx.request_repaint_after(wait);
+        } else {
+            keeping.written_at = now;
             self.write_queue();
         }
     }
@@ -248,21 +265,16 @@ fn take(
 ) {
     let folder = folder_of(job.id);
     let resume = folder.join("request.json").is_file().then_some(folder);
-    let missing = match resume {
-        // Its folder has copies.
-        Some(_) => Vec::new(),
-        None => {
-            let inputs = job.request.inputs();
-            inputs.filter(|path| !path.exists()).cloned().collect()
-        }
-    };
+    // A job that goes on has copies in its folder.
+    let needed = job.request.inputs().filter(|_| resume.is_none());
+    let missing = needed.filter(|path| !path.exists()).cloned().collect();
     let waiting = WaitingJob {
         id: job.id,
         request: job.request,
         device: job.device,
         has_output: job.has_output,
         resume,
-        is_held: true,
+        is_held: job.state == QueuedState::Waiting,
         missing,
     };
     let why = match (job.state, job.error) {
@@ -313,11 +325,10 @@ fn lock(paths: &Paths) -> Result<File, JobError> {
         ))
     })?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(problem(
             "another window of Safelight has the queue".to_owned(),
         )),
         // Where locks do not work nobody can be asked; folders of running jobs are looked at still.
-        Err(fs::TryLockError::Error(_)) => Ok(file),
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
     }
 }

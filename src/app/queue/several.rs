@@ -82,17 +82,11 @@ impl App {
         let Some(several) = self.session.queue.several.take() else {
             return;
         };
-        let Several {
-            mut paths,
-            placing,
-            takes_two,
-        } = several;
+        let Several { paths, placing, .. } = several;
         match choice {
             Choice::None => {}
-            Choice::Form => {
-                paths.truncate(1 + usize::from(takes_two));
-                self.open_paths(paths, placing);
-            }
+            // As many as there are places, and broken ones take none.
+            Choice::Form => self.open_paths(paths, placing),
             Choice::Each => self.open_each(paths),
         }
     }

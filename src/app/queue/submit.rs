@@ -103,11 +103,10 @@ impl App {
     pub(super) fn queue_requests(&mut self, requests: Vec<GenerateRequest>) {
         let had_waiting = !self.queue.waiting.is_empty();
         let held = self.queue.waiting.iter().position(|job| job.is_held);
-        let mut at = held.unwrap_or(self.queue.waiting.len());
-        for request in requests {
+        let first = held.unwrap_or(self.queue.waiting.len());
+        for (at, request) in (first..).zip(requests) {
             let job = WaitingJob::new(request, self.settings.runtime.device);
             self.queue.waiting.insert(at, job);
-            at += 1;
         }
         self.queue.touch();
         let must_wait = self.queue.running.is_some() || self.queue.waiting.len() > 1;

@@ -144,7 +144,7 @@ impl QueueFile {
     /// Copies a file that is not read whole beside itself, before a new one takes its place; gives the copy.
     pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
         let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
-        let free = (1..).map(name).find(|path| !path.exists());
+        let free = (1..1000).map(name).find(|path| !path.exists());
         let copy = free.unwrap_or_else(|| name(0));
         fs::copy(path, &copy)?;
         Ok(copy)

@@ -1,7 +1,9 @@
 //! The buttons that start, stop and pause; the panel with all jobs, and what it asks, are below.
 
 pub(super) mod panel;
+mod parts;
 pub(super) mod questions;
+mod reach;
 mod row;
 
 use egui::{Button, Label, Response, RichText, Ui};

@@ -1,6 +1,6 @@
 //! What the queue asks in the middle of the window: what several files are for, and whether it may really quit.
 
-use egui::{Button, Context, Id, Modal, RichText, Ui};
+use egui::{Button, Context, Frame, Id, Margin, Modal, ModalResponse, RichText, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::after::{AfterQueue, Countdown};
@@ -21,7 +21,7 @@ pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
 fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
-    let asked = Modal::new(Id::unique("several files")).show(ctx, |ui| {
+    let asked = question(ctx, "several files", |ui| {
         ui.set_width(theme::QUESTION_WIDTH);
         ui.heading(format!("{count} files at once"));
         let weak = palette(ui).weak;
@@ -56,7 +56,7 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
 
 fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let mut is_stopped = false;
-    let asked = Modal::new(Id::unique("after the queue")).show(ctx, |ui| {
+    let asked = question(ctx, "after the queue", |ui| {
         ui.set_width(theme::QUESTION_WIDTH);
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
@@ -75,6 +75,11 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     if is_stopped || asked.should_close() {
         view.push(AppCommand::Queue(QueueCommand::StopCountdown));
     }
+}
+
+fn question(ctx: &Context, id: &str, contents: impl FnOnce(&mut Ui)) -> ModalResponse<()> {
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
+    Modal::new(Id::unique(id)).frame(frame).show(ctx, contents)
 }
 
 fn button_ui(ui: &mut Ui, icon: char, name: &str) -> bool {
