@@ -11,6 +11,7 @@ use safelight_core::settings::Settings;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::palette::Entry;
+use crate::app::queue::commands::QueueCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -31,11 +32,8 @@ pub enum AppCommand {
     Submit,
     /// Stop the running job.
     Cancel,
-    RemoveWaiting(JobId),
-    /// Let a job go on that was left behind.
-    Resume(JobId),
-    /// Do not show a job any more that could go on.
-    ForgetLeft(JobId),
+    /// About the jobs that wait or have stopped, and the whole queue.
+    Queue(QueueCommand),
     ChooseModel(String),
     /// The model's own values for everything but the prompt.
     ResetForm,

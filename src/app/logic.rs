@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egui::{Context, TextureHandle};
-use safelight_core::job::{
-    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
-};
+use safelight_core::job::{JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate};
 use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
-use crate::app::background::{Answer, FoundModels, FoundOutput};
+use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
 use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Models, Severity, Viewing, color_image};
-use crate::worker::{WorkerCommand, WorkerEvent};
+use crate::worker::WorkerEvent;
 
 /// Pictures a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
@@ -41,6 +39,7 @@ impl App {
             self.run_command(ctx, command);
         }
         self.start_next();
+        self.tend_queue(ctx);
         self.check_form();
         self.save_settings_when_due(ctx);
         self.step_desktop(ctx);
@@ -85,12 +84,15 @@ impl App {
                 self.keep_result(ctx, &job, output);
                 "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
             }
+            JobOutcome::Paused => self.put_off(&job),
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
+                self.queue.fail(&job, err.clone());
                 self.session.notify(Severity::Error, err);
                 self.find_left();
             }
         }
+        self.end_turn();
         self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_job = Some(job.id);
@@ -141,11 +143,8 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
-            Answer::Left(mut left) => {
-                let waiting = &self.queue.waiting;
-                left.retain(|job| waiting.iter().all(|waits| waits.id != job.id));
-                self.queue.left = left;
-            }
+            Answer::Left(left) => self.take_left(left),
+            Answer::Queue(answer) => self.take_queue_answer(ctx, answer),
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
@@ -195,69 +194,6 @@ impl App {
         {
             self.state.form.reset_to(first);
         }
-    }
-
-    fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
-        let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
-            return;
-        };
-        match found {
-            Ok(FoundOutput {
-                path,
-                form,
-                notices,
-            }) => {
-                let request = &mut job.request;
-                request.out = path;
-                request.prompt = form.prompt;
-                request.prompt_template = form.prompt_template;
-                request.negative_prompt = form.negative_prompt.unwrap_or_default();
-                request.negative_prompt_template = form.negative_prompt_template;
-                job.has_output = true;
-                let model = request.model.clone();
-                self.say_changes(&model, &notices);
-            }
-            Err(err) => {
-                self.queue.waiting.retain(|job| job.id != id);
-                self.session.notify(Severity::Error, err);
-            }
-        }
-    }
-
-    /// Gives the worker the next job when it has none.
-    fn start_next(&mut self) {
-        if self.queue.running.is_some()
-            || !self.queue.waiting.front().is_some_and(|job| job.has_output)
-        {
-            return;
-        }
-        let Some(job) = self.queue.waiting.pop_front() else {
-            return;
-        };
-        let cancel = CancelToken::default();
-        let command = WorkerCommand::Generate {
-            id: job.id,
-            request: Box::new(job.request.clone()),
-            device: job.device,
-            cancel: cancel.clone(),
-            resume: job.resume.clone(),
-        };
-        if self.worker.try_send(command).is_err() {
-            self.queue.waiting.clear();
-            let log = self.paths.as_ref().map_or_else(String::new, |paths| {
-                format!("; the log says why: {}", paths.log_file().display())
-            });
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the worker of this window has ended",
-            )
-            .advise(format!("Close Safelight and open it again{log}"));
-            self.session.notify(Severity::Error, err);
-            return;
-        }
-        self.queue.running = Some(RunningJob::new(job.id, job.request, cancel));
-        self.session.viewing = Viewing::Live;
-        self.session.screen.clear();
     }
 
     /// What the form's fields will be told beside them.

@@ -204,7 +204,7 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
-        app.find_left();
+        app.load_queue();
         app
     }
 
@@ -280,8 +280,13 @@ impl eframe::App for App {
     fn on_exit(&mut self) {
         self.save_settings();
         if let Some(job) = &self.queue.running {
-            job.cancel.cancel();
+            // It stays in the queue and can go on.
+            job.cancel.pause();
         }
+        for opening in &self.session.queue.opening {
+            opening.stop.cancel();
+        }
+        self.keep_queue_at_last();
         // What has come is noted every few seconds, and kept.
         self.pause_fetch();
     }

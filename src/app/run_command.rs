@@ -10,7 +10,6 @@ use crate::app::background::Task;
 use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
-use crate::app::inputs::{Placing, Slot};
 use crate::app::state::{Page, Viewing};
 
 impl App {
@@ -22,9 +21,7 @@ impl App {
                     job.cancel.cancel();
                 }
             }
-            AppCommand::RemoveWaiting(id) => self.queue.waiting.retain(|job| job.id != id),
-            AppCommand::Resume(id) => self.resume(id),
-            AppCommand::ForgetLeft(id) => self.queue.left.retain(|job| job.id != id),
+            AppCommand::Queue(command) => self.run_queue_command(command),
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
@@ -139,34 +136,9 @@ impl App {
     }
 
     fn use_settings_of(&mut self, id: JobId) {
-        let Some(item) = self.queue.result(id) else {
-            return;
-        };
-        let request = item.request.of_one(self.session.shown_of_batch());
-        self.state.form.take_over(&request);
-        self.session.is_seed_used = false;
-        let start = request.extend.or(request.image);
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image),
-            (Slot::Mask, request.mask),
-        ] {
-            let shown = self
-                .session
-                .inputs
-                .get(slot)
-                .map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_inputs(vec![path], placing);
-                }
-            }
+        if let Some(item) = self.queue.result(id) {
+            let request = item.request.of_one(self.session.shown_of_batch());
+            self.take_over_request(&request);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
 use crate::app::player::Player;
+use crate::app::queue::desk::{QueueDesk, QueuePanel};
 use crate::app::settings::SettingsPage;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -33,6 +34,7 @@ pub struct State {
     pub recent_settings: Vec<String>,
     /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
+    pub queue: QueuePanel,
 }
 
 impl Default for State {
@@ -44,6 +46,7 @@ impl Default for State {
             are_problems_open: true,
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
+            queue: QueuePanel::default(),
         }
     }
 }
@@ -188,6 +191,7 @@ pub struct Session {
     /// Where there is no room for both: what is beside the form, and not the form.
     pub is_view_shown: bool,
     pub doctor: DoctorPage,
+    pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Said in the status line while nothing runs.

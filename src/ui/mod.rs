@@ -102,6 +102,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         beside_form_ui(ui, view, bar);
     }
     notices::notices_ui(ui.ctx(), view);
+    queue::questions::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
@@ -110,6 +111,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
 /// What is looked at, and the memory graph below it.
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let palette = palette(ui);
+    queue::panel::panel_ui(ui, view);
     if view.state.is_graph_open {
         narrow::graph_ui(ui, view, bar);
     }
@@ -153,6 +155,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 "Doctor",
                 explanation,
             );
+            queue::panel::header_button(ui, view);
             let is_dark = ui.visuals().dark_mode;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")

@@ -96,6 +96,20 @@ pub const PALETTE_ROW: f32 = 28.0;
 pub const NARROW_WIDTH: f32 = 760.0;
 /// In a window of less height the memory graph takes at most a part of it.
 pub const SHORT_HEIGHT: f32 = 520.0;
+/// Width of the queue's panel.
+pub const QUEUE_WIDTH: f32 = 316.0;
+/// Height of a job in it.
+pub const QUEUE_ROW: f32 = 58.0;
+/// Between two jobs.
+pub const QUEUE_GAP: f32 = 4.0;
+/// The place for a job's picture.
+pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
+/// Where there is no picture, the sign of what is made.
+pub const QUEUE_SIGN: f32 = 22.0;
+/// Width of a question in the middle of the window.
+pub const QUESTION_WIDTH: f32 = 400.0;
+/// Width of the settings window.
+pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls.

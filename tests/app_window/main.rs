@@ -13,6 +13,8 @@ mod pictures;
 mod planning;
 mod playback;
 mod problems;
+mod queue;
+mod queue_kept;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]

@@ -28,6 +28,7 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::queue::desk::QueueAnswer;
 use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
@@ -170,6 +171,8 @@ pub enum Answer {
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
+    /// About the queue.
+    Queue(QueueAnswer),
     Problem(JobError),
 }
 

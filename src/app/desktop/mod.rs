@@ -244,7 +244,7 @@ fn message_of(job: &RunningJob, outcome: &JobOutcome, took: Duration) -> Option<
             format!("{prompt}\n{}", sentence(&err.summary)),
         ),
         // Whoever cancels knows it.
-        JobOutcome::Cancelled | JobOutcome::Kept(_) => return None,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => return None,
     };
     Some(Message { summary, body })
 }

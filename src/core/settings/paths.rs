@@ -100,6 +100,11 @@ impl Paths {
         self.data.join("jobs")
     }
 
+    /// The jobs that wait, and those that stopped: [`QueueFile`](crate::job::QueueFile).
+    pub fn queue_file(&self) -> PathBuf {
+        self.data.join("queue.json")
+    }
+
     /// What was measured during the last jobs.
     pub fn telemetry(&self) -> PathBuf {
         self.data.join("telemetry")
