@@ -9,6 +9,7 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::inputs::{Placing, Slot};
+use crate::app::player::commands::PlayerCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
@@ -90,4 +91,6 @@ pub enum AppCommand {
     StepFrame(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
+    /// About what is watched.
+    Player(PlayerCommand),
 }

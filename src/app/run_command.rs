@@ -12,13 +12,19 @@ use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
 use crate::app::inputs::{Placing, Slot};
-use crate::app::state::{Page, Viewing};
+use crate::app::state::Page;
 use crate::ui::theme;
 
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
         match command {
-            AppCommand::Submit => self.submit(),
+            AppCommand::Submit => {
+                if self.queue.running.is_none() && self.queue.waiting.is_empty() {
+                    // What is made now is what is waited for.
+                    self.session.watch.is_chosen = false;
+                }
+                self.submit();
+            }
             AppCommand::Cancel => {
                 if let Some(job) = &self.queue.running {
                     job.cancel.cancel();
@@ -79,6 +85,9 @@ impl App {
             AppCommand::PauseFetch => self.pause_fetch(),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::PlayFile(path) => self.play_file(ctx, path),
+            AppCommand::CompareFiles(a, b) => self.compare_files(ctx, a, b),
+            AppCommand::Player(command) => self.run_player_command(ctx, command),
             other => self.run_result_command(ctx, &other),
         }
     }
@@ -94,8 +103,8 @@ impl App {
     /// The commands about finished clips and their playback.
     fn run_result_command(&mut self, ctx: &Context, command: &AppCommand) {
         match *command {
-            AppCommand::ShowResult(id) => self.show_result(id),
-            AppCommand::ShowLive => self.session.viewing = Viewing::Live,
+            AppCommand::ShowResult(id) => self.choose(|app| app.show_result(id)),
+            AppCommand::ShowLive => self.choose(Self::show_live),
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
             AppCommand::ContinueFrom(id) => self.continue_from(id),
             AppCommand::ExportTelemetry(id) => {
@@ -119,22 +128,9 @@ impl App {
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
-            AppCommand::TogglePlay => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.toggle()),
-            AppCommand::StepFrame(by) => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.step(by)),
-            AppCommand::ShowFrame(index) => {
-                self.session
-                    .player
-                    .iter_mut()
-                    .for_each(|player| player.show(index));
-            }
+            AppCommand::TogglePlay => self.toggle_play(),
+            AppCommand::StepFrame(by) => self.playhead(|playhead| playhead.step(by)),
+            AppCommand::ShowFrame(index) => self.playhead(|playhead| playhead.show(index)),
             _ => {}
         }
     }

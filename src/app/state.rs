@@ -15,7 +15,7 @@ use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
-use crate::app::player::Player;
+use crate::app::player::{Playback, Player, Watch};
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    /// How clips are played.
+    pub playback: Playback,
 }
 
 impl Default for State {
@@ -35,6 +37,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            playback: Playback::default(),
         }
     }
 }
@@ -96,6 +99,10 @@ pub enum Viewing {
     #[default]
     Live,
     Result(JobId),
+    /// A file from disk.
+    File,
+    /// Two results or files.
+    Compare,
 }
 
 /// What the large part of the window, beside the form, is given to.
@@ -136,6 +143,12 @@ impl Screen {
         *self = Self::default();
     }
 
+    /// The size in pixels of what it shows.
+    pub fn size(&self) -> Option<egui::Vec2> {
+        let shown = self.shown.as_ref()?;
+        Some(egui::vec2(shown.width as f32, shown.height as f32))
+    }
+
     /// The texture, and the size in pixels of what it shows.
     pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
         let shown = self.shown.as_ref()?;
@@ -163,7 +176,9 @@ pub struct Session {
     pub notices: Vec<Notice>,
     pub page: Page,
     pub viewing: Viewing,
+    /// Of a result or a file.
     pub player: Option<Player>,
+    pub watch: Watch,
     pub screen: Screen,
     /// What is wrong with the form at this moment.
     pub field_errors: Vec<FieldError>,

@@ -46,7 +46,7 @@ impl Surroundings {
         let file = self.paths.settings_file();
         WorkerOptions {
             jobs: self.paths.jobs(),
-            estimates: Some(self.paths.data.join("times.json")),
+            estimates: Some(self.paths.times_file()),
             telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),

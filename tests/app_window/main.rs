@@ -17,3 +17,4 @@ mod sections;
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
 mod variants;
+mod watching;

@@ -7,6 +7,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::Device;
+use safelight::worker::Estimates;
 use safelight_core::catalog::{Family, ModelFiles};
 use safelight_core::job::JobUpdate;
 use safelight_core::memory::{Corrections, DeviceClass, DeviceFacts, ModelWeights};
@@ -42,6 +43,7 @@ fn on_card(mib: u64) -> Bench {
                     },
                 },
                 corrections: Corrections::default(),
+                times: Estimates::default(),
                 alternatives: Vec::new(),
             })
         });

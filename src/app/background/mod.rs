@@ -27,6 +27,7 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
@@ -174,6 +175,8 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 

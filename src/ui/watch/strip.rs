@@ -6,6 +6,7 @@ use egui::{
 };
 
 use crate::app::commands::AppCommand;
+use crate::app::player::commands::PlayerCommand;
 use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
@@ -46,7 +47,7 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
                                         .fill(palette.stage),
                                 )
                                 .on_hover_text(format!(
-                                    "{}\nSeed {}",
+                                    "{}\nSeed {}. Ctrl-click compares",
                                     item.request.prompt, item.request.seed
                                 ))
                                 .accessible_name(format!(
@@ -58,7 +59,12 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
                                 count_badge(ui, response.rect, item.request.batch_size);
                             }
                             if response.clicked() {
-                                view.commands.push(AppCommand::ShowResult(item.id));
+                                let is_compared = ui.input(|input| input.modifiers.command);
+                                view.commands.push(if is_compared {
+                                    AppCommand::Player(PlayerCommand::CompareWith(item.id))
+                                } else {
+                                    AppCommand::ShowResult(item.id)
+                                });
                             }
                         }
                     });
