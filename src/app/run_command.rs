@@ -87,7 +87,6 @@ impl App {
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
             AppCommand::PlayFile(path) => self.play_file(ctx, path),
             AppCommand::CompareFiles(a, b) => self.compare_files(ctx, a, b),
-            AppCommand::Player(command) => self.run_player_command(ctx, command),
             other => self.run_result_command(ctx, &other),
         }
     }
@@ -128,6 +127,7 @@ impl App {
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
+            AppCommand::Player(ref command) => self.run_player_command(ctx, command),
             AppCommand::TogglePlay => self.toggle_play(),
             AppCommand::StepFrame(by) => self.playhead(|playhead| playhead.step(by)),
             AppCommand::ShowFrame(index) => self.playhead(|playhead| playhead.show(index)),

@@ -293,7 +293,7 @@ fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
 fn a_line_below_the_live_preview_says_what_happens() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.assert_shows("Waiting for the engine");
+    bench.assert_shows("The job begins…");
     bench.say(
         sent.id,
         JobUpdate::Stage {

@@ -8,7 +8,7 @@ mod exporting;
 pub mod planning;
 
 use safelight_core::job::{Climb, MemorySample, Reclaim, Stage};
-use safelight_core::memory::{Plan, PlanOutcome};
+use safelight_core::memory::{DeviceClass, Plan, PlanOutcome};
 
 use course::Course;
 
@@ -48,6 +48,8 @@ pub struct MemoryHistory {
     predicted: Vec<(Stage, u64)>,
     /// The budget that it was planned in: what jobs go up to.
     cap_bytes: Option<u64>,
+    /// The CPU and the GPU share one pool.
+    is_unified: bool,
     course: Option<Course>,
     /// What was tried where memory ran out.
     climbs: Vec<Climb>,
@@ -89,6 +91,11 @@ impl MemoryHistory {
         self.cap_bytes
     }
 
+    /// Whether what the system keeps of files lies in the same memory as the job.
+    pub fn is_unified(&self) -> bool {
+        self.is_unified
+    }
+
     /// What is expected of the stages to come.
     pub fn course(&self) -> Option<&Course> {
         self.course.as_ref()
@@ -105,6 +112,7 @@ impl MemoryHistory {
     pub fn predict(&mut self, plan: &Plan) {
         self.predicted_bytes = Some(plan.peak_bytes);
         self.cap_bytes = Some(plan.budget.cap_bytes);
+        self.is_unified = plan.device.class == DeviceClass::Unified;
         let stages = plan.stages.iter();
         self.predicted = stages
             .map(|stage| (stage.stage, stage.peak_bytes))
@@ -154,9 +162,9 @@ impl MemoryHistory {
     }
 
     /// When each rung of the memory's ladder was taken: where its stage began once more, else where it ended.
-    pub fn climb_marks(&self) -> Vec<(f64, &Climb)> {
-        let mut marks: Vec<(f64, &Climb)> = Vec::new();
-        for climb in &self.climbs {
+    pub fn climb_marks(&self) -> Vec<(f64, Climb)> {
+        let mut marks: Vec<(f64, Climb)> = Vec::new();
+        for climb in self.climbs.iter().copied() {
             let earlier = marks.iter();
             let before = earlier
                 .filter(|(_, other)| (other.stage, other.section) == (climb.stage, climb.section));
@@ -166,7 +174,7 @@ impl MemoryHistory {
                 .iter()
                 .filter(|band| (band.stage, band.section) == (climb.stage, climb.section));
             let at = of_stage.clone().nth(turn).map(|band| band.from_secs);
-            let end = of_stage.last().and_then(|band| band.to_secs);
+            let end = of_stage.clone().next_back().and_then(|band| band.to_secs);
             marks.push((at.or(end).unwrap_or_else(|| self.end_secs()), climb));
         }
         marks

@@ -69,6 +69,8 @@ pub struct Planning {
     pub preserved_draft: Option<f64>,
     /// The cap in GiB while it is dragged.
     pub cap_draft: Option<f64>,
+    /// The graph shows what is expected of the form's job, though there is one to look back on.
+    pub is_shown: bool,
 }
 
 impl Planning {

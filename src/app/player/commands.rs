@@ -44,9 +44,9 @@ impl App {
     pub(in crate::app) fn run_player_command(
         &mut self,
         ctx: &egui::Context,
-        command: PlayerCommand,
+        command: &PlayerCommand,
     ) {
-        match command {
+        match *command {
             PlayerCommand::SetPlayback(playback) => self.state.playback = playback,
             PlayerCommand::ShowFull(is_full) => self.session.watch.is_full = is_full,
             PlayerCommand::CompareWith(id) => self.choose(|app| app.compare_with(id)),

@@ -2,7 +2,7 @@
 //!
 //! Works on settings as files carry them, so that a result of this session and a file of last year compare alike.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What is compared, and how it is called; in the order in which it is told.
 const FIELDS: [(&str, &str); 23] = [
@@ -130,20 +130,20 @@ fn value_text(value: &Value) -> String {
             let texts: Vec<String> = items.iter().map(value_text).collect();
             texts.join(", ")
         }
-        Value::Object(fields) => match (fields.get("path"), fields.get("strength")) {
-            // A LoRA.
-            (Some(path), Some(strength)) => {
-                format!("{} at {}", value_text(path), value_text(strength))
-            }
-            _ => {
-                let texts = fields.iter().map(|(name, value)| {
-                    format!("{} {}", name.replace('_', " "), value_text(value))
-                });
-                texts.collect::<Vec<_>>().join(", ")
-            }
-        },
+        Value::Object(fields) => object_text(fields),
         other => other.to_string(),
     }
+}
+
+fn object_text(fields: &Map<String, Value>) -> String {
+    if let (Some(path), Some(strength)) = (fields.get("path"), fields.get("strength")) {
+        // A LoRA.
+        return format!("{} at {}", value_text(path), value_text(strength));
+    }
+    let texts = fields
+        .iter()
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), value_text(value)));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn short(text: &str) -> String {

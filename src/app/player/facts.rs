@@ -24,7 +24,7 @@ pub struct PlayedFile {
 impl PlayedFile {
     /// The file of a picture of a batch; the only one of others.
     pub fn path_of(&self, index: usize) -> &Path {
-        let path = self.paths.get(index).or(self.paths.first());
+        let path = self.paths.get(index).or_else(|| self.paths.first());
         path.map_or_else(|| Path::new(""), PathBuf::as_path)
     }
 
@@ -35,7 +35,7 @@ impl PlayedFile {
 
     /// The request that made it, as its file tells.
     pub fn request_of(&self, index: usize) -> Option<&Value> {
-        let settings = self.settings.get(index).or(self.settings.first())?;
+        let settings = self.settings.get(index).or_else(|| self.settings.first())?;
         settings.as_ref()?.get("request")
     }
 

@@ -70,7 +70,7 @@ fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, Med
             {
                 return open_clip(path, reader, settings, max_side, wake);
             }
-            Ok(open_pictures(path, picture, settings, max_side))
+            Ok(open_pictures(path, picture, settings.as_ref(), max_side))
         }
         Err(MediaError::NotAPicture { .. }) => {
             let reader = ClipReader::open(path)?;
@@ -137,11 +137,11 @@ fn open_clip(
 fn open_pictures(
     path: &Path,
     picture: Picture,
-    settings: Option<Value>,
+    settings: Option<&Value>,
     max_side: u32,
 ) -> OpenedFile {
     let (width, height) = (picture.width, picture.height);
-    let mut first = Some((picture, settings.clone()));
+    let mut first = Some((picture, settings.cloned()));
     let mut file = PlayedFile {
         paths: Vec::new(),
         width,
@@ -153,7 +153,7 @@ fn open_pictures(
     };
     let mut frames = Vec::new();
     let mut index = 0;
-    for other in batch_of(path, settings.as_ref()) {
+    for other in batch_of(path, settings) {
         let opened = if other == path {
             index = frames.len();
             first.take()

@@ -76,7 +76,7 @@ impl App {
     }
 
     pub(super) fn take_saved(&mut self, number: usize, path: &Path) {
-        let folder = path.parent().unwrap_or(Path::new("")).display();
+        let folder = path.parent().unwrap_or_else(|| Path::new("")).display();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.session.last_word = format!("Frame {number} saved: {}", path.display());
         let told = JobError::new(
@@ -116,7 +116,7 @@ impl App {
 
 /// Writes the frame beside its clip, with the clip's settings and its own number.
 fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
-    let folder = frame.path.parent().unwrap_or(Path::new(""));
+    let folder = frame.path.parent().unwrap_or_else(|| Path::new(""));
     let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();
     let stem = format!("{stem}_frame_{:04}", frame.index + 1);
     let path = naming::free_path(folder, &stem, "png", &mut HashSet::new());

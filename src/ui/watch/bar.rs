@@ -2,7 +2,7 @@
 //!
 //! The same for results, files, comparisons and a clip that grows.
 
-use egui::{Button, ComboBox, RichText, Slider, Ui};
+use egui::{Button, ComboBox, Label, RichText, Slider, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Slot;
@@ -14,7 +14,14 @@ use crate::ui::watch::playhead;
 use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// What is told of what is shown: a line, and more on hover.
+pub(super) struct Told {
+    pub line: String,
+    pub more: String,
+}
+
+/// The bar; where there is nothing to play, the line that is told stands in its room.
+pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
     ui.horizontal(|ui| {
         let can_play = playhead(view).is_some();
         if can_play {
@@ -25,12 +32,31 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>) {
             if can_play {
                 pace_ui(ui, view);
                 position_ui(ui, view);
+            } else if let Some(told) = told {
+                ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                    told_ui(ui, told);
+                });
             }
         });
     });
     if playhead(view).is_some() && view.session.viewing != Viewing::Compare {
         frame_ui(ui, view);
     }
+}
+
+/// The line below the buttons, where the bar has no room for it.
+pub(super) fn told_below_ui(ui: &mut Ui, view: &View<'_>, told: Option<&Told>) {
+    if playhead(view).is_some()
+        && let Some(told) = told
+    {
+        told_ui(ui, told);
+    }
+}
+
+fn told_ui(ui: &mut Ui, told: &Told) {
+    let text = RichText::new(&told.line).small().color(palette(ui).weak);
+    ui.add(Label::new(text).truncate())
+        .on_hover_text(&told.more);
 }
 
 fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -95,7 +121,7 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
         })
         .response
         .on_hover_text("How fast clips play")
-        .accessible_name("Speed");
+        .accessible_name(format!("Speed {}", speed_text(playback.speed)));
     if speed != playback.speed {
         let playback = Playback { speed, ..playback };
         view.push(AppCommand::Player(PlayerCommand::SetPlayback(playback)));
@@ -132,6 +158,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
     if icon_button(ui, icon, name, explanation).clicked() {
         view.push(AppCommand::Player(PlayerCommand::ShowFull(!is_full)));
     }
+    let palette = palette(ui);
     let zoom = &mut view.session.watch.zoom;
     let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
     let choices = [
@@ -143,7 +170,13 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
         (Zoom::Fit, "Fit", "All of the picture (0)"),
     ];
     for (choice, name, explanation) in choices {
-        let button = Button::selectable(*zoom == choice, RichText::new(name).small());
+        let colour = if *zoom == choice {
+            palette.amber
+        } else {
+            palette.weak
+        };
+        let text = RichText::new(name).small().color(colour);
+        let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);
         if response.accessible_name(name).clicked() {
             *zoom = choice;

@@ -2,27 +2,23 @@
 //!
 //! How far everything is, the status line says.
 
-use egui::{Label, RichText, Ui};
 use safelight_core::job::{Recipe, Stage};
 
 use crate::app::queue::RunningJob;
-use crate::ui::View;
-use crate::ui::widgets::{duration_text, palette};
+use crate::ui::watch::bar::Told;
+use crate::ui::widgets::duration_text;
 
-pub(super) fn stage_ui(ui: &mut Ui, view: &View<'_>) {
-    let Some(job) = &view.queue.running else {
-        return;
-    };
-    let text = stage_line(job);
-    let weak = palette(ui).weak;
-    ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
-        .on_hover_text(&job.request.prompt);
+pub(super) fn told(job: &RunningJob) -> Told {
+    Told {
+        line: stage_line(job),
+        more: job.request.prompt.clone(),
+    }
 }
 
 /// `Developing: step 7 of 25, section 2 of 5, about 3 min left`
 fn stage_line(job: &RunningJob) -> String {
     let Some(stage) = job.stage else {
-        return "Waiting for the engine".to_owned();
+        return "The job begins…".to_owned();
     };
     let mut parts = Vec::new();
     match job.step {

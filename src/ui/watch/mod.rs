@@ -58,27 +58,33 @@ fn is_empty(view: &View<'_>) -> bool {
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     let queue = view.queue;
-    match view.session.viewing {
-        Viewing::Live => {
-            bar::bar_ui(ui, view);
-            live::stage_ui(ui, view);
+    let shown = view.session.shown_of_batch();
+    let item = match view.session.viewing {
+        Viewing::Result(id) => queue.result(id),
+        _ => None,
+    };
+    let told = match view.session.viewing {
+        Viewing::Live => queue.running.as_ref().map(live::told),
+        Viewing::Result(_) => item.map(|item| result::told(item, shown)),
+        Viewing::File => {
+            let file = view.session.watch.file.as_ref();
+            file.map(|file| played::told(file, shown))
         }
-        Viewing::Result(id) => {
-            bar::bar_ui(ui, view);
-            if let Some(item) = queue.result(id) {
+        Viewing::Compare => None,
+    };
+    bar::bar_ui(ui, view, told.as_ref());
+    match view.session.viewing {
+        Viewing::Live => {}
+        Viewing::Result(_) => {
+            if let Some(item) = item {
                 batch_ui(ui, view, item);
                 result::result_ui(ui, view, item);
             }
         }
-        Viewing::File => {
-            bar::bar_ui(ui, view);
-            played::file_ui(ui, view);
-        }
-        Viewing::Compare => {
-            bar::bar_ui(ui, view);
-            compare::controls_ui(ui, view);
-        }
+        Viewing::File => played::file_ui(ui, view),
+        Viewing::Compare => compare::controls_ui(ui, view),
     }
+    bar::told_below_ui(ui, view, told.as_ref());
 }
 
 /// The place in what is shown, where that can play.

@@ -2,15 +2,15 @@
 //!
 //! The frame that is shown is the bar's.
 
-use egui::{Label, RichText, Ui};
+use egui::Ui;
 
 use crate::app::commands::AppCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::player::PlayedFile;
 use crate::app::player::commands::PlayerCommand;
+use crate::ui::watch::bar::Told;
 use crate::ui::watch::compare::compare_menu;
 use crate::ui::watch::result::{button, live_button, start_button};
-use crate::ui::widgets::palette;
 use crate::ui::{View, icons};
 
 pub(super) fn file_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -19,14 +19,18 @@ pub(super) fn file_ui(ui: &mut Ui, view: &mut View<'_>) {
     };
     let shown = view.session.shown_of_batch();
     buttons_ui(ui, view, &file, shown);
-    let weak = palette(ui).weak;
-    let text = RichText::new(file.line(shown)).small().color(weak);
+}
+
+/// Size, length, what its settings say, and its name.
+pub(super) fn told(file: &PlayedFile, shown: usize) -> Told {
     let path = file.path_of(shown).display().to_string();
-    let hover = match file.prompt(shown) {
-        Some(prompt) => format!("{prompt}\n{path}"),
-        None => path,
-    };
-    ui.add(Label::new(text).truncate()).on_hover_text(hover);
+    Told {
+        line: file.line(shown),
+        more: match file.prompt(shown) {
+            Some(prompt) => format!("{prompt}\n{path}"),
+            None => path,
+        },
+    }
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, file: &PlayedFile, shown: usize) {

@@ -6,12 +6,12 @@ use egui::{Button, RichText, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::ResultItem;
+use crate::ui::watch::bar::Told;
 use crate::ui::watch::compare::compare_menu;
 use crate::ui::widgets::{duration_text, palette, with_icon};
 use crate::ui::{View, icons};
 
 pub(super) fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
-    let palette = palette(ui);
     let id = item.id;
     ui.horizontal_wrapped(|ui| {
         let buttons = [
@@ -43,12 +43,16 @@ pub(super) fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         compare_menu(ui, view);
         live_button(ui, view);
     });
-    let shown = view.session.shown_of_batch();
+}
+
+/// Size, length, seed and name.
+pub(super) fn told(item: &ResultItem, shown: usize) -> Told {
     let path = item.path_of(shown);
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let text = format!("{}  ·  {file}", facts(item, shown));
-    ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
-        .on_hover_text(format!("{}\n{}", item.request.prompt, path.display()));
+    Told {
+        line: format!("{}  ·  {file}", facts(item, shown)),
+        more: format!("{}\n{}", item.request.prompt, path.display()),
+    }
 }
 
 /// A button with its name in words.

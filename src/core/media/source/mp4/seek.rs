@@ -58,7 +58,8 @@ impl Movie {
     fn entrance_before(&self, frame: u32) -> Option<Entrance> {
         let samples = &self.track.samples;
         let shown = self.times.iter().filter(|time| self.track.is_shown(**time));
-        let wanted = *shown.clone().nth(frame as usize).or(shown.clone().last())?;
+        let last = || shown.clone().next_back();
+        let wanted = *shown.clone().nth(frame as usize).or_else(last)?;
         // The earliest time of a sample and all that follow it, from the end on.
         let mut earliest = vec![i64::MAX; samples.len() + 1];
         for (at, sample) in samples.iter().enumerate().rev() {
