@@ -11,6 +11,7 @@ use safelight_core::settings::Settings;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::palette::Entry;
+use crate::app::player::commands::PlayerCommand;
 use crate::app::queue::commands::QueueCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
@@ -96,4 +97,6 @@ pub enum AppCommand {
     StepFrame(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
+    /// About what is watched.
+    Player(PlayerCommand),
 }

@@ -208,6 +208,11 @@ impl App {
         app
     }
 
+    /// As a panel pushes it; carried out before the next frame.
+    pub fn push(&mut self, command: AppCommand) {
+        self.commands.push(command);
+    }
+
     fn load_models(&mut self) {
         self.session.models = Models::Loading;
         self.load_models_quietly();

@@ -17,7 +17,7 @@ use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
-use crate::app::player::Player;
+use crate::app::player::{Playback, Player, Watch};
 use crate::app::queue::desk::{QueueDesk, QueuePanel};
 use crate::app::settings::SettingsPage;
 
@@ -35,6 +35,8 @@ pub struct State {
     /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
     pub queue: QueuePanel,
+    /// How clips are played.
+    pub playback: Playback,
 }
 
 impl Default for State {
@@ -47,6 +49,7 @@ impl Default for State {
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
             queue: QueuePanel::default(),
+            playback: Playback::default(),
         }
     }
 }
@@ -108,6 +111,10 @@ pub enum Viewing {
     #[default]
     Live,
     Result(JobId),
+    /// A file from disk.
+    File,
+    /// Two results or files.
+    Compare,
 }
 
 /// What the large part of the window, beside the form, is given to.
@@ -149,6 +156,12 @@ impl Screen {
         *self = Self::default();
     }
 
+    /// The size in pixels of what it shows.
+    pub fn size(&self) -> Option<egui::Vec2> {
+        let shown = self.shown.as_ref()?;
+        Some(egui::vec2(shown.width as f32, shown.height as f32))
+    }
+
     /// The texture, and the size in pixels of what it shows.
     pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
         let shown = self.shown.as_ref()?;
@@ -176,7 +189,9 @@ pub struct Session {
     pub notices: Vec<Notice>,
     pub page: Page,
     pub viewing: Viewing,
+    /// Of a result or a file.
     pub player: Option<Player>,
+    pub watch: Watch,
     pub screen: Screen,
     /// What is wrong with the form at this moment.
     pub field_errors: Vec<FieldError>,

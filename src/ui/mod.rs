@@ -69,6 +69,13 @@ impl View<'_> {
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
+    if view.session.watch.is_full && view.session.page == Page::Watch {
+        CentralPanel::default()
+            .frame(Frame::new().fill(palette.stage))
+            .show(ui, |ui| watch::watch_ui(ui, view));
+        notices::notices_ui(ui.ctx(), view);
+        return;
+    }
     let bar = Frame::new()
         .fill(palette.panel)
         .inner_margin(Margin::symmetric(14, 8));

@@ -116,6 +116,12 @@ pub const NEGATIVE_HEIGHT: f32 = 84.0;
 pub const LABEL_WIDTH: f32 = 76.0;
 /// Width of the number behind a slider.
 pub const VALUE_WIDTH: f32 = 70.0;
+/// Around the picture.
+pub const STAGE_MARGIN: f32 = 16.0;
+/// The box with the speed of play.
+pub const SPEED_WIDTH: f32 = 64.0;
+/// As wide as a hand finds the line between two pictures.
+pub const DIVIDER_GRIP: f32 = 16.0;
 /// Corners of controls.
 pub const RADIUS: u8 = 6;
 /// Corners of cards and windows.

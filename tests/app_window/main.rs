@@ -21,4 +21,4 @@ mod sections;
 mod server;
 mod settings;
 mod variants;
-mod zz_pics;
+mod watching;

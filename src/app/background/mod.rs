@@ -28,6 +28,7 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
 use crate::app::queue::desk::QueueAnswer;
 use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
@@ -173,6 +174,8 @@ pub enum Answer {
     Desktop(DesktopAnswer),
     /// About the queue.
     Queue(QueueAnswer),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 

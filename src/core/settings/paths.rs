@@ -110,6 +110,11 @@ impl Paths {
         self.data.join("telemetry")
     }
 
+    /// How long the stages of earlier jobs took.
+    pub fn times_file(&self) -> PathBuf {
+        self.data.join("times.json")
+    }
+
     /// How far the plan's predictions were off on the devices of this machine.
     pub fn corrections_file(&self) -> PathBuf {
         self.data.join("memory.json")
