@@ -264,7 +264,12 @@ fn inspect_says_how_another_programs_file_was_made() {
     let output = run(&home, &["inspect", "clip.json"]);
     assert_eq!(output.status.code(), Some(0));
     let shown = text(&output.stdout);
-    for part in ["made with FramePack Studio", "prompt: a boat", "seed: 5", "LoRAs: ink (0.5)"] {
+    for part in [
+        "made with FramePack Studio",
+        "prompt: a boat",
+        "seed: 5",
+        "LoRAs: ink (0.5)",
+    ] {
         assert!(shown.contains(part), "{part:?} in {shown}");
     }
     let card = object(&run(&home, &["inspect", "--json", "clip.json"]));

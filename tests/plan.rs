@@ -138,13 +138,18 @@ fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
     std::fs::write(&file, text).unwrap();
     let mut command = home.safelight();
     let output = command
-        .args(["plan", "--json", "--total", "24", "--frames", "5", "--model"])
+        .args([
+            "plan", "--json", "--total", "24", "--frames", "5", "--model",
+        ])
         .arg(tiny_model())
         .arg("--from")
         .arg(&file)
         .output()
         .unwrap();
     let value = object(&output);
-    assert_eq!((&value["width"], &value["height"]), (&96.into(), &64.into()));
+    assert_eq!(
+        (&value["width"], &value["height"]),
+        (&96.into(), &64.into())
+    );
     assert_eq!(value["num_frames"], 5);
 }

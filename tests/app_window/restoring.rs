@@ -51,7 +51,7 @@ fn use_file(bench: &mut Bench, path: &Path) {
     let ctx = bench.harness.ctx.clone();
     bench
         .app()
-        .ask(AppCommand::UseSettingsOfFile(path.to_path_buf()));
+        .push(AppCommand::UseSettingsOfFile(path.to_path_buf()));
     ctx.request_repaint();
 }
 
@@ -61,7 +61,8 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     let path = picture_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
     bench.until("it is offered", |bench| {
-        bench.has("Start picture fox.png") && bench.has("The file fox.png says how it was made, with Forge")
+        bench.has("Start picture fox.png")
+            && bench.has("The file fox.png says how it was made, with Forge")
     });
     assert_eq!(bench.app().state.form.prompt, "");
     bench.press("Use its settings");

@@ -26,6 +26,17 @@ pub enum PresetKey {
     Own(String),
 }
 
+impl PresetKey {
+    /// Tells it from others between runs of the program.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Quality(quality) => quality.label().to_lowercase(),
+            Self::Model(id) => id.clone(),
+            Self::Own(name) => format!("own:{name}"),
+        }
+    }
+}
+
 /// One wish of the user.
 #[derive(Clone, Debug)]
 pub enum PresetsCommand {

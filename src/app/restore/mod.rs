@@ -12,10 +12,9 @@ use safelight_core::restore::{self, Found, Restored, match_model};
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
-use crate::app::inputs::{Placing, Slot};
 use crate::app::state::{Models, NoticeAction, Severity};
 
-/// Of files that are dropped together so many are asked for settings.
+/// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
 /// The endings of files that are settings and nothing else.
 const SETTINGS_ENDS: [&str; 2] = ["json", "txt"];
@@ -82,7 +81,10 @@ impl App {
 
     /// Looks whether files that are taken as pictures carry settings, to offer them.
     pub(in crate::app) fn look_for_settings(&self, paths: &[PathBuf]) {
-        let paths: Vec<PathBuf> = paths.iter().take(MAX_LOOKED_AT).cloned().collect();
+        if paths.len() > MAX_LOOKED_AT {
+            return;
+        }
+        let paths = paths.to_vec();
         self.background.spawn("look-for-settings", move |postbox| {
             for path in paths {
                 // What is wrong with the file, who opens it says.
@@ -153,7 +155,7 @@ impl App {
     fn use_own(&mut self, request: GenerateRequest) -> Vec<String> {
         let specs = self.session.models.all();
         if specs.iter().any(|spec| spec.id == request.model) {
-            self.use_request(request);
+            self.take_over_request(&request);
             return Vec::new();
         }
         let restored = Restored::from(&request);
@@ -164,7 +166,7 @@ impl App {
         match near {
             Some((id, name, is_same)) => {
                 let wanted = request.model.clone();
-                self.use_request(GenerateRequest {
+                self.take_over_request(&GenerateRequest {
                     model: id,
                     ..request
                 });
@@ -205,35 +207,6 @@ impl App {
         };
         let notes = self.state.form.take_restored(restored, &spec);
         note.into_iter().chain(notes).collect()
-    }
-
-    /// The form as it was for a request of our own, with its pictures.
-    pub(in crate::app) fn use_request(&mut self, request: GenerateRequest) {
-        self.state.form.take_over(&request);
-        self.session.is_seed_used = false;
-        let start = request.extend.or(request.image);
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image),
-            (Slot::Mask, request.mask),
-        ] {
-            let shown = self
-                .session
-                .inputs
-                .get(slot)
-                .map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_inputs(vec![path], placing);
-                }
-            }
-        }
     }
 
     fn offer_settings(&mut self, path: PathBuf, tool: &str) {
