@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod files;
+pub mod gallery;
 pub mod job;
 pub mod media;
 pub mod memory;
@@ -13,3 +14,4 @@ pub mod naming;
 pub mod protocol;
 pub mod settings;
 pub mod speed;
+pub mod trash;

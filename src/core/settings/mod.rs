@@ -33,6 +33,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Where results are looked for by the gallery, each folder with those in it.
+    pub fn result_folders(&self, paths: &Paths) -> Vec<PathBuf> {
+        vec![self.output.folder_or_default(paths)]
+    }
+
     /// Where prompts find their wildcard files.
     pub fn wildcard_folders(&self, paths: &Paths) -> WildcardFolders {
         let own = std::iter::once(paths.wildcards());
