@@ -8,6 +8,7 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
+use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::state::Page;
 
@@ -74,6 +75,8 @@ pub enum AppCommand {
     /// Look at the running job.
     ShowLive,
     UseSettingsOf(JobId),
+    /// Something of the gallery's.
+    Gallery(GalleryCommand),
     /// Play a file of the gallery.
     PlayFile(PathBuf),
     /// Two files beside each other.

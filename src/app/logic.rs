@@ -17,7 +17,7 @@ use crate::app::commands::{AppCommand, FolderSetting};
 use crate::app::inputs::Placing;
 use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
-use crate::app::state::{Models, Severity, Viewing, color_image};
+use crate::app::state::{Models, Page, Severity, Viewing, color_image};
 use crate::worker::{WorkerCommand, WorkerEvent};
 
 /// Pictures a second of an animated latent preview.
@@ -54,7 +54,8 @@ impl App {
         self.session.is_submit_wanted |=
             ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
         let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        if !is_typing && self.session.settings_draft.is_none() {
+        let is_watching = self.session.page == Page::Watch;
+        if !is_typing && is_watching && self.session.settings_draft.is_none() {
             let keys = [
                 (Key::Space, AppCommand::TogglePlay),
                 (Key::ArrowLeft, AppCommand::StepFrame(-1)),
@@ -190,6 +191,7 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Gallery(answer) => self.take_gallery(ctx, *answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }

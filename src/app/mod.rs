@@ -9,6 +9,7 @@ pub mod commands;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
+pub mod gallery;
 pub mod inputs;
 mod logic;
 pub mod memory;
@@ -172,6 +173,11 @@ impl App {
         app.check_engine();
         app.find_left();
         app
+    }
+
+    /// Does what a panel would have asked for, in the next round.
+    pub fn run(&mut self, command: AppCommand) {
+        self.commands.push(command);
     }
 
     fn load_models(&mut self) {

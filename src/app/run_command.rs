@@ -77,6 +77,7 @@ impl App {
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
             AppCommand::BeginFetch => self.send_fetch(Work::Fetch),
             AppCommand::PauseFetch => self.pause_fetch(),
+            AppCommand::Gallery(command) => self.run_gallery_command(command),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
             other => self.run_result_command(ctx, &other),
@@ -84,9 +85,13 @@ impl App {
     }
 
     fn show_page(&mut self, page: Page) {
+        if self.session.page == Page::Gallery && page != Page::Gallery {
+            self.close_gallery();
+        }
         self.session.page = page;
         match page {
             Page::Watch => {}
+            Page::Gallery => self.open_gallery(),
             Page::Doctor => self.open_doctor(),
         }
     }
@@ -207,11 +212,15 @@ impl App {
         theme::choose(ctx, settings.interface.theme);
         ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
         let are_models_elsewhere = settings.models != self.settings.models;
+        let are_results_elsewhere = settings.output != self.settings.output;
         let is_engine_another = settings.runtime != self.settings.runtime;
         self.settings = settings;
         self.session.are_settings_dirty = true;
         if are_models_elsewhere {
             self.load_models();
+        }
+        if are_results_elsewhere && self.session.page == Page::Gallery {
+            self.open_gallery();
         }
         if is_engine_another {
             self.check_engine();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
+use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
@@ -26,6 +27,7 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub gallery: GalleryLook,
 }
 
 impl Default for State {
@@ -35,6 +37,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            gallery: GalleryLook::default(),
         }
     }
 }
@@ -104,6 +107,8 @@ pub enum Page {
     /// The picture that develops or plays.
     #[default]
     Watch,
+    /// All results.
+    Gallery,
     Doctor,
 }
 
@@ -172,6 +177,7 @@ pub struct Session {
     /// The settings window's own copy while it is open.
     pub settings_draft: Option<safelight_core::settings::Settings>,
     pub doctor: DoctorPage,
+    pub gallery: GalleryPage,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Said in the status line while nothing runs.

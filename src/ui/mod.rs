@@ -5,6 +5,7 @@
 
 mod create;
 mod doctor;
+mod gallery;
 mod icons;
 mod memory;
 mod notices;
@@ -97,6 +98,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Gallery => gallery::gallery_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
         });
     notices::notices_ui(ui.ctx(), view);
@@ -122,6 +124,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 Page::Doctor,
                 icons::STETHOSCOPE,
                 "Doctor",
+                explanation,
+            );
+            let explanation = "All results: search, look at them again, go on from them";
+            page_button(
+                ui,
+                view,
+                Page::Gallery,
+                icons::IMAGES,
+                "Gallery",
                 explanation,
             );
             let is_dark = view.settings.interface.theme == Theme::Dark;

@@ -3,6 +3,7 @@
 mod doctor;
 mod fetching;
 mod form;
+mod gallery;
 mod harness;
 mod inputs;
 mod jobs;

@@ -24,6 +24,7 @@ use safelight_core::settings::{Paths, Settings, runtime_folder};
 
 use crate::app::commands::FolderSetting;
 use crate::app::fetching::{Errand, Fetched, Work};
+use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
@@ -174,6 +175,8 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    /// Of the gallery's threads.
+    Gallery(Box<GalleryAnswer>),
     Problem(JobError),
 }
 
