@@ -32,12 +32,16 @@ pub(super) enum Errand {
     Read(Found, Result<Facts, String>),
     Ask(Query),
     Favour(Vec<PathBuf>, bool),
+    /// These files are not there any more.
+    Gone(Vec<PathBuf>),
 }
 
 /// What the scanner is told.
 pub(super) enum Order {
     /// Look at these folders again and again.
     Watch(Vec<PathBuf>),
+    /// Look at once.
+    Look,
     /// Nobody looks at the gallery.
     Rest,
 }
@@ -66,6 +70,7 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
         match order {
             Ok(Order::Watch(folders)) => scanner = Some(Scanner::new(folders)),
             Ok(Order::Rest) => scanner = None,
+            Ok(Order::Look) => {}
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -165,6 +170,10 @@ impl Librarian {
                 let unread = self.shelf.put(scan);
                 desk.read(unread);
                 self.is_stale = true;
+            }
+            Errand::Gone(paths) => {
+                self.shelf.remove(&paths);
+                self.list(postbox);
             }
             Errand::Read(found, read) => self.is_stale |= self.shelf.take(&found, read),
             Errand::Ask(query) => {

@@ -49,7 +49,10 @@ impl Selection {
 
     /// The chosen ones in the order of the list.
     pub fn entries<'a>(&'a self, items: &'a [Arc<Entry>]) -> impl Iterator<Item = &'a Arc<Entry>> {
-        items.iter().filter(|entry| self.contains(&entry.path))
+        // A long list is left as soon as all are found.
+        let count = self.chosen.len();
+        let chosen = items.iter().filter(|entry| self.contains(&entry.path));
+        chosen.take(count)
     }
 
     pub fn all(&mut self, items: &[Arc<Entry>]) {

@@ -10,7 +10,8 @@ use safelight_core::trash::{Trash, Trashed};
 
 use crate::app::App;
 use crate::app::background::Answer;
-use crate::app::gallery::{GalleryAnswer, problem_severity};
+use crate::app::gallery::librarian::{Errand, Order};
+use crate::app::gallery::{GalleryAnswer, problem_severity, tell};
 
 /// A result that is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct TrashWish {
 pub struct TrashedResults {
     /// Files, more than one of a clip of numbered pictures.
     pub trashed: Vec<Trashed>,
+    /// The same under the names by which they are listed.
+    pub gone: Vec<PathBuf>,
     pub num_results: usize,
     /// Why others stayed, a sentence each.
     pub problems: Vec<String>,
@@ -48,27 +51,23 @@ impl App {
         self.background.spawn("trash", move |postbox| {
             let mut results = TrashedResults {
                 trashed: Vec::new(),
+                gone: Vec::new(),
                 num_results: 0,
                 problems,
             };
             for wish in free {
-                let mut files = files_of(&wish.path, wish.is_frame).into_iter();
                 // The result itself, then what belongs to it.
-                match files.next().map(|first| trash.put(&first)) {
-                    Some(Ok(first)) => {
-                        results.num_results += 1;
-                        results.trashed.push(first);
-                    }
-                    Some(Err(err)) => {
-                        results.problems.push(err.to_string());
-                        continue;
-                    }
-                    None => continue,
-                }
-                for file in files {
+                for (index, file) in files_of(&wish.path, wish.is_frame).into_iter().enumerate() {
                     match trash.put(&file) {
-                        Ok(trashed) => results.trashed.push(trashed),
-                        Err(err) => results.problems.push(err.to_string()),
+                        Ok(trashed) => {
+                            results.num_results += usize::from(index == 0);
+                            results.trashed.push(trashed);
+                            results.gone.push(file);
+                        }
+                        Err(err) => {
+                            results.problems.push(err.to_string());
+                            break;
+                        }
                     }
                 }
             }
@@ -102,6 +101,7 @@ impl App {
     pub(super) fn take_trashed(&mut self, results: TrashedResults) {
         let TrashedResults {
             trashed,
+            gone,
             num_results,
             problems,
         } = results;
@@ -111,6 +111,10 @@ impl App {
                 1 => "1 result is in the trash".to_owned(),
                 more => format!("{more} results are in the trash"),
             };
+            if let Some(threads) = &page.threads {
+                tell(&threads.librarian, Errand::Gone(gone));
+                tell(&threads.scanner, Order::Look);
+            }
             page.trashed = trashed;
         }
         let what = match problems.as_slice() {
@@ -147,6 +151,9 @@ impl App {
         self.session.gallery.trash_word.clear();
         if num_files > 0 {
             "Back from the trash".clone_into(&mut self.session.last_word);
+            if let Some(threads) = &self.session.gallery.threads {
+                tell(&threads.scanner, Order::Look);
+            }
         }
         if let Some(first) = problems.first() {
             let err = JobError::new(JobErrorKind::Disk, format!("not brought back: {first}"))

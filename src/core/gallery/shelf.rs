@@ -182,6 +182,16 @@ impl Shelf {
         unread
     }
 
+    /// Forgets files that are known to have gone, until they are found again.
+    pub fn remove(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            let gone = self.entries.remove(path);
+            if gone.is_some_and(|entry| entry.reading == Reading::Unread) {
+                self.num_unread = self.num_unread.saturating_sub(1);
+            }
+        }
+    }
+
     /// Takes in what was read of a file; `false` when that is another one by now.
     pub fn take(&mut self, found: &Found, read: Result<Facts, String>) -> bool {
         let Some(entry) = self.entries.get_mut(&found.path) else {

@@ -78,7 +78,8 @@ fn name_of(entry: &Entry) -> String {
 fn picture_ui(ui: &Ui, view: &mut View<'_>, entry: &Entry, rect: Rect) -> Option<String> {
     let palette = palette(ui);
     let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter().rect_filled(rect, radius, palette.field);
+    ui.painter()
+        .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
     let sign = |icon: char| {
         ui.painter().text(
             rect.center(),

@@ -4,20 +4,23 @@
 
 use std::sync::Arc;
 
-use egui::{Button, Color32, Label, Rect, RichText, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{
+    Align, Button, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2,
+    vec2,
+};
+use safelight_core::catalog::size_text;
 use safelight_core::gallery::{Entry, Facts, Reading};
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::{GalleryCommand, Shown};
 use crate::app::inputs::{Placing, Slot};
 use crate::ui::gallery::keys;
-use crate::ui::widgets::{
-    bytes_text, duration_text, icon_button, palette, seconds_text, sentence, with_icon,
-};
+use crate::ui::widgets::{duration_text, icon_button, palette, seconds_text, sentence, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(entry) = view.session.gallery.current().map(Arc::clone) else {
+        hint_ui(ui);
         return;
     };
     ScrollArea::vertical()
@@ -36,6 +39,22 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
             file_ui(ui, view, &entry, num_chosen);
         });
+}
+
+/// Nothing is chosen: the place stays, so that the rows beside it do too.
+fn hint_ui(ui: &mut Ui) {
+    let weak = palette(ui).weak;
+    ui.label(RichText::new("Choose a result to see what made it").color(weak));
+    ui.add_space(theme::GAP);
+    for (keys, what) in [
+        ("Arrows", "choose, with Shift several"),
+        ("Enter", "plays, as a double click does"),
+        ("F", "makes a favourite"),
+        ("Delete", "moves to the trash"),
+        ("Ctrl+F", "searches"),
+    ] {
+        fact_ui(ui, keys, what);
+    }
 }
 
 fn picture_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
@@ -126,7 +145,7 @@ fn several_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     ui.label(RichText::new(format!("{count} results chosen")).strong());
     let chosen = view.session.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
-    ui.label(RichText::new(bytes_text(bytes)).color(palette(ui).weak));
+    ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
     ui.add_space(theme::SMALL_GAP);
     if let [one, other] = chosen.as_slice()
         && wide_button(ui, icons::COLUMNS, "Compare", "Both beside each other")
@@ -224,14 +243,11 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     let weak = palette(ui).weak;
     ui.horizontal_top(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
-        let (rect, _) = ui.allocate_exact_size(
-            vec2(theme::LABEL_WIDTH, theme::CHECK_HEIGHT),
-            Sense::hover(),
-        );
-        ui.put(rect, |ui: &mut Ui| {
-            ui.horizontal(|ui| ui.label(RichText::new(name).color(weak)))
-                .inner
-        });
+        let size = vec2(theme::LABEL_WIDTH, theme::CHECK_HEIGHT);
+        let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+        let layout = Layout::left_to_right(Align::Min);
+        let mut place = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
+        place.label(RichText::new(name).color(weak));
         ui.add(Label::new(text).wrap().selectable(true));
     });
 }
@@ -240,7 +256,7 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 fn file_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, num_chosen: usize) {
     if num_chosen == 1 {
         fact_ui(ui, "Made", &entry.made);
-        let file = format!("{}, {}", entry.file_name(), bytes_text(entry.stamp.bytes));
+        let file = format!("{}, {}", entry.file_name(), size_text(entry.stamp.bytes));
         fact_ui(ui, "File", &file);
     }
     ui.add_space(theme::SMALL_GAP);

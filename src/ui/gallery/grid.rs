@@ -26,10 +26,10 @@ struct Layout {
 }
 
 impl Layout {
-    /// As many columns as fit, and as wide as fills the row.
+    /// As many columns as come nearest to the wished width, and as wide as fills the row.
     fn of(count: usize, width: f32, wished: f32) -> Self {
         let gap = theme::GALLERY_GAP;
-        let num_columns = (((width + gap) / (wished + gap)).floor() as usize).max(1);
+        let num_columns = (((width + gap) / (wished + gap)).round() as usize).max(1);
         let gaps = gap * (num_columns - 1) as f32;
         Self {
             num_columns,

@@ -38,7 +38,7 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
             problems_ui(ui, view);
         });
     trash_ui(ui, view);
-    if view.session.gallery.current().is_some() {
+    if !view.session.gallery.items().is_empty() {
         Panel::right("gallery-details")
             .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
                 left: 14,
