@@ -106,8 +106,8 @@ fn asked_times(unix_secs: &[i64]) -> Option<Vec<String>> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let lines: String = unix_secs.iter().map(|secs| format!("@{secs}\n")).collect();
-    let written = date.stdin.take()?.write_all(lines.as_bytes());
+    let lines: Vec<String> = unix_secs.iter().map(|secs| format!("@{secs}")).collect();
+    let written = date.stdin.take()?.write_all(lines.join("\n").as_bytes());
     let output = date.wait_with_output().ok()?;
     written.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

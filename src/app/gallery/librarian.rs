@@ -70,8 +70,7 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
         match order {
             Ok(Order::Watch(folders)) => scanner = Some(Scanner::new(folders)),
             Ok(Order::Rest) => scanner = None,
-            Ok(Order::Look) => {}
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Look) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if let Some(scanner) = &mut scanner {
@@ -154,8 +153,8 @@ impl Librarian {
             never()
         };
         select! {
-            recv(asked) -> errand => errand.map_err(|_| RecvTimeoutError::Disconnected),
-            recv(told) -> errand => errand.map_err(|_| RecvTimeoutError::Disconnected),
+            recv(asked) -> errand => errand.map_err(RecvTimeoutError::from),
+            recv(told) -> errand => errand.map_err(RecvTimeoutError::from),
             recv(timeout) -> _ => Err(RecvTimeoutError::Timeout),
         }
     }

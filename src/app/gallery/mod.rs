@@ -204,7 +204,7 @@ impl App {
     }
 
     /// Nobody looks at it: nothing is watched any more.
-    pub(super) fn close_gallery(&mut self) {
+    pub(super) fn close_gallery(&self) {
         if let Some(threads) = &self.session.gallery.threads {
             tell(&threads.scanner, Order::Rest);
             threads.desk.want(Vec::new());
@@ -257,7 +257,7 @@ impl App {
             GalleryAnswer::Thumb(wish, made) => page.thumbs.keep(ctx, wish.key, wish.side, made),
             GalleryAnswer::Trashed(results) => self.take_trashed(results),
             GalleryAnswer::Restored(num_files, problems) => {
-                self.take_restored(num_files, problems);
+                self.take_restored(num_files, &problems);
             }
         }
     }

@@ -147,7 +147,7 @@ impl App {
         });
     }
 
-    pub(super) fn take_restored(&mut self, num_files: usize, problems: Vec<String>) {
+    pub(super) fn take_restored(&mut self, num_files: usize, problems: &[String]) {
         self.session.gallery.trash_word.clear();
         if num_files > 0 {
             "Back from the trash".clone_into(&mut self.session.last_word);

@@ -138,14 +138,14 @@ pub fn files_of(path: &Path, is_frame: bool) -> Vec<PathBuf> {
 
 /// Whether it holds the settings of this result, and of no other beside it.
 fn is_ours(sidecar: &Path, result: &Path) -> bool {
-    let is_other = |extension: &&str| {
+    let is_other = |extension: &str| {
         let other = sidecar.with_extension(extension);
         other != result && other.is_file()
     };
     sidecar.is_file()
         && !["mp4", "webm", "gif", "webp", "png", "jpg"]
             .iter()
-            .any(|extension| is_other(&extension))
+            .any(|extension| is_other(extension))
         && read_settings(sidecar)
             .ok()
             .flatten()

@@ -22,7 +22,7 @@ const HOVER_CHARS: usize = 400;
 const BADGE_HEIGHT: f32 = 20.0;
 
 pub(super) fn cell_ui(
-    ui: &mut Ui,
+    ui: &Ui,
     view: &mut View<'_>,
     index: usize,
     entry: &Arc<Entry>,

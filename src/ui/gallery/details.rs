@@ -15,7 +15,9 @@ use crate::app::commands::AppCommand;
 use crate::app::gallery::{GalleryCommand, Shown};
 use crate::app::inputs::{Placing, Slot};
 use crate::ui::gallery::keys;
-use crate::ui::widgets::{duration_text, icon_button, palette, seconds_text, sentence, with_icon};
+use crate::ui::widgets::{
+    duration_text, icon_button, icon_toggle, palette, seconds_text, sentence, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -31,13 +33,14 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
             let num_chosen = view.session.gallery.selection.len();
             if num_chosen > 1 {
                 several_ui(ui, view, num_chosen);
+                file_actions_ui(ui, view, &entry, num_chosen);
             } else {
                 picture_ui(ui, view, &entry);
+                file_actions_ui(ui, view, &entry, num_chosen);
                 actions_ui(ui, view, &entry);
                 prompt_ui(ui, view, &entry);
                 facts_ui(ui, &entry);
             }
-            file_ui(ui, view, &entry, num_chosen);
         });
 }
 
@@ -187,10 +190,17 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 }
 
 fn facts_ui(ui: &mut Ui, entry: &Entry) {
-    let Some(facts) = entry.facts() else {
-        return;
-    };
     ui.add_space(theme::SMALL_GAP);
+    if let Some(facts) = entry.facts() {
+        making_ui(ui, facts);
+    }
+    fact_ui(ui, "Made", &entry.made);
+    let file = format!("{}, {}", entry.file_name(), size_text(entry.stamp.bytes));
+    fact_ui(ui, "File", &file);
+}
+
+/// What made it, and what it is.
+fn making_ui(ui: &mut Ui, facts: &Facts) {
     let rows = [
         ("Model", facts.model.clone()),
         (
@@ -252,15 +262,9 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     });
 }
 
-/// The file, and what is done with files.
-fn file_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, num_chosen: usize) {
-    if num_chosen == 1 {
-        fact_ui(ui, "Made", &entry.made);
-        let file = format!("{}, {}", entry.file_name(), size_text(entry.stamp.bytes));
-        fact_ui(ui, "File", &file);
-    }
-    ui.add_space(theme::SMALL_GAP);
-    ui.horizontal_wrapped(|ui| {
+/// What is done with files: one of them, or all that are chosen.
+fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, num_chosen: usize) {
+    ui.horizontal(|ui| {
         let chosen = view.session.gallery.chosen();
         let is_favourite = chosen.iter().all(|entry| entry.is_favourite);
         let (name, explanation) = if is_favourite {
@@ -268,17 +272,7 @@ fn file_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, num_chosen: usize) {
         } else {
             ("Favourite", "Give it a star, to find it again (F)")
         };
-        let star = RichText::new(with_icon(icons::STAR, name)).color(if is_favourite {
-            palette(ui).amber
-        } else {
-            palette(ui).text
-        });
-        if ui
-            .add(Button::new(star))
-            .on_hover_text(explanation)
-            .accessible_name(name)
-            .clicked()
-        {
+        if icon_toggle(ui, is_favourite, icons::STAR, name, explanation).clicked() {
             keys::favour(view);
         }
         if num_chosen == 1 {

@@ -26,9 +26,10 @@ struct Layout {
 }
 
 impl Layout {
-    /// As many columns as come nearest to the wished width, and as wide as fills the row.
+    /// As many columns as come nearest to the wished width, two at least, and as wide as fills the row.
     fn of(count: usize, width: f32, wished: f32) -> Self {
         let gap = theme::GALLERY_GAP;
+        let wished = wished.min((width - gap) / 2.0).max(1.0);
         let num_columns = (((width + gap) / (wished + gap)).round() as usize).max(1);
         let gaps = gap * (num_columns - 1) as f32;
         Self {
@@ -158,6 +159,7 @@ mod tests {
         let below = layout.offset_for(50, (0.0, 500.0)).unwrap();
         let bottom = 10.0 * layout.row_height() + layout.side;
         assert!((below + 500.0 - bottom).abs() < 0.1);
-        assert_eq!(Layout::of(0, 40.0, 150.0).num_columns, 1);
+        assert_eq!(Layout::of(0, 250.0, 320.0).num_columns, 2);
+        assert!(Layout::of(9, 1.0, 150.0).side >= 1.0);
     }
 }
