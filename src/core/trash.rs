@@ -75,47 +75,7 @@ impl Trash {
         })?;
         let from = absolute(path).map_err(unmovable)?;
         let place = self.place_for(&from, stat.dev())?;
-        let named = place
-            .top
-            .as_deref()
-            .and_then(|top| from.strip_prefix(top).ok());
-        let text = format!(
-            "[Trash Info]\nPath={}\nDeletionDate={}\n",
-            encoded(named.unwrap_or(&from)),
-            date()
-        );
-        for number in 1..=MAX_NAMESAKES {
-            let name = name_in_trash(&from, number);
-            let mut info_name = name.clone();
-            info_name.push(".trashinfo");
-            let info = place.folder.join("info").join(info_name);
-            let file = place.folder.join("files").join(name);
-            let mut options = OpenOptions::new();
-            // Whoever makes this file owns the name.
-            let mut written = match options.write(true).create_new(true).open(&info) {
-                Ok(written) => written,
-                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(err) => return Err(unmovable(err)),
-            };
-            if fs::symlink_metadata(&file).is_ok() {
-                fs::remove_file(&info).ok(); // Somebody's leftover; the next name is free.
-                continue;
-            }
-            let moved = written
-                .write_all(text.as_bytes())
-                .and_then(|()| fs::rename(&from, &file));
-            return match moved {
-                Ok(()) => Ok(Trashed { from, file, info }),
-                Err(err) => {
-                    fs::remove_file(&info).ok(); // The first error is the one that matters.
-                    Err(match err.kind() {
-                        io::ErrorKind::CrossesDevices => no_trash(path, &err.to_string()),
-                        _ => unmovable(err),
-                    })
-                }
-            };
-        }
-        Err(no_trash(path, "it is full of files of this name"))
+        put_into(&place, path, from)
     }
 
     /// The home's own for files of its disk, else one at the top of the file's disk.
@@ -131,27 +91,82 @@ impl Trash {
             Ok(()) => {}
             Err(err) => reason = err.to_string(),
         }
-        let Some((top, user)) = top_of(from, device).zip(this_user()) else {
-            return Err(no_trash(from, &reason));
-        };
-        let shared = top.join(".Trash");
-        let is_safe = fs::symlink_metadata(&shared)
-            .is_ok_and(|stat| stat.is_dir() && stat.mode() & STICKY != 0);
-        let own = top.join(format!(".Trash-{user}"));
-        let places = is_safe.then(|| shared.join(user.to_string()));
-        for folder in places.into_iter().chain([own]) {
-            match prepared(&folder) {
-                Ok(()) => {
-                    return Ok(Place {
-                        folder,
-                        top: Some(top),
-                    });
-                }
-                Err(err) => reason = err.to_string(),
-            }
+        let found = top_of(from, device).map(|top| place_at(top, this_user()));
+        match found {
+            Some(Ok(place)) => Ok(place),
+            Some(Err(err)) => Err(no_trash(from, &err.to_string())),
+            None => Err(no_trash(from, &reason)),
         }
-        Err(no_trash(from, &reason))
     }
+}
+
+/// The trash at the top of a disk: the one that all users share when it is safe, else this user's own.
+fn place_at(top: PathBuf, user: Option<u32>) -> io::Result<Place> {
+    let user = user.ok_or_else(|| io::Error::other("it is not known whose it would be"))?;
+    let shared = top.join(".Trash");
+    let is_safe =
+        fs::symlink_metadata(&shared).is_ok_and(|stat| stat.is_dir() && stat.mode() & STICKY != 0);
+    let in_shared = shared.join(user.to_string());
+    let folder = if is_safe && prepared(&in_shared).is_ok() {
+        in_shared
+    } else {
+        let own = top.join(format!(".Trash-{user}"));
+        prepared(&own)?;
+        own
+    };
+    Ok(Place {
+        folder,
+        top: Some(top),
+    })
+}
+
+/// Moves the file there, with a note of where it was.
+fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashError> {
+    let unmovable = |source| TrashError::Unmovable {
+        source,
+        path: path.to_path_buf(),
+    };
+    let named = place
+        .top
+        .as_deref()
+        .and_then(|top| from.strip_prefix(top).ok());
+    let text = format!(
+        "[Trash Info]\nPath={}\nDeletionDate={}\n",
+        encoded(named.unwrap_or(&from)),
+        date()
+    );
+    for number in 1..=MAX_NAMESAKES {
+        let name = name_in_trash(&from, number);
+        let mut info_name = name.clone();
+        info_name.push(".trashinfo");
+        let info = place.folder.join("info").join(info_name);
+        let file = place.folder.join("files").join(name);
+        let mut options = OpenOptions::new();
+        // Whoever makes this file owns the name.
+        let mut written = match options.write(true).create_new(true).open(&info) {
+            Ok(written) => written,
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(err) => return Err(unmovable(err)),
+        };
+        if fs::symlink_metadata(&file).is_ok() {
+            fs::remove_file(&info).ok(); // Somebody's leftover; the next name is free.
+            continue;
+        }
+        let moved = written
+            .write_all(text.as_bytes())
+            .and_then(|()| fs::rename(&from, &file));
+        return match moved {
+            Ok(()) => Ok(Trashed { from, file, info }),
+            Err(err) => {
+                fs::remove_file(&info).ok(); // The first error is the one that matters.
+                Err(match err.kind() {
+                    io::ErrorKind::CrossesDevices => no_trash(path, &err.to_string()),
+                    _ => unmovable(err),
+                })
+            }
+        };
+    }
+    Err(no_trash(path, "it is full of files of this name"))
 }
 
 impl Trashed {
@@ -255,6 +270,8 @@ fn date() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn trash(root: &Path) -> Trash {
@@ -309,25 +326,51 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_of_its_own_has_a_trash_at_its_top_whose_notes_do_not_name_the_disk() {
+        let disk = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(disk.path()).unwrap();
+        fs::create_dir(top.join("inner")).unwrap();
+        let path = top.join("inner/a.png");
+        // A shared trash in which everybody could remove everything is not used.
+        fs::create_dir(top.join(".Trash")).unwrap();
+        for (mode, folder) in [(0o777, ".Trash-USER"), (0o1777, ".Trash/USER")] {
+            fs::write(&path, "one").unwrap();
+            let permissions = fs::Permissions::from_mode(mode);
+            fs::set_permissions(top.join(".Trash"), permissions).unwrap();
+            let place = place_at(top.clone(), this_user()).unwrap();
+            let trashed = put_into(&place, &path, path.clone()).unwrap();
+            let user = this_user().unwrap().to_string();
+            let folder = top.join(folder.replace("USER", &user));
+            assert_eq!(trashed.file, folder.join("files/a.png"));
+            let note = fs::read_to_string(folder.join("info/a.png.trashinfo")).unwrap();
+            assert!(note.contains("\nPath=inner/a.png\n"), "{note}");
+            trashed.restore().unwrap();
+            assert!(path.exists());
+        }
+    }
+
+    #[test]
     fn without_a_trash_nothing_is_deleted() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.png");
         fs::write(&path, "one").unwrap();
-        // A file stands where the trash would be, and the disk's top is not ours to judge here.
-        let home = root.path().join("occupied");
-        fs::write(&home, "").unwrap();
-        let trash = Trash::new(home.join("Trash"));
-        match trash.put(&path) {
-            Err(TrashError::NoTrash { .. }) => assert_eq!(fs::read(&path).unwrap(), b"one"),
-            // The tester may write at the top of the disk.
-            Ok(trashed) => {
-                trashed.restore().unwrap();
-                fs::remove_dir_all(trashed.file.ancestors().nth(2).unwrap()).unwrap();
-            }
-            Err(err) => panic!("{err}"),
-        }
+        fs::write(
+            root.path().join(format!(".Trash-{}", this_user().unwrap())),
+            "",
+        )
+        .unwrap();
+        let place = place_at(root.path().to_path_buf(), this_user());
+        assert!(place.is_err(), "a file stands where the trash would be");
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        let place = Place {
+            folder: root.path().join("none"),
+            top: None,
+        };
+        assert!(put_into(&place, &path, path.clone()).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        let none = root.path().join("none.png");
         assert!(matches!(
-            trash.put(&root.path().join("none")),
+            trash(root.path()).put(&none),
             Err(TrashError::Gone { .. })
         ));
     }

@@ -155,7 +155,7 @@ fn the_next_start_reads_nothing_again_but_what_has_changed() {
     fs::copy(&first, &odd).unwrap();
     let mut before = shelf(home.path());
     assert_eq!(read_all(&mut before, look(home.path())), 3);
-    before.favour(&[odd.clone()], true).unwrap();
+    before.favour(std::slice::from_ref(&odd), true).unwrap();
     assert!(before.is_index_old());
     before.save_index().unwrap();
     assert!(!before.is_index_old());

@@ -21,13 +21,7 @@ const NAME_CHARS: usize = 120;
 const HOVER_CHARS: usize = 400;
 const BADGE_HEIGHT: f32 = 20.0;
 
-pub(super) fn cell_ui(
-    ui: &Ui,
-    view: &mut View<'_>,
-    index: usize,
-    entry: &Arc<Entry>,
-    rect: Rect,
-) {
+pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
     let response = ui.interact(rect, Id::unique(("gallery", entry.thumb)), Sense::click());
     let page = &mut view.session.gallery;
     let is_chosen = page.selection.contains(&entry.path);
