@@ -22,7 +22,7 @@ fn window(home: &Path) -> Bench {
 
 fn results(home: &Path) -> PathBuf {
     let folder = home.join("videos/Safelight");
-    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).expect("a folder for results");
     folder
 }
 
@@ -38,13 +38,15 @@ fn result(home: &Path, name: &str, prompt: &str, seed: u64) -> PathBuf {
         },
     });
     let frame = |index: u8| Picture::from_fn(96, 64, |x, y| [x as u8 * 2, y as u8 * 3, index * 9]);
-    let frames: Vec<Picture> = (0..num_frames).map(|index| frame(index).unwrap()).collect();
+    let frames: Vec<Picture> = (0..num_frames)
+        .map(|index| frame(index).expect("it has pixels"))
+        .collect();
     let options = ClipOptions {
         fps: 8.0,
         settings: Some(settings.to_string()),
         ..ClipOptions::default()
     };
-    write_clip(&path, &frames, options).unwrap();
+    write_clip(&path, &frames, options).expect("a result is written");
     path
 }
 
