@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::app::background::Background;
-use crate::app::state::Severity;
+use crate::app::state::{Page, Severity};
 pub use librarian::Listing;
 use librarian::{Errand, Librarian, Order};
 pub use reading::ThumbWish;
@@ -119,6 +119,8 @@ pub struct GalleryPage {
     pub trashed: Vec<Trashed>,
     /// What was said of them.
     pub trash_word: String,
+    /// It is shown, and its folders are watched.
+    is_open: bool,
     /// The neighbour of what goes is chosen.
     moves_on: bool,
     threads: Option<Threads>,
@@ -185,6 +187,32 @@ impl Threads {
 }
 
 impl App {
+    /// Watches the folders while the page is shown, however it came about.
+    pub(super) fn follow_gallery(&mut self) {
+        let is_shown = self.session.page == Page::Gallery;
+        if is_shown != self.session.gallery.is_open {
+            self.session.gallery.is_open = is_shown;
+            if is_shown {
+                self.open_gallery();
+            } else {
+                self.close_gallery();
+            }
+        }
+    }
+
+    /// Chooses nothing any more; `false` when nothing was chosen. The key that leaves a field does only that.
+    pub(super) fn unchoose(&mut self) -> bool {
+        let page = &mut self.session.gallery;
+        if page.is_open && page.is_typing {
+            return true;
+        }
+        let had_any = page.is_open && !page.selection.is_empty();
+        if had_any {
+            page.selection.clear();
+        }
+        had_any
+    }
+
     /// Looks at the folders from now on.
     pub(super) fn open_gallery(&mut self) {
         let Some(paths) = &self.paths else {
@@ -204,7 +232,7 @@ impl App {
     }
 
     /// Nobody looks at it: nothing is watched any more.
-    pub(super) fn close_gallery(&self) {
+    fn close_gallery(&self) {
         if let Some(threads) = &self.session.gallery.threads {
             tell(&threads.scanner, Order::Rest);
             threads.desk.want(Vec::new());

@@ -82,7 +82,9 @@ impl App {
         if running.is_some_and(|request| is_written(request, path)) {
             return Some("the running job writes this file");
         }
-        let waiting = self.queue.waiting.iter().map(|job| &job.request);
+        let waiting = self.queue.waiting.iter();
+        let stopped = self.queue.stopped.iter().map(|stopped| &stopped.job);
+        let waiting = waiting.chain(stopped).map(|job| &job.request);
         let is_needed = |request: &GenerateRequest| {
             let inputs = [
                 &request.image,

@@ -12,7 +12,7 @@ use crate::ui::View;
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
 
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.settings_draft.is_some() {
+    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
         return;
     }
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
@@ -78,11 +78,9 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
             }
         }
     }
+    // Escape is the window's: it unchooses first.
     if pressed(Modifiers::COMMAND, Key::A) {
         page.selection.all(&listing.items);
-    }
-    if !page.selection.is_empty() && pressed(Modifiers::NONE, Key::Escape) {
-        page.selection.clear();
     }
 }
 

@@ -135,7 +135,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
         let field = TextEdit::singleline(&mut query.words)
             .id_salt(keys::SEARCH_FIELD)
             .hint_text(hint)
-            .desired_width(theme::SEARCH_WIDTH.min(ui.available_width()));
+            .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
         let explanation = "Words of the prompt, the model, the file's name or the seed; all of them must be there (Ctrl+F)";
         let field = ui
             .add(field)
