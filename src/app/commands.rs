@@ -9,6 +9,7 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::desktop::DesktopCommand;
+use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::palette::Entry;
 use crate::app::player::commands::PlayerCommand;
@@ -80,6 +81,8 @@ pub enum AppCommand {
     /// Look at the running job.
     ShowLive,
     UseSettingsOf(JobId),
+    /// Something of the gallery's.
+    Gallery(GalleryCommand),
     /// Play a file of the gallery.
     PlayFile(PathBuf),
     /// Two files beside each other.

@@ -10,6 +10,7 @@ pub mod desktop;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
+pub mod gallery;
 pub mod inputs;
 mod logic;
 pub mod memory;

@@ -67,6 +67,7 @@ impl App {
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
             AppCommand::BeginFetch => self.send_fetch(Work::Fetch),
             AppCommand::PauseFetch => self.pause_fetch(),
+            AppCommand::Gallery(command) => self.run_gallery_command(command),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
             AppCommand::UseSettingsOfFile(path) => self.use_settings_of_file(path),
@@ -81,7 +82,7 @@ impl App {
         self.session.page = page;
         self.session.is_view_shown = true;
         match page {
-            Page::Watch | Page::Settings => {}
+            Page::Watch | Page::Settings | Page::Gallery => {}
             Page::Doctor => self.open_doctor(),
         }
     }

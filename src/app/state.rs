@@ -16,6 +16,7 @@ use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
+use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
@@ -34,6 +35,7 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub gallery: GalleryLook,
     /// The keys of settings that were changed last, newest first.
     pub recent_settings: Vec<String>,
     /// Commands of the palette that were used last, newest first.
@@ -50,6 +52,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            gallery: GalleryLook::default(),
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
             queue: QueuePanel::default(),
@@ -147,6 +150,8 @@ pub enum Page {
     /// The picture that develops or plays.
     #[default]
     Watch,
+    /// All results.
+    Gallery,
     Doctor,
     Settings,
 }
@@ -230,6 +235,7 @@ pub struct Session {
     /// Where there is no room for both: what is beside the form, and not the form.
     pub is_view_shown: bool,
     pub doctor: DoctorPage,
+    pub gallery: GalleryPage,
     pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,

@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod files;
+pub mod gallery;
 pub mod job;
 pub mod media;
 pub mod memory;
@@ -15,3 +16,4 @@ pub mod protocol;
 pub mod restore;
 pub mod settings;
 pub mod speed;
+pub mod trash;

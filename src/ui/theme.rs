@@ -131,6 +131,21 @@ pub const RADIUS: u8 = 6;
 /// Corners of cards and windows.
 pub const CARD_RADIUS: u8 = 10;
 
+/// The smallest and largest small picture of the gallery.
+pub const GALLERY_SIDES: std::ops::RangeInclusive<f32> = 96.0..=320.0;
+/// Between them.
+pub const GALLERY_GAP: f32 = 8.0;
+/// Width of the slider for their size.
+pub const GALLERY_SLIDER: f32 = 90.0;
+/// Width of the field that searches them.
+pub const GALLERY_SEARCH: f32 = 260.0;
+/// Beside the small pictures, what is known of one.
+pub const DETAILS_WIDTH: f32 = 268.0;
+/// Its picture is no higher.
+pub const DETAILS_PICTURE: f32 = 220.0;
+/// A long prompt scrolls beyond this height.
+pub const DETAILS_PROMPT: f32 = 132.0;
+
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one place where colours are made"

@@ -4,6 +4,7 @@ mod desktop;
 mod doctor;
 mod fetching;
 mod form;
+mod gallery;
 mod harness;
 mod inputs;
 mod jobs;

@@ -25,6 +25,7 @@ use safelight_core::settings::{Paths, Settings, own_runtime};
 use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
+use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
@@ -174,6 +175,8 @@ pub enum Answer {
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Presets(PresetsAnswer),
     Restore(RestoreAnswer),
+    /// Of the gallery's threads.
+    Gallery(Box<GalleryAnswer>),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
     /// About the queue.

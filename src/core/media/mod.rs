@@ -7,6 +7,7 @@ mod clip;
 mod error;
 mod fingerprint;
 mod kind;
+mod look;
 mod metadata;
 mod open;
 mod pixels;
@@ -23,6 +24,7 @@ pub use clip::{
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
+pub use look::{MediaInfo, first_picture, media_info};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};

@@ -135,6 +135,26 @@ impl Paths {
         self.data.join("ladder.json")
     }
 
+    /// What the gallery knows of files; made anew when it is lost.
+    pub fn gallery_index(&self) -> PathBuf {
+        self.data.join("gallery.json")
+    }
+
+    /// The results that the user likes.
+    pub fn favourites_file(&self) -> PathBuf {
+        self.data.join("favourites.json")
+    }
+
+    /// The gallery's small pictures.
+    pub fn thumbnails(&self) -> PathBuf {
+        self.cache.join("thumbnails")
+    }
+
+    /// The desktop's trash in this user's home.
+    pub fn trash(&self) -> PathBuf {
+        self.data.with_file_name("Trash")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.data.join("safelight.log")
     }
