@@ -13,3 +13,4 @@ pub mod naming;
 pub mod protocol;
 pub mod settings;
 pub mod speed;
+pub mod tokens;
