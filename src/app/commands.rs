@@ -9,6 +9,8 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasCommand;
+use crate::app::prompt::PromptCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
@@ -32,9 +34,11 @@ pub enum AppCommand {
     /// Do not show a job any more that could go on.
     ForgetLeft(JobId),
     ChooseModel(String),
-    /// The model's own values for everything but the prompt.
+    /// The model's own values for everything but the prompt and the LoRAs.
     ResetForm,
     UseExample(String),
+    Prompt(PromptCommand),
+    Loras(LorasCommand),
     RollSeed,
     /// Take over a preset's values, by its id.
     ApplyPreset(String),

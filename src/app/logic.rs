@@ -41,7 +41,9 @@ impl App {
             self.run_command(ctx, command);
         }
         self.start_next();
+        self.look_at_chosen_loras();
         self.check_form();
+        self.count_tokens(ctx);
         self.save_if_dirty();
         self.choose_picture(ctx);
         self.add_batch_thumb(ctx);
@@ -79,6 +81,7 @@ impl App {
                 let warning = JobError::new(JobErrorKind::Internal, text);
                 self.session.notify(Severity::Warning, warning);
             }
+            JobUpdate::Lora(checked) => self.session.loras.take_checked(checked),
             update => {
                 if let JobUpdate::Device(line) = &update {
                     self.session.device_line.clone_from(line);
@@ -190,6 +193,8 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Prompt(answer) => self.take_prompt_answer(answer),
+            Answer::Loras(answer) => self.take_loras_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -290,6 +295,8 @@ impl App {
             Some(Ok(checked)) => (Vec::new(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
+        let of_loras = self.session.loras.errors(&self.state.form);
+        self.session.field_errors.extend(of_loras);
     }
 
     fn save_if_dirty(&mut self) {

@@ -11,8 +11,10 @@ pub mod fetching;
 pub mod form;
 pub mod inputs;
 mod logic;
+pub mod loras;
 pub mod memory;
 pub mod player;
+pub mod prompt;
 pub mod queue;
 mod run_command;
 pub mod state;
@@ -32,6 +34,7 @@ use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
 use doctor::Examine;
+use form::SeedMode;
 use inputs::Placing;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
@@ -156,7 +159,7 @@ impl App {
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
         };
-        if !app.state.form.is_seed_locked {
+        if app.state.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }

@@ -14,8 +14,10 @@ use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
+use crate::app::loras::LoraShelf;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
+use crate::app::prompt::PromptDesk;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,8 +174,12 @@ pub struct Session {
     /// The settings window's own copy while it is open.
     pub settings_draft: Option<safelight_core::settings::Settings>,
     pub doctor: DoctorPage,
+    pub prompt: PromptDesk,
+    pub loras: LoraShelf,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
+    /// How many seeds the last jobs used, counted from that one.
+    pub num_seeds_used: u64,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// The engine's last line about its device.

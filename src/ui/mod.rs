@@ -101,6 +101,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         });
     notices::notices_ui(ui.ctx(), view);
     settings::settings_ui(ui.ctx(), view);
+    create::loras::shelf::shelf_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
 }
 

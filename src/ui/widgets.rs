@@ -60,6 +60,11 @@ pub fn with_icon(icon: char, text: &str) -> String {
 
 /// A small rounded button that offers something to take over.
 pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    chip_of(ui, text, &format!("Example: {text}"), explanation)
+}
+
+/// The same by another name.
+pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
     let palette = palette(ui);
     let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
         .fill(palette.field)
@@ -67,7 +72,7 @@ pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
         .truncate();
     ui.add(button)
         .on_hover_text(explanation)
-        .accessible_name(format!("Example: {text}"))
+        .accessible_name(name)
 }
 
 /// The button that the whole window is about.

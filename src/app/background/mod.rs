@@ -26,7 +26,9 @@ use crate::app::commands::FolderSetting;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::prompt::PromptAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
@@ -174,6 +176,8 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    Prompt(PromptAnswer),
+    Loras(LorasAnswer),
     Problem(JobError),
 }
 

@@ -16,6 +16,7 @@ use crate::app::form::thing_of;
 use crate::app::inputs::opening::OpenedInputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
+use crate::app::loras::LorasCommand;
 use crate::app::state::{Held, Severity, color_image};
 
 impl App {
@@ -66,7 +67,14 @@ impl App {
     }
 
     /// Has files opened: two when the model goes by two, else one.
-    pub(in crate::app) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+    pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
+        for path in paths.extract_if(.., |path| is_weight_file(path)) {
+            self.commands
+                .push(AppCommand::Loras(LorasCommand::Add(path)));
+        }
+        if paths.is_empty() {
+            return;
+        }
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.open(Task::OpenInputs {
             paths,
@@ -180,4 +188,10 @@ fn has_clip_name(path: &Path) -> bool {
             .iter()
             .any(|ending| kind.eq_ignore_ascii_case(ending))
     })
+}
+
+/// A file of weights is a LoRA, or is told not to be one.
+fn is_weight_file(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
 }

@@ -4,13 +4,11 @@ use std::path::PathBuf;
 
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, prompt,
-    random_seed,
+    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, random_seed,
 };
 
 use crate::app::App;
 use crate::app::background::{OutputWish, Task};
-use crate::app::form::takes_batches;
 use crate::app::queue::WaitingJob;
 use crate::app::state::{Page, Severity};
 
@@ -22,14 +20,17 @@ impl App {
         if self.state.form.prompt.trim().is_empty() {
             self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
         }
-        if self.session.is_seed_used && !self.state.form.is_seed_locked {
-            self.roll_seed();
+        if self.session.is_seed_used {
+            self.state.form.advance_seed(self.session.num_seeds_used);
+            self.session.is_seed_used = false;
         }
         let sources = self.session.inputs.sources();
-        let checked = self.state.form.to_request(&spec, sources, &self.settings);
-        let Ok(Validated { request, notices }) = checked else {
-            // What is wrong stands beside the fields.
-            return;
+        let made = match self.state.form.to_requests(&spec, sources, &self.settings) {
+            Ok(made) => made,
+            Err(errors) => {
+                self.say_refused(&errors);
+                return;
+            }
         };
         let Some(folder) = self.output_folder() else {
             let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
@@ -37,34 +38,40 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
-        // Each picture of a batch is to choose for itself.
-        let texts = [&request.prompt, &request.negative_prompt];
-        let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
-        let repeats = if takes_batches(&spec) && !chooses {
-            1
-        } else {
-            self.state.form.batch_size.max(1)
-        };
-        let batch_size = if chooses { 1 } else { request.batch_size };
         let mut is_queued = false;
-        for index in 0..repeats {
-            let request = GenerateRequest {
-                seed: request.seed.wrapping_add(u64::from(index)),
-                batch_size,
-                ..request.clone()
-            };
+        let first = made.requests.first().cloned();
+        for request in made.requests {
             is_queued |= self.queue_job(request, &spec, folder.clone());
         }
         if is_queued {
-            self.state.form.settle(&request);
+            if let Some(first) = first {
+                self.state.form.settle(&first);
+            }
+            self.remember_prompt(&spec);
             self.session.is_seed_used = true;
+            self.session.num_seeds_used = made.num_seeds;
             self.session.page = Page::Watch;
             self.session.last_word.clear();
             // What was said of an earlier one is done with.
             self.session
                 .notices
                 .retain(|notice| notice.severity != Severity::Info);
-            self.say_changes(&spec.name, &notices);
+            self.say_changes(&spec.name, &made.notices);
+        }
+    }
+
+    /// A card for what no field says: one of several prompts is wrong.
+    fn say_refused(&mut self, errors: &[FieldError]) {
+        let is_said = |err: &FieldError| self.session.field_errors.contains(err);
+        let unsaid: Vec<&str> = errors
+            .iter()
+            .filter(|err| !is_said(err))
+            .map(|err| err.message.as_str())
+            .collect();
+        if !unsaid.is_empty() {
+            let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; "))
+                .advise("Nothing was queued. Correct the prompt, then press Generate again");
+            self.session.notify(Severity::Error, err);
         }
     }
 

@@ -10,8 +10,8 @@ use crate::catalog::gguf::{Element, Header as GgufHeader};
 use crate::catalog::header::{Header, HeaderError};
 use serde_json::{Map, Value, json};
 
-use super::spiece::has_end;
 use super::error::TokensError;
+use super::spiece::has_end;
 
 /// The mark that ends a text of Llama 3.
 pub(super) const END: &str = "<|end_of_text|>";

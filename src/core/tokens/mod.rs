@@ -4,6 +4,7 @@
 
 mod classes;
 mod clean;
+mod count;
 
 mod error;
 mod hunyuan;
@@ -14,6 +15,7 @@ pub mod spiece;
 mod tokenizer;
 
 pub use clean::clean_wan_prompt;
+pub use count::{CountWish, PromptCount, TextReader, TokenCount, TokenCounter};
 pub use error::TokensError;
 pub use hunyuan::HunyuanPrompt;
 pub use spiece::SpieceModel;

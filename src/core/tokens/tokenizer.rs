@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
 use super::classes;
+use super::error::TokensError;
+use super::error::read_json;
 use super::llama_gguf::{self, LlamaTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
-use super::error::TokensError;
-use super::error::read_json;
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,6 +256,24 @@ impl TextTokenizer {
 
     /// The ids of a text; never more than there is room for.
     pub fn encode(&self, text: &str) -> Result<TokenIds, TokensError> {
+        let (mut ids, num_cut) = self.ids(text)?;
+        let num_tokens = ids.len();
+        ids.resize(self.length, self.pad_id);
+        Ok(TokenIds {
+            ids,
+            num_tokens,
+            num_cut,
+        })
+    }
+
+    /// How many ids the whole of a text has, whatever there is room for.
+    pub fn count(&self, text: &str) -> Result<usize, TokensError> {
+        let (ids, num_cut) = self.ids(text)?;
+        Ok(ids.len() + num_cut)
+    }
+
+    /// The ids of a text without padding, and how many had no room.
+    fn ids(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
         let mut num_cut = 0;
         let mut ids = match &self.inner {
             Inner::Json(tokenizer) => {
@@ -280,19 +298,7 @@ impl TextTokenizer {
             }
         };
         ids.truncate(self.length);
-        let num_tokens = ids.len();
-        ids.resize(self.length, self.pad_id);
-        Ok(TokenIds {
-            ids,
-            num_tokens,
-            num_cut,
-        })
-    }
-
-    /// How many ids the whole of a text has, whatever there is room for.
-    pub fn count(&self, text: &str) -> Result<usize, TokensError> {
-        let tokens = self.encode(text)?;
-        Ok(tokens.num_tokens + tokens.num_cut)
+        Ok((ids, num_cut))
     }
 
     /// Refuses an encoder whose table ends before the tokenizer's ids do.
