@@ -7,11 +7,13 @@ mod harness;
 mod inputs;
 mod jobs;
 mod look;
+mod loras;
 mod models;
 mod pictures;
 mod planning;
 mod playback;
 mod problems;
+mod prompt;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]

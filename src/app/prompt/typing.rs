@@ -16,6 +16,8 @@ pub struct Typing {
     pub wanted_cursor: Option<usize>,
     /// The wildcards that are offered, and which of them the keyboard chose.
     pub offer: Option<Offer>,
+    /// The pointer is over what is offered: a click there takes the focus from the field before it is one.
+    pub is_pointer_over: bool,
     /// An offer that was declined: where its name begins.
     pub declined: Option<usize>,
 }

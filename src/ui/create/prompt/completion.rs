@@ -36,23 +36,25 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
 /// `cursor`: letters before it, while the field has the focus.
 pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, cursor: Option<usize>) {
     let typing = &mut view.session.prompt.typing;
-    let Some(cursor) = cursor else {
+    if cursor.is_none() && !typing.is_pointer_over {
         typing.offer = None;
-        return;
-    };
-    let has_moved = typing.cursor != Some(cursor) && typing.wanted_cursor.is_none();
-    if has_moved || field.changed() {
-        typing.cursor = Some(cursor);
-        let names = view.session.prompt.wildcards.iter();
-        let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
-        typing.look(&view.state.form.prompt, names);
     }
+    if let Some(cursor) = cursor {
+        let has_moved = typing.cursor != Some(cursor) && typing.wanted_cursor.is_none();
+        if has_moved || field.changed() {
+            typing.cursor = Some(cursor);
+            let names = view.session.prompt.wildcards.iter();
+            let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
+            typing.look(&view.state.form.prompt, names);
+        }
+    }
+    typing.is_pointer_over &= typing.offer.is_some();
     let Some(offer) = &typing.offer else {
         return;
     };
     let files = view.session.prompt.wildcards.as_ref();
     let mut accepted = None;
-    Popup::from_response(field)
+    let shown = Popup::from_response(field)
         .id(egui::Id::unique("wildcard completion"))
         .open(true)
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
@@ -70,8 +72,9 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
                 }
             }
         });
+    let typing = &mut view.session.prompt.typing;
+    typing.is_pointer_over = shown.is_some_and(|shown| shown.response.contains_pointer());
     if let Some(index) = accepted {
-        let typing = &mut view.session.prompt.typing;
         typing.accept(&mut view.state.form.prompt, index);
         ui.ctx().request_repaint();
     }
