@@ -49,6 +49,9 @@ pub const SHELF_WIDTH: f32 = 560.0;
 /// How high that list is, and one LoRA in it.
 pub const SHELF_HEIGHT: f32 = 380.0;
 pub const SHELF_ROW_HEIGHT: f32 = 44.0;
+/// Letters of a name and of what stands below it, which fit into its width.
+pub const SHELF_NAME_COLUMNS: usize = 68;
+pub const SHELF_TEXT_COLUMNS: usize = 88;
 /// Width of the choice of the next seed, and of the dice behind it.
 pub const SEED_MODE_WIDTH: f32 = 102.0;
 pub const SEED_DICE_WIDTH: f32 = 62.0;

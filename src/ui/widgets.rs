@@ -5,7 +5,7 @@
 
 use egui::{
     Align, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText, Slider,
-    Stroke, Ui, vec2,
+    Stroke, TextEdit, Ui, vec2,
 };
 
 use crate::ui::theme::{self, Palette};
@@ -73,6 +73,16 @@ pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Respon
     ui.add(button)
         .on_hover_text(explanation)
         .accessible_name(name)
+}
+
+/// A field for words to look for; `name` is its hint, too.
+pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
+    let edit = TextEdit::singleline(text)
+        .hint_text(name.to_owned())
+        .vertical_align(Align::Center)
+        .margin(Margin::symmetric(8, 4))
+        .desired_width(f32::INFINITY);
+    ui.add(edit).accessible_name(name)
 }
 
 /// The button that the whole window is about.

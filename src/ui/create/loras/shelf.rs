@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use egui::text::LayoutJob;
 use egui::{
-    Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextEdit, TextFormat, TextStyle,
-    Ui, vec2,
+    Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
+    TextWrapMode, Ui, vec2,
 };
 use safelight_core::catalog::lora::{Fit, FoundLora};
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{bytes_text, palette, sentence, wide_note, with_icon};
+use crate::ui::widgets::{bytes_text, palette, search_field, sentence, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
@@ -39,12 +39,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let model = view.session.model(&view.state.form);
     let model = model.map_or_else(|| "the model".to_owned(), |spec| spec.name.clone());
     let shelf = &mut view.session.loras;
-    ui.add(
-        TextEdit::singleline(&mut shelf.search)
-            .hint_text("Search by name, model or word")
-            .desired_width(f32::INFINITY),
-    )
-    .accessible_name("Search LoRAs");
+    search_field(ui, &mut shelf.search, "Search LoRAs");
     ui.checkbox(&mut shelf.hides_others, format!("Only those for {model}"))
         .on_hover_text("Files for other models are grey and say why they do not fit");
 }
@@ -137,7 +132,7 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let name = lora.name();
     let size = vec2(ui.available_width(), theme::SHELF_ROW_HEIGHT);
     let button = Button::selectable(is_chosen, entry_text(ui, lora))
-        .truncate()
+        .wrap_mode(TextWrapMode::Extend)
         .min_size(size);
     let path = lora.path.display();
     let hover = match &lora.fit {
@@ -171,8 +166,10 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
         Fit::Gone => "The file is gone".to_owned(),
     };
     let mut job = LayoutJob::default();
-    job.append(&lora.name(), 0.0, format(TextStyle::Button, ink));
-    let below = format!("\n{}", below.replace('\n', " "));
+    let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
+    job.append(&name, 0.0, format(TextStyle::Button, ink));
+    let below = cropped(&below.replace('\n', " "), theme::SHELF_TEXT_COLUMNS);
+    let below = format!("\n{below}");
     job.append(&below, 0.0, format(TextStyle::Small, palette.weak));
     job
 }
@@ -191,6 +188,18 @@ fn facts_text(lora: &FoundLora) -> String {
     facts.join("  ·  ")
 }
 
+/// The text in so many columns: letters of Chinese, Japanese and Korean take two.
+fn cropped(text: &str, columns: usize) -> String {
+    const WIDE_FROM: char = '\u{2e80}';
+    let mut used = 0;
+    let mut letters = text.char_indices();
+    let end = letters.find_map(|(at, letter)| {
+        used += if letter < WIDE_FROM { 1 } else { 2 };
+        (used > columns).then_some(at)
+    });
+    end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
+}
+
 /// Each of the words stands in its name, in what it is for, or among the words it was trained on.
 fn has(lora: &FoundLora, wanted: &str) -> bool {
     if wanted.is_empty() {
@@ -205,4 +214,16 @@ fn has(lora: &FoundLora, wanted: &str) -> bool {
         }
     }
     wanted.split_whitespace().all(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_where_the_row_ends() {
+        assert_eq!(cropped("short", 5), "short");
+        assert_eq!(cropped("too long", 5), "too l…");
+        assert_eq!(cropped("海の風景", 5), "海の…");
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! What is offered is decided by [`crate::app::prompt::typing`].
 
-use egui::{Key, Modifiers, Popup, PopupCloseBehavior, Response, Ui};
+use egui::{Align, Key, Layout, Modifiers, Popup, PopupCloseBehavior, Response, Ui};
 
 use crate::ui::View;
 use crate::ui::create::prompt::wildcards::lines_text;
@@ -59,6 +59,7 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
         .open(true)
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
         .width(field.rect.width())
+        .layout(Layout::top_down_justified(Align::Min))
         .accessible_name("Wildcards that begin so")
         .show(|ui| {
             for (index, name) in offer.names.iter().enumerate() {

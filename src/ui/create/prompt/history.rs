@@ -1,13 +1,11 @@
 //! The list of earlier prompts, behind a button.
 
-use egui::{
-    Button, Layout, Popup, PopupCloseBehavior, Response, RichText, ScrollArea, TextEdit, Ui, vec2,
-};
+use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, ScrollArea, Ui, vec2};
 
 use crate::app::commands::AppCommand;
 use crate::app::prompt::PromptCommand;
 use crate::app::prompt::history::PromptEntry;
-use crate::ui::widgets::{icon_button, palette};
+use crate::ui::widgets::{icon_button, palette, search_field};
 use crate::ui::{View, icons, theme};
 
 /// A row shows so much of a prompt.
@@ -43,12 +41,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
         ui.label(RichText::new(text).color(palette(ui).weak));
         return;
     }
-    let field = ui.add(
-        TextEdit::singleline(&mut history.search)
-            .hint_text("Search earlier prompts")
-            .desired_width(f32::INFINITY),
-    );
-    let field = field.accessible_name("Search earlier prompts");
+    let field = search_field(ui, &mut history.search, "Search earlier prompts");
     if button.clicked() {
         field.request_focus();
     }
@@ -77,7 +70,9 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
 fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let mut wish = None;
     let text = one_line(&entry.prompt);
-    ui.with_layout(Layout::right_to_left(egui::Align::Center), |ui| {
+    let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let layout = Layout::right_to_left(egui::Align::Center);
+    ui.allocate_ui_with_layout(size, layout, |ui| {
         let name = format!("Forget: {text}");
         if icon_button(ui, icons::X, &name, "Take it out of this list").clicked() {
             wish = Some(PromptCommand::Forget(entry.clone()));

@@ -1,11 +1,11 @@
 //! The wildcard files that there are, behind a button.
 
-use egui::{Button, Popup, PopupCloseBehavior, RichText, ScrollArea, TextEdit, Ui, vec2};
+use egui::{Button, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui, vec2};
 use safelight_core::job::prompt::WildcardFile;
 
 use crate::app::commands::AppCommand;
 use crate::app::prompt::PromptCommand;
-use crate::ui::widgets::{icon_button, palette, wide_note, with_icon};
+use crate::ui::widgets::{icon_button, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -39,12 +39,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
         Some(files) => {
             let search = &mut view.session.prompt.wildcard_search;
-            ui.add(
-                TextEdit::singleline(search)
-                    .hint_text("Search wildcards")
-                    .desired_width(f32::INFINITY),
-            )
-            .accessible_name("Search wildcards");
+            search_field(ui, search, "Search wildcards");
             let wanted = search.trim().to_lowercase();
             let shown: Vec<&WildcardFile> = files
                 .iter()
