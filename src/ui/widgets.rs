@@ -4,8 +4,8 @@
 //! knows a job.
 
 use egui::{
-    Align, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText, Slider,
-    Stroke, TextEdit, Ui, vec2,
+    Align, Align2, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText,
+    Slider, Stroke, TextEdit, Ui, vec2,
 };
 
 use crate::ui::theme::{self, Palette};
@@ -79,7 +79,7 @@ pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Respon
 pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
     let edit = TextEdit::singleline(text)
         .hint_text(name.to_owned())
-        .vertical_align(Align::Center)
+        .align(Align2::LEFT_CENTER)
         .margin(Margin::symmetric(8, 4))
         .desired_width(f32::INFINITY);
     ui.add(edit).accessible_name(name)

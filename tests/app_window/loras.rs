@@ -25,23 +25,23 @@ fn with_weights(mut spec: ModelSpec) -> ModelSpec {
 }
 
 fn write(path: &Path, layers: &[(String, [usize; 2])]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
     let zeros = vec![0; 4 << 20];
     let mut views = Vec::new();
     for (layer, [output, input]) in layers {
         for (part, shape) in [("lora_A", [2, *input]), ("lora_B", [*output, 2])] {
             let bytes = &zeros[..shape[0] * shape[1] * 4];
-            let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap();
+            let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("whole numbers");
             views.push((format!("{layer}.{part}.weight"), view));
         }
     }
     let notes = [("modelspec.trigger_phrase".to_owned(), "b0at".to_owned())];
-    safetensors::serialize_to_file(views, Some(notes.into()), path).unwrap();
+    safetensors::serialize_to_file(views, Some(notes.into()), path).expect("it is written");
 }
 
 /// A LoRA for every attention of the tiny model.
 fn write_fitting(path: &Path) {
-    let model = WeightSet::open(&model()).unwrap();
+    let model = WeightSet::open(&model()).expect("the tiny model");
     let layers = model.tensors.iter().filter_map(|(key, entry)| {
         let layer = key.strip_suffix(".weight")?;
         let sizes = [entry.shape[0] as usize, *entry.shape.get(1)? as usize];

@@ -26,8 +26,8 @@ fn bench() -> Bench {
 }
 
 fn tokens_of(text: &str) -> usize {
-    let own = TextTokenizer::open(&tokenizer(), None, 4096).unwrap();
-    own.count(text).unwrap()
+    let own = TextTokenizer::open(&tokenizer(), None, 4096).expect("it opens");
+    own.count(text).expect("any text has tokens")
 }
 
 fn prompt(bench: &mut Bench) -> String {
@@ -44,8 +44,8 @@ fn generate(bench: &mut Bench, text: &str) {
 
 fn wildcard(bench: &Bench, name: &str, lines: &str) {
     let path = Paths::under(bench.home.path()).wildcards().join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, lines).unwrap();
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    fs::write(path, lines).expect("it is written");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub enum LorasAnswer {
     /// What is known of chosen files, for the model with this id.
     Chosen(String, Vec<FoundLora>),
     /// What is known of a file that somebody wants in the form.
-    Wanted(FoundLora),
+    Wanted(Box<FoundLora>),
     Picked(Vec<PathBuf>),
 }
 
@@ -166,7 +166,7 @@ impl App {
                     shelf.chosen.extend(known);
                 }
             }
-            LorasAnswer::Wanted(found) => self.add_lora(found),
+            LorasAnswer::Wanted(found) => self.add_lora(*found),
             LorasAnswer::Picked(paths) => {
                 self.session.is_picking = false;
                 for path in paths {
@@ -234,7 +234,7 @@ impl App {
         };
         self.background.spawn("loras", move |postbox| {
             for found in looking::look_at(&spec, &[path]) {
-                postbox.post(Answer::Loras(LorasAnswer::Wanted(found)));
+                postbox.post(Answer::Loras(LorasAnswer::Wanted(Box::new(found))));
             }
         });
     }

@@ -83,16 +83,9 @@ impl History {
         let at = self.at?;
         let newer = at.checked_sub(1);
         let is_draft = |at: usize| self.is_shown(at, &self.draft);
-        match newer.filter(|newer| !is_draft(*newer)) {
-            Some(newer) => {
-                self.at = Some(newer);
-                self.entries.get(newer).cloned()
-            }
-            None => {
-                self.at = None;
-                Some(self.draft.clone())
-            }
-        }
+        self.at = newer.filter(|newer| !is_draft(*newer));
+        let entry = self.at.and_then(|at| self.entries.get(at));
+        Some(entry.unwrap_or(&self.draft).clone())
     }
 
     /// What was changed since is a draft of its own.

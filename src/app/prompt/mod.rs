@@ -186,7 +186,7 @@ impl App {
         self.session.prompt.counting.begin();
     }
 
-    fn look_at_wildcards(&mut self) {
+    fn look_at_wildcards(&self) {
         let folders = self.wildcard_folders();
         self.background.spawn("wildcards", move |postbox| {
             postbox.post(Answer::Prompt(PromptAnswer::Wildcards(folders.list())));

@@ -126,10 +126,9 @@ fn beginning(prompt: &str, cursor: usize) -> Option<(usize, &str)> {
     while let Some(at) = line[from..].find("__").map(|at| from + at) {
         let behind = &line[at + 2..];
         let name = behind.find("__").map(|end| &behind[..end]);
-        match name.filter(|name| is_name(name)) {
-            Some(name) => (from, open) = (at + name.len() + 4, None),
-            None => (from, open) = (at + 2, Some(at)),
-        }
+        (from, open) = name
+            .filter(|name| is_name(name))
+            .map_or((at + 2, Some(at)), |name| (at + name.len() + 4, None));
     }
     let at = open?;
     let begun = &line[at + 2..];

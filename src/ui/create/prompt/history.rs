@@ -56,7 +56,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
         .max_height(theme::PICKER_HEIGHT)
         .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
             for entry in shown.get(rows).unwrap_or_default() {
-                wish = entry_ui(ui, entry).or(wish.take());
+                wish = entry_ui(ui, entry).or_else(|| wish.take());
             }
         });
     if let Some(command) = wish {
