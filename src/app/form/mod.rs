@@ -15,6 +15,7 @@ use safelight_core::job::{
 use serde::{Deserialize, Serialize};
 
 use crate::app::inputs::Sources;
+pub(in crate::app) use jobs::MadeJobs;
 pub use loras::ChosenLora;
 pub use sampling::Sampling;
 pub use seed::SeedMode;

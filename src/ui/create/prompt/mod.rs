@@ -6,7 +6,7 @@ mod history;
 mod wildcards;
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Id, Key, Modifiers, RichText, ScrollArea, TextEdit, TextStyle, Ui};
+use egui::{Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
 use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::random_seed;
 
@@ -100,14 +100,6 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
     let has_focus = ui.memory(|memory| memory.has_focus(id));
     if has_focus {
         completion::take_keys(ui, view);
-        for (key, command) in [
-            (Key::ArrowUp, PromptCommand::Older),
-            (Key::ArrowDown, PromptCommand::Newer),
-        ] {
-            if ui.input_mut(|input| input.consume_key(Modifiers::ALT, key)) {
-                view.push(AppCommand::Prompt(command));
-            }
-        }
     }
     let output = TextEdit::multiline(&mut view.state.form.prompt)
         .id(id)
@@ -119,6 +111,10 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         .lock_focus(view.session.prompt.typing.offer.is_some())
         .show(ui);
     let response = output.response.response.labelled_by(label);
+    if std::mem::take(&mut view.session.desktop.is_prompt_wanted) {
+        response.request_focus();
+        response.scroll_to_me(None);
+    }
     if response.gained_focus() || response.changed() {
         view.push(AppCommand::Prompt(PromptCommand::Begin));
     }
