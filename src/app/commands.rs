@@ -11,9 +11,11 @@ use safelight_core::settings::Settings;
 use crate::app::desktop::DesktopCommand;
 use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasCommand;
 use crate::app::palette::Entry;
 use crate::app::player::commands::PlayerCommand;
 use crate::app::presets::PresetsCommand;
+use crate::app::prompt::PromptCommand;
 use crate::app::queue::commands::QueueCommand;
 use crate::app::restore::RestoreCommand;
 use crate::app::settings::SettingsCommand;
@@ -39,9 +41,11 @@ pub enum AppCommand {
     /// About the jobs that wait or have stopped, and the whole queue.
     Queue(QueueCommand),
     ChooseModel(String),
-    /// The model's own values for everything but the prompt.
+    /// The model's own values for everything but the prompt and the LoRAs.
     ResetForm,
     UseExample(String),
+    Prompt(PromptCommand),
+    Loras(LorasCommand),
     RollSeed,
     Presets(PresetsCommand),
     /// Ask for a picture or clip in a file dialog.

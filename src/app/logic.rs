@@ -35,7 +35,9 @@ impl App {
         self.follow_gallery();
         self.start_next();
         self.tend_queue(ctx);
+        self.look_at_chosen_loras();
         self.check_form();
+        self.count_tokens(ctx);
         self.save_settings_when_due(ctx);
         self.step_desktop(ctx);
         self.choose_picture(ctx);
@@ -59,6 +61,7 @@ impl App {
                 let warning = JobError::new(JobErrorKind::Internal, text);
                 self.session.notify(Severity::Warning, warning);
             }
+            JobUpdate::Lora(checked) => self.session.loras.take_checked(checked),
             update => {
                 if let JobUpdate::Device(line) = &update {
                     self.session.device_line.clone_from(line);
@@ -186,6 +189,8 @@ impl App {
             Answer::Presets(answer) => self.take_presets_answer(answer),
             Answer::Restore(answer) => self.take_restore_answer(answer),
             Answer::Gallery(answer) => self.take_gallery(ctx, *answer),
+            Answer::Prompt(answer) => self.take_prompt_answer(answer),
+            Answer::Loras(answer) => self.take_loras_answer(answer),
             Answer::Settings(answer) => self.take_settings(ctx, answer),
             Answer::Desktop(answer) => self.take_desktop(ctx, answer),
             Answer::Player(answer) => self.take_player_answer(answer),
@@ -227,6 +232,8 @@ impl App {
             Some(Ok(checked)) => (Vec::new(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
+        let of_loras = self.session.loras.errors(&self.state.form);
+        self.session.field_errors.extend(of_loras);
     }
 
     /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.

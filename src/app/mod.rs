@@ -13,10 +13,12 @@ pub mod form;
 pub mod gallery;
 pub mod inputs;
 mod logic;
+pub mod loras;
 pub mod memory;
 pub mod palette;
 pub mod player;
 pub mod presets;
+pub mod prompt;
 pub mod queue;
 pub mod restore;
 mod run_command;
@@ -41,6 +43,7 @@ use commands::AppCommand;
 use desktop::DesktopLinks;
 use desktop::instance::Instance;
 use doctor::Examine;
+use form::SeedMode;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
@@ -194,7 +197,7 @@ impl App {
         let told = problems.iter().map(|problem| problem.summary.clone());
         app.open_settings(told.collect(), broken_settings);
         app.open_desktop(instance);
-        if !app.state.form.is_seed_locked {
+        if app.state.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }

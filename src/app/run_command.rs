@@ -41,6 +41,8 @@ impl App {
                 }
             }
             AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
+            AppCommand::Prompt(command) => self.run_prompt_command(command),
+            AppCommand::Loras(command) => self.run_loras_command(command),
             AppCommand::RollSeed => self.roll_seed(),
             AppCommand::Presets(command) => self.run_presets_command(command),
             AppCommand::PickInput(slot) => {

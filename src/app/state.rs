@@ -18,10 +18,12 @@ use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::Inputs;
+use crate::app::loras::LoraShelf;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
 use crate::app::player::{Playback, Player, Watch};
 use crate::app::presets::OwnPresets;
+use crate::app::prompt::PromptDesk;
 use crate::app::queue::desk::{QueueDesk, QueuePanel};
 use crate::app::restore::Restoring;
 use crate::app::settings::SettingsPage;
@@ -236,9 +238,13 @@ pub struct Session {
     pub is_view_shown: bool,
     pub doctor: DoctorPage,
     pub gallery: GalleryPage,
+    pub prompt: PromptDesk,
+    pub loras: LoraShelf,
     pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
+    /// How many seeds the last jobs used, counted from that one.
+    pub num_seeds_used: u64,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// The engine's last line about its device.

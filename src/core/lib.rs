@@ -16,4 +16,5 @@ pub mod protocol;
 pub mod restore;
 pub mod settings;
 pub mod speed;
+pub mod tokens;
 pub mod trash;

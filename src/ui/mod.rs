@@ -113,6 +113,7 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     queue::questions::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
+    create::loras::shelf::shelf_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
 }
 

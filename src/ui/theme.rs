@@ -42,6 +42,19 @@ pub const BADGE_SIZE: f32 = 20.0;
 pub const PICKER_HEIGHT: f32 = 380.0;
 /// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
+/// Width of a searchable list behind a button.
+pub const LIST_WIDTH: f32 = 320.0;
+/// Width of the list of LoRAs.
+pub const SHELF_WIDTH: f32 = 560.0;
+/// How high that list is, and one LoRA in it.
+pub const SHELF_HEIGHT: f32 = 380.0;
+pub const SHELF_ROW_HEIGHT: f32 = 44.0;
+/// Letters of a name and of what stands below it, which fit into its width.
+pub const SHELF_NAME_COLUMNS: usize = 68;
+pub const SHELF_TEXT_COLUMNS: usize = 88;
+/// Width of the choice of the next seed, and of the dice behind it.
+pub const SEED_MODE_WIDTH: f32 = 102.0;
+pub const SEED_DICE_WIDTH: f32 = 62.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.

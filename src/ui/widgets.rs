@@ -4,8 +4,8 @@
 //! knows a job.
 
 use egui::{
-    Align, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText, Slider,
-    Stroke, Ui, vec2,
+    Align, Align2, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText,
+    Slider, Stroke, TextEdit, Ui, vec2,
 };
 
 use crate::ui::icons;
@@ -61,6 +61,11 @@ pub fn with_icon(icon: char, text: &str) -> String {
 
 /// A small rounded button that offers something to take over.
 pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    chip_of(ui, text, &format!("Example: {text}"), explanation)
+}
+
+/// The same by another name.
+pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
     let palette = palette(ui);
     let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
         .fill(palette.field)
@@ -68,7 +73,17 @@ pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
         .truncate();
     ui.add(button)
         .on_hover_text(explanation)
-        .accessible_name(format!("Example: {text}"))
+        .accessible_name(name)
+}
+
+/// A field for words to look for; `name` is its hint, too.
+pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
+    let edit = TextEdit::singleline(text)
+        .hint_text(name.to_owned())
+        .align(Align2::LEFT_CENTER)
+        .margin(Margin::symmetric(8, 4))
+        .desired_width(f32::INFINITY);
+    ui.add(edit).accessible_name(name)
 }
 
 /// The button that the whole window is about.

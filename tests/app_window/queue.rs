@@ -2,6 +2,7 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::form::SeedMode;
 use safelight::app::queue::after::AfterQueue;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::{
@@ -151,12 +152,12 @@ fn an_edit_that_is_cancelled_changes_nothing() {
 }
 
 #[test]
-fn a_double_gets_a_new_seed_unless_the_seed_is_locked() {
+fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     let (mut bench, _first) = waiting(&["one"]);
     choose(&mut bench, "one", "Duplicate");
     bench.app().queue.waiting[1].request.prompt = "its double".into();
     bench.settle();
-    bench.app().state.form.is_seed_locked = true;
+    bench.app().state.form.seed_mode = SeedMode::Fixed;
     choose(&mut bench, "its double", "Duplicate");
     let seeds: Vec<u64> = {
         let waiting = &bench.app().queue.waiting;

@@ -7,7 +7,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
-use safelight::app::form::SizeChoice;
+use safelight::app::form::{SeedMode, SizeChoice};
 use safelight::app::inputs::Slot;
 use safelight_core::job::{Sampler, SigmaSchedule};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
@@ -82,7 +82,10 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
         (form.size, form.width, form.height),
         (SizeChoice::Custom, 640, 832)
     );
-    assert_eq!((form.seed.as_str(), form.is_seed_locked), ("77", true));
+    assert_eq!(
+        (form.seed.as_str(), form.seed_mode),
+        ("77", SeedMode::Fixed)
+    );
     // The picture stays what it was dropped as.
     assert!(bench.app().session.inputs.get(Slot::Start).is_some());
     assert!(!bench.has("Use its settings"));

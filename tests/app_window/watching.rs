@@ -3,6 +3,7 @@
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::AppCommand;
+use safelight::app::form::SeedMode;
 use safelight::app::player::commands::PlayerCommand;
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
@@ -22,7 +23,7 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
     for index in 0..count {
         bench.app().state.form.prompt = format!("clip {index}");
         bench.app().state.form.seed = (100 + index).to_string();
-        bench.app().state.form.is_seed_locked = true;
+        bench.app().state.form.seed_mode = SeedMode::Fixed;
         let job = bench.start_job();
         bench.finish_job(&job, 3 + index as u8);
         sent.push(job);

@@ -9,6 +9,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::background::{Answer, Background};
 use crate::app::commands::FolderSetting;
 use crate::app::inputs::Slot;
+use crate::app::loras::LorasAnswer;
 use crate::app::restore::RestoreAnswer;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
@@ -67,17 +68,27 @@ impl Background {
         });
     }
 
+    /// Asks for LoRA files.
+    pub fn pick_loras(&self) {
+        self.dialog("pick-loras", || {
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose LoRA files")
+                .add_filter("LoRAs", &["safetensors"]);
+            Answer::Loras(LorasAnswer::Picked(dialog.pick_files().unwrap_or_default()))
+        });
+    }
+
     fn dialog(&self, name: &str, ask: impl FnOnce() -> Answer + Send + 'static) {
         self.spawn(name, move |postbox| {
             let begin = Instant::now();
             let answer = ask();
-            let is_empty =
-                matches!(
-                answer,
+            let is_empty = match &answer {
                 Answer::PickedInput(_, None)
-                    | Answer::PickedFolder(_, None)
-                    | Answer::Restore(RestoreAnswer::Picked(None))
-            );
+                | Answer::PickedFolder(_, None)
+                | Answer::Restore(RestoreAnswer::Picked(None)) => true,
+                Answer::Loras(LorasAnswer::Picked(paths)) => paths.is_empty(),
+                _ => false,
+            };
             postbox.post(answer);
             if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
                 let instead = "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";

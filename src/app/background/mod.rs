@@ -28,9 +28,11 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::app::player::commands::PlayerAnswer;
 use crate::app::presets::PresetsAnswer;
+use crate::app::prompt::PromptAnswer;
 use crate::app::queue::desk::QueueAnswer;
 use crate::app::restore::RestoreAnswer;
 use crate::app::settings::SettingsAnswer;
@@ -177,6 +179,8 @@ pub enum Answer {
     Restore(RestoreAnswer),
     /// Of the gallery's threads.
     Gallery(Box<GalleryAnswer>),
+    Prompt(PromptAnswer),
+    Loras(LorasAnswer),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
     /// About the queue.

@@ -16,6 +16,7 @@ use crate::app::form::thing_of;
 use crate::app::inputs::opening::OpenedInputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
+use crate::app::loras::LorasCommand;
 use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Severity, color_image};
 
@@ -81,9 +82,13 @@ impl App {
         }
     }
 
-    /// Has files opened, unless there are more than places: then what they are for is asked.
-    pub(in crate::app) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
-        if !self.ask_about(&paths, placing) {
+    /// Has files opened, unless there are more than places: then what they are for is asked. LoRAs go where they belong.
+    pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
+        for path in paths.extract_if(.., |path| is_weight_file(path)) {
+            self.commands
+                .push(AppCommand::Loras(LorasCommand::Add(path)));
+        }
+        if !paths.is_empty() && !self.ask_about(&paths, placing) {
             self.open_paths(paths, placing);
         }
     }
@@ -209,4 +214,10 @@ fn has_clip_name(path: &Path) -> bool {
             .iter()
             .any(|ending| kind.eq_ignore_ascii_case(ending))
     })
+}
+
+/// A file of weights is a LoRA, or is told not to be one.
+fn is_weight_file(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
 }

@@ -3,7 +3,7 @@
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, random_seed};
 
 use crate::app::App;
-use crate::app::form::FormState;
+use crate::app::form::{FormState, SeedMode};
 use crate::app::inputs::{Inputs, Placing, Slot};
 use crate::app::queue::WaitingJob;
 use crate::app::queue::list::Removed;
@@ -102,8 +102,13 @@ impl App {
             .file_name()
             .map(Into::into)
             .unwrap_or(request.out);
-        if !self.state.form.is_seed_locked {
-            request.seed = random_seed();
+        match self.state.form.seed_mode {
+            SeedMode::Random => request.seed = random_seed(),
+            SeedMode::Fixed => {}
+            SeedMode::Increment => {
+                let num_used = u64::from(request.batch_size.max(1));
+                request.seed = request.seed.wrapping_add(num_used);
+            }
         }
         let copy = WaitingJob {
             is_held: job.is_held,

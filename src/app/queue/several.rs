@@ -10,11 +10,10 @@ use safelight_core::job::{CancelToken, JobError, JobErrorKind, StartPicture, ran
 
 use crate::app::App;
 use crate::app::background::Answer;
-use crate::app::form::{FormState, SizeChoice};
+use crate::app::form::{FormState, SeedMode, SizeChoice};
 use crate::app::inputs::opening::{OpenedInput, open_input};
 use crate::app::inputs::{Placing, Slot, Source, Sources, second_slot};
 use crate::app::queue::desk::{QueueAnswer, no_folder};
-use crate::app::queue::submit::requests_of;
 use crate::app::state::Severity;
 use crate::ui::widgets::sentence;
 
@@ -48,6 +47,7 @@ pub struct Opening {
     pub num_done: usize,
     pub stop: CancelToken,
     num_jobs: usize,
+    num_seeds: u64,
     problems: Vec<JobError>,
     form: FormState,
     spec: ModelSpec,
@@ -116,6 +116,7 @@ impl App {
             num_done: 0,
             stop: stop.clone(),
             num_jobs: 0,
+            num_seeds: 0,
             problems: Vec::new(),
             form,
             spec,
@@ -151,8 +152,8 @@ impl App {
             return;
         }
         let mut form = opening.form.clone();
-        if !form.is_seed_locked {
-            form.seed = random_seed().to_string();
+        if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
+            form.advance_seed(opening.num_seeds);
         }
         let made = opened.and_then(|input| {
             let mut sources = Sources {
@@ -164,18 +165,20 @@ impl App {
                 Source::Picture(picture) => sources.image = Some(picture),
                 Source::Clip(clip) => sources.extend = Some(clip),
             }
-            let made = requests_of(&form, &opening.spec, sources, &self.settings);
+            let made = form.to_requests(&opening.spec, sources, &self.settings);
             let made = made.map_err(|errors| {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
                 let what = format!("{why}: {}", path.display());
                 JobError::new(JobErrorKind::InvalidRequest, what)
             })?;
-            Ok((made.requests, input.thumb))
+            Ok((made, input.thumb))
         });
         match made {
-            Ok((requests, thumb)) => {
+            Ok((made, thumb)) => {
+                let requests = made.requests;
                 opening.num_jobs += requests.len();
+                opening.num_seeds += made.num_seeds;
                 self.session.queue.thumbs.put(ctx, path, &thumb);
                 self.queue_requests(requests);
             }

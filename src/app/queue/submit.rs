@@ -2,53 +2,15 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, Validated, prompt, random_seed,
+    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, random_seed,
 };
-use safelight_core::settings::Settings;
 
 use crate::app::App;
-use crate::app::form::{FormState, takes_batches};
-use crate::app::inputs::Sources;
+use crate::app::form::MadeJobs;
 use crate::app::queue::WaitingJob;
 use crate::app::queue::desk::no_folder;
 use crate::app::state::{Page, Severity};
-
-/// What a form stands for.
-pub(super) struct Made {
-    /// One, or several where a batch is not made at once.
-    pub requests: Vec<GenerateRequest>,
-    pub notices: Vec<Notice>,
-}
-
-/// The requests that a form stands for with these inputs, or all that is wrong with it.
-pub(super) fn requests_of(
-    form: &FormState,
-    spec: &ModelSpec,
-    sources: Sources<'_>,
-    settings: &Settings,
-) -> Result<Made, Vec<FieldError>> {
-    let Validated { request, notices } = form.to_request(spec, sources, settings)?;
-    // Each picture of a batch is to choose for itself.
-    let texts = [&request.prompt, &request.negative_prompt];
-    let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
-    let repeats = if takes_batches(spec) && !chooses {
-        1
-    } else {
-        form.batch_size.max(1)
-    };
-    let batch_size = if chooses { 1 } else { request.batch_size };
-    let one = |index: u32| GenerateRequest {
-        seed: request.seed.wrapping_add(u64::from(index)),
-        batch_size,
-        ..request.clone()
-    };
-    Ok(Made {
-        requests: (0..repeats).map(one).collect(),
-        notices,
-    })
-}
 
 impl App {
     pub(in crate::app) fn submit(&mut self) {
@@ -63,20 +25,29 @@ impl App {
         if self.state.form.prompt.trim().is_empty() {
             self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
         }
-        if self.session.is_seed_used && !self.state.form.is_seed_locked {
-            self.roll_seed();
+        if self.session.is_seed_used {
+            self.state.form.advance_seed(self.session.num_seeds_used);
+            self.session.is_seed_used = false;
         }
         let sources = self.session.inputs.sources();
-        let made = requests_of(&self.state.form, &spec, sources, &self.settings);
-        let Ok(Made { requests, notices }) = made else {
-            // What is wrong stands beside the fields.
-            return;
+        let made = match self.state.form.to_requests(&spec, sources, &self.settings) {
+            Ok(made) => made,
+            Err(errors) => {
+                self.say_refused(&errors);
+                return;
+            }
         };
+        let MadeJobs {
+            requests,
+            notices,
+            num_seeds,
+        } = made;
         let makes_picture = self.state.form.makes_picture(&spec);
         if self.output_folder(makes_picture).is_none() {
             self.session.notify(Severity::Error, no_folder());
             return;
         }
+        self.remember_prompt(&spec);
         if is_edit {
             let device = self.settings.runtime.device;
             let jobs = requests
@@ -91,6 +62,7 @@ impl App {
         }
         self.queue_requests(requests);
         self.session.is_seed_used = true;
+        self.session.num_seeds_used = num_seeds;
         self.session.page = Page::Watch;
         self.session.is_view_shown = true;
         self.session.last_word.clear();
@@ -99,6 +71,21 @@ impl App {
             .notices
             .retain(|notice| notice.severity != Severity::Info);
         self.say_changes(&spec.name, &notices);
+    }
+
+    /// A card for what no field says: one of several prompts is wrong.
+    fn say_refused(&mut self, errors: &[FieldError]) {
+        let is_said = |err: &FieldError| self.session.field_errors.contains(err);
+        let unsaid: Vec<&str> = errors
+            .iter()
+            .filter(|err| !is_said(err))
+            .map(|err| err.message.as_str())
+            .collect();
+        if !unsaid.is_empty() {
+            let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; "))
+                .advise("Nothing was queued. Correct the prompt, then press Generate again");
+            self.session.notify(Severity::Error, err);
+        }
     }
 
     /// Puts new jobs behind those that wait, and before those of an earlier run that nobody has let go on.

@@ -1,13 +1,21 @@
 //! What the form takes over of another program's settings.
 
+use std::path::PathBuf;
+
 use safelight_core::catalog::ModelSpec;
 use safelight_core::restore::Restored;
 
-use crate::app::form::{FormState, SizeChoice};
+use crate::app::form::{ChosenLora, FormState, SeedMode, SizeChoice};
 
 impl FormState {
-    /// The model's own values, and over them what the file says; with a sentence for what it said in vain.
-    pub fn take_restored(&mut self, restored: &Restored, spec: &ModelSpec) -> Vec<String> {
+    /// The model's own values, and over them what the file says, with the LoRAs that it names among these files; with a
+    /// sentence for what it said in vain.
+    pub fn take_restored(
+        &mut self,
+        restored: &Restored,
+        spec: &ModelSpec,
+        lora_files: &[PathBuf],
+    ) -> Vec<String> {
         let (form, mut notes) = restored.form_for(spec);
         self.reset_to(spec);
         if restored.prompt.is_some() {
@@ -40,13 +48,14 @@ impl FormState {
         self.step_cache = form.step_cache;
         if let Some(seed) = restored.seed {
             self.seed = seed.to_string();
-            self.is_seed_locked = true;
+            self.seed_mode = SeedMode::Fixed;
         }
-        if !restored.loras.is_empty() {
-            let names = restored.loras.iter().map(|lora| lora.described());
+        let (found, missing) = restored.find_loras(lora_files);
+        self.loras = found.iter().map(ChosenLora::from).collect();
+        if !missing.is_empty() {
             notes.push(format!(
-                "Its LoRAs are not taken over: {}",
-                names.collect::<Vec<_>>().join(", ")
+                "LoRAs that are not on this machine: {}",
+                missing.join(", ")
             ));
         }
         notes

@@ -6,6 +6,7 @@ mod form;
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::lora;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
 use safelight_core::restore::{self, Found, Restored, match_model};
 
@@ -34,7 +35,13 @@ pub enum RestoreAnswer {
     /// A file that was dropped as a picture carries settings of this program.
     Offer(PathBuf, String),
     /// What the file says, for the wish with this number.
-    Read(u64, PathBuf, Result<Option<Found>, JobError>),
+    Read(u64, PathBuf, Result<Option<FoundSettings>, JobError>),
+}
+
+/// What a file says, and the LoRAs that are here for what it says of those.
+pub struct FoundSettings {
+    found: Found,
+    lora_files: Vec<PathBuf>,
 }
 
 /// What is under way.
@@ -43,7 +50,7 @@ pub struct Restoring {
     /// Of the last wish: an earlier one is forgotten.
     number: u64,
     /// Read, but the models are still looked for.
-    waiting: Option<(PathBuf, Found)>,
+    waiting: Option<(PathBuf, FoundSettings)>,
 }
 
 /// Whether a file is settings and nothing else, by its name.
@@ -70,10 +77,26 @@ impl App {
         self.session.restoring.number += 1;
         self.session.restoring.waiting = None;
         let number = self.session.restoring.number;
+        let places = self
+            .paths
+            .clone()
+            .map(|paths| (paths, self.settings.clone()));
         self.background.spawn("read-settings", move |postbox| {
             let found = restore::read(&path).map_err(|err| {
                 JobError::from_error(JobErrorKind::InvalidRequest, &err)
                     .advise("Choose a picture, a clip or a JSON file that says how it was made")
+            });
+            let found = found.map(|found| {
+                found.map(|found| {
+                    let names_loras = matches!(&found, Found::Other(it) if !it.loras.is_empty());
+                    let places = places.filter(|_| names_loras);
+                    FoundSettings {
+                        found,
+                        lora_files: places
+                            .map(|(paths, settings)| lora::find(&paths, &settings))
+                            .unwrap_or_default(),
+                    }
+                })
             });
             postbox.post(Answer::Restore(RestoreAnswer::Read(number, path, found)));
         });
@@ -128,10 +151,11 @@ impl App {
         let Some((path, found)) = self.session.restoring.waiting.take() else {
             return;
         };
+        let FoundSettings { found, lora_files } = found;
         let tool = found.tool().to_owned();
         let notes = match found {
             Found::Own(carried) => self.use_own(carried.request),
-            Found::Other(restored) => self.use_restored(&restored),
+            Found::Other(restored) => self.use_restored(&restored, &lora_files),
         };
         self.session.is_seed_used = false;
         let name = name_of(&path);
@@ -176,12 +200,12 @@ impl App {
                     vec![elsewhere(&wanted, &name)]
                 }
             }
-            None => self.use_restored(&restored),
+            None => self.use_restored(&restored, &[]),
         }
     }
 
     /// Another program's settings: what the nearest model can be told.
-    fn use_restored(&mut self, restored: &Restored) -> Vec<String> {
+    fn use_restored(&mut self, restored: &Restored, lora_files: &[PathBuf]) -> Vec<String> {
         let specs = self.session.models.all();
         let name = restored.model.as_deref().unwrap_or("a model without name");
         let (spec, note) = match match_model(restored, specs) {
@@ -205,7 +229,7 @@ impl App {
             }
             return vec!["There is no model here yet: only the prompt was taken over".to_owned()];
         };
-        let notes = self.state.form.take_restored(restored, &spec);
+        let notes = self.state.form.take_restored(restored, &spec, lora_files);
         note.into_iter().chain(notes).collect()
     }
 

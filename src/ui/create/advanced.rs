@@ -40,7 +40,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     if ui
         .button("Reset to the model's defaults")
-        .on_hover_text("Everything but the prompt, the pictures and the seed")
+        .on_hover_text("Everything but the prompt, the LoRAs, the pictures and the seed")
         .clicked()
     {
         view.push(AppCommand::ResetForm);

@@ -1,17 +1,15 @@
 //! Size, length, presets and seed; everything else is folded away under "Advanced".
 
-use egui::{CollapsingHeader, ComboBox, DragValue, Slider, TextEdit, Ui};
+use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{SectionOrder, Sections, WINDOW};
 
-use crate::app::commands::AppCommand;
 use crate::app::form::{ASPECTS, DEFAULT_SECS, FormState, SizeChoice, takes_batches};
 use crate::ui::create::advanced::{advanced_ui, said_ui};
 use crate::ui::create::presets::presets_ui;
-use crate::ui::widgets::{
-    Own, field_hint, icon_button, icon_toggle, own_row, row, seconds_text, wide_slider,
-};
-use crate::ui::{View, icons, theme};
+use crate::ui::create::seed::seed_ui;
+use crate::ui::widgets::{Own, field_hint, own_row, row, seconds_text, wide_slider};
+use crate::ui::{View, theme};
 
 /// As many jobs come of one click, where each makes one clip.
 const MAX_REPEATS: u32 = 16;
@@ -280,43 +278,4 @@ fn length_text(view: &View<'_>) -> String {
             form.fps
         )
     }
-}
-
-fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let thing = view.thing();
-    let explanation = format!(
-        "The number that chance begins with. The same seed and settings make the same {thing}"
-    );
-    row(ui, "Seed", &explanation, |ui, label| {
-        let width = ui.available_width() - 98.0;
-        let edit = TextEdit::singleline(&mut view.state.form.seed)
-            .id_salt("seed")
-            .desired_width(width);
-        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
-        if response.changed() {
-            view.session.is_seed_used = false;
-        }
-        let is_locked = view.state.form.is_seed_locked;
-        let (icon, name, meaning) = if is_locked {
-            (
-                icons::LOCK,
-                "Unlock seed",
-                format!("Locked: every {thing} uses this seed. Click for a new one each time"),
-            )
-        } else {
-            (
-                icons::LOCK_OPEN,
-                "Lock seed",
-                format!("Unlocked: every new {thing} gets a new seed. Click to keep this one"),
-            )
-        };
-        if icon_toggle(ui, is_locked, icon, name, &meaning).clicked() {
-            view.state.form.is_seed_locked = !is_locked;
-            // Locking is for the clip just made.
-        }
-        if icon_button(ui, icons::DICE, "Roll a new seed", "Another seed").clicked() {
-            view.push(AppCommand::RollSeed);
-        }
-    });
-    said_ui(ui, view, &["seed"]);
 }

@@ -4,7 +4,7 @@
 
 /// What a piece is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::text) enum PieceKind {
+pub enum PieceKind {
     Normal,
     Unknown,
     Control,
@@ -15,7 +15,7 @@ pub(in crate::text) enum PieceKind {
 
 impl PieceKind {
     /// GGUF files have the same numbers.
-    pub(in crate::text) fn of_number(kind: u64) -> Result<Self, String> {
+    pub fn of_number(kind: u64) -> Result<Self, String> {
         Ok(match kind {
             1 => Self::Normal,
             2 => Self::Unknown,
@@ -29,18 +29,18 @@ impl PieceKind {
 }
 
 #[derive(Debug)]
-pub(in crate::text) struct Piece {
-    pub(in crate::text) text: Vec<u8>,
-    pub(in crate::text) score: f32,
-    pub(in crate::text) kind: PieceKind,
+pub struct Piece {
+    pub text: Vec<u8>,
+    pub score: f32,
+    pub kind: PieceKind,
 }
 
-pub(in crate::text) struct Trainer {
-    pub(in crate::text) model_type: u64,
-    pub(in crate::text) treat_whitespace_as_suffix: bool,
-    pub(in crate::text) byte_fallback: bool,
-    pub(in crate::text) eos_piece: Vec<u8>,
-    pub(in crate::text) pad_piece: Vec<u8>,
+pub struct Trainer {
+    pub model_type: u64,
+    pub treat_whitespace_as_suffix: bool,
+    pub byte_fallback: bool,
+    pub eos_piece: Vec<u8>,
+    pub pad_piece: Vec<u8>,
 }
 
 impl Default for Trainer {
@@ -57,11 +57,11 @@ impl Default for Trainer {
 }
 
 #[derive(Clone)]
-pub(in crate::text) struct NormalizerSpec {
-    pub(in crate::text) precompiled_charsmap: Vec<u8>,
-    pub(in crate::text) add_dummy_prefix: bool,
-    pub(in crate::text) remove_extra_whitespaces: bool,
-    pub(in crate::text) escape_whitespaces: bool,
+pub struct NormalizerSpec {
+    pub precompiled_charsmap: Vec<u8>,
+    pub add_dummy_prefix: bool,
+    pub remove_extra_whitespaces: bool,
+    pub escape_whitespaces: bool,
 }
 
 impl Default for NormalizerSpec {
@@ -78,13 +78,13 @@ impl Default for NormalizerSpec {
 
 #[derive(Default)]
 pub struct Model {
-    pub(in crate::text) pieces: Vec<Piece>,
-    pub(in crate::text) trainer: Trainer,
-    pub(in crate::text) normalizer: NormalizerSpec,
+    pub pieces: Vec<Piece>,
+    pub trainer: Trainer,
+    pub normalizer: NormalizerSpec,
 }
 
 impl Model {
-    pub(in crate::text) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut model = Self::default();
         for field in Fields(bytes) {
             match field? {

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-use crate::error::EngineError;
-use crate::json;
+use super::error::TokensError;
+use super::error::read_json;
 
 /// In the order in which they are added.
 const ATTRIBUTES: [&str; 7] = [
@@ -84,11 +84,11 @@ pub(super) struct SpecialTokens {
 
 impl SpecialTokens {
     /// Reads the files of a tokenizer's folder; `own` is the list of `tokenizer.json`.
-    pub(super) fn read(folder: &Path, own: &Value) -> Result<Self, EngineError> {
+    pub(super) fn read(folder: &Path, own: &Value) -> Result<Self, TokensError> {
         let path = folder.join("tokenizer_config.json");
         let config = optional(&path)?;
         let mut special = Self::default();
-        let say = |reason| EngineError::Config { reason, path };
+        let say = |reason| TokensError::Config { reason, path };
         special.take_config(&config).map_err(say)?;
         if config.contains_key("added_tokens_decoder") {
             special.settle();
@@ -96,14 +96,14 @@ impl SpecialTokens {
         }
         let path = folder.join("special_tokens_map.json");
         let map = optional(&path)?;
-        let say = |reason| EngineError::Config { reason, path };
+        let say = |reason| TokensError::Config { reason, path };
         special.take_named(&map, true).map_err(say)?;
         let path = folder.join("added_tokens.json");
         let legacy = optional(&path)?;
         for (content, id) in legacy {
             let Some(id) = id.as_u64() else {
                 let reason = format!("its token '{content}' has no number");
-                return Err(EngineError::Config { reason, path });
+                return Err(TokensError::Config { reason, path });
             };
             let is_special = special.named.values().any(|token| token.text() == content);
             special.added.insert(id, legacy_token(content, is_special));
@@ -206,9 +206,9 @@ fn legacy_token(content: String, special: bool) -> Token {
 }
 
 /// The object in a file that need not be there.
-fn optional(path: &Path) -> Result<Map<String, Value>, EngineError> {
+fn optional(path: &Path) -> Result<Map<String, Value>, TokensError> {
     if path.exists() {
-        json::read(path)
+        read_json(path)
     } else {
         Ok(Map::new())
     }

@@ -6,12 +6,12 @@
 use std::fs::File;
 use std::path::Path;
 
-use safelight_core::catalog::gguf::{Element, Header as GgufHeader};
-use safelight_core::catalog::header::{Header, HeaderError};
+use crate::catalog::gguf::{Element, Header as GgufHeader};
+use crate::catalog::header::{Header, HeaderError};
 use serde_json::{Map, Value, json};
 
+use super::error::TokensError;
 use super::spiece::has_end;
-use crate::error::EngineError;
 
 /// The mark that ends a text of Llama 3.
 pub(super) const END: &str = "<|end_of_text|>";
@@ -41,16 +41,16 @@ pub(super) struct LlamaTokenizer {
 }
 
 /// The tokenizer in a GGUF file; `None` where it carries none of this kind, and for every other file.
-pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, EngineError> {
+pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, TokensError> {
     if !has_end(path, "gguf") || path.is_dir() {
         return Ok(None);
     }
-    let wrong = |reason: String| EngineError::Config {
+    let wrong = |reason: String| TokensError::Config {
         reason: format!("expected a sound tokenizer in its metadata: {reason}"),
         path: path.to_owned(),
     };
     let failed = |err: HeaderError| match err {
-        HeaderError::Io(source) => EngineError::Io {
+        HeaderError::Io(source) => TokensError::Io {
             source,
             path: path.to_owned(),
         },

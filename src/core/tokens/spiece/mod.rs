@@ -13,17 +13,17 @@ mod proto;
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use tch::{Device, Kind, Tensor};
+use safetensors::Dtype;
 
 pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
-pub use self::proto::Model;
-use self::proto::PieceKind;
-use crate::error::EngineError;
-use crate::weights::Weights;
+pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
+use crate::catalog::header::{Header, HeaderError};
+use crate::tokens::error::TokensError;
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
 pub const SPIECE_TENSOR: &str = "spiece_model";
@@ -61,7 +61,7 @@ enum Score {
 
 impl SpieceModel {
     /// The model at a place of a tokenizer: a folder, a weight file, or a file of its own; `None` where there is none.
-    pub fn find(place: &Path) -> Result<Option<Self>, EngineError> {
+    pub fn find(place: &Path) -> Result<Option<Self>, TokensError> {
         let found = Self::find_model(place)?;
         found
             .map(|(model, path)| Self::from_model(&model, &path))
@@ -69,7 +69,7 @@ impl SpieceModel {
     }
 
     /// The model that [`Self::find`] finds as its file has it, and that file.
-    pub fn find_model(place: &Path) -> Result<Option<(Model, PathBuf)>, EngineError> {
+    pub fn find_model(place: &Path) -> Result<Option<(Model, PathBuf)>, TokensError> {
         if has_end(place, "gguf") {
             let model = gguf::model_inside(place)?;
             return Ok(model.map(|model| (model, place.to_owned())));
@@ -88,7 +88,7 @@ impl SpieceModel {
         }
     }
 
-    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, EngineError> {
+    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, TokensError> {
         let path: PathBuf = if place.is_dir() {
             place.join("spiece.model")
         } else if has_end(place, "safetensors") {
@@ -141,7 +141,7 @@ impl SpieceModel {
     }
 
     /// Makes a model ready; `path` is where it is from.
-    pub fn from_model(model: &Model, path: &Path) -> Result<Self, EngineError> {
+    pub fn from_model(model: &Model, path: &Path) -> Result<Self, TokensError> {
         Self::of(model).map_err(|reason| not_unigram(&reason, path))
     }
 
@@ -257,15 +257,15 @@ impl SpieceModel {
     }
 }
 
-fn not_unigram(reason: &str, path: &Path) -> EngineError {
-    EngineError::Config {
+fn not_unigram(reason: &str, path: &Path) -> TokensError {
+    TokensError::Config {
         reason: format!("expected a SentencePiece Unigram model: {reason}"),
         path: path.to_owned(),
     }
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
-    let io = |source| EngineError::Io {
+fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
+    let io = |source| TokensError::Io {
         source,
         path: path.to_owned(),
     };
@@ -278,18 +278,29 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
 }
 
 /// The model that a `.safetensors` file carries beside its weights; `None` where there is none.
-fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
-    let weights = Weights::open(path, Kind::Uint8, Device::Cpu)?;
-    let Some(shape) = weights.shape_of(SPIECE_TENSOR) else {
+fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, TokensError> {
+    let io = |source| TokensError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let (file, header) = Header::open(path).map_err(|err| match err {
+        HeaderError::Io(source) => io(source),
+        HeaderError::Unsound(reason) => TokensError::Config {
+            reason,
+            path: path.to_owned(),
+        },
+    })?;
+    let Some(info) = header.info(SPIECE_TENSOR) else {
         return Ok(None);
     };
-    if let [len] = shape[..]
-        && (0..=MAX_BYTES as i64).contains(&len)
-    {
-        let tensor: Tensor = weights.tensor(SPIECE_TENSOR, &shape)?;
-        return Ok(Some(Vec::<u8>::try_from(&tensor)?));
+    let is_list = info.dtype == Dtype::U8 && info.shape == [info.bytes];
+    if is_list && info.bytes <= MAX_BYTES {
+        let mut bytes = vec![0; info.bytes as usize];
+        file.read_exact_at(&mut bytes, info.start).map_err(io)?;
+        return Ok(Some(bytes));
     }
-    Err(EngineError::Config {
+    let shape = &info.shape;
+    Err(TokensError::Config {
         reason: format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}"),
         path: path.to_owned(),
     })

@@ -6,11 +6,11 @@
 use std::fs::File;
 use std::path::Path;
 
-use safelight_core::catalog::gguf::{Element, Header as GgufHeader, List};
-use safelight_core::catalog::header::{Header, HeaderError};
+use crate::catalog::gguf::{Element, Header as GgufHeader, List};
+use crate::catalog::header::{Header, HeaderError};
 
 use super::proto::{Model, NormalizerSpec, Piece, PieceKind, Trainer};
-use crate::error::EngineError;
+use crate::tokens::error::TokensError;
 
 /// UMT5's has a quarter of it.
 const MAX_PIECES: u64 = 1 << 20;
@@ -18,13 +18,13 @@ const MAX_PIECES: u64 = 1 << 20;
 const NUM_BYTES: usize = 256;
 
 /// The model in a GGUF file; `None` where it carries no such tokenizer.
-pub(super) fn model_inside(path: &Path) -> Result<Option<Model>, EngineError> {
-    let wrong = |reason: String| EngineError::Config {
+pub(super) fn model_inside(path: &Path) -> Result<Option<Model>, TokensError> {
+    let wrong = |reason: String| TokensError::Config {
         reason: format!("expected a sound tokenizer in its metadata: {reason}"),
         path: path.to_owned(),
     };
     let failed = |err: HeaderError| match err {
-        HeaderError::Io(source) => EngineError::Io {
+        HeaderError::Io(source) => TokensError::Io {
             source,
             path: path.to_owned(),
         },
