@@ -12,6 +12,7 @@ pub mod app;
 pub mod cli;
 pub mod doctor;
 pub mod download;
+pub(crate) mod starting;
 pub mod telemetry;
 pub mod ui;
 pub mod worker;

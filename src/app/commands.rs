@@ -9,6 +9,8 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::inputs::{Placing, Slot};
+use crate::app::library::LibraryCommand;
+use crate::app::mask::MaskCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
@@ -47,6 +49,10 @@ pub enum AppCommand {
     RemoveInput(Slot),
     /// Let start and end picture change places.
     SwapInputs,
+    /// Choose a model.
+    Library(LibraryCommand),
+    /// Paint a mask.
+    Mask(MaskCommand),
     /// Go on from the last frame of a finished clip.
     ContinueFrom(JobId),
     PickFolder(FolderSetting),

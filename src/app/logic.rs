@@ -2,6 +2,7 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
 use safelight_core::media::{Picture, thumbnail};
+use safelight_core::settings::Settings;
 
 use crate::app::App;
 use crate::app::background::{Answer, FoundModels, FoundOutput, Task};
@@ -17,7 +19,7 @@ use crate::app::commands::{AppCommand, FolderSetting};
 use crate::app::inputs::Placing;
 use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
-use crate::app::state::{Models, Severity, Viewing, color_image};
+use crate::app::state::{Models, Page, Severity, Viewing, color_image};
 use crate::worker::{WorkerCommand, WorkerEvent};
 
 /// Pictures a second of an animated latent preview.
@@ -54,7 +56,8 @@ impl App {
         self.session.is_submit_wanted |=
             ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
         let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        if !is_typing && self.session.settings_draft.is_none() {
+        let is_watching = self.session.page == Page::Watch;
+        if is_watching && !is_typing && self.session.settings_draft.is_none() {
             let keys = [
                 (Key::Space, AppCommand::TogglePlay),
                 (Key::ArrowLeft, AppCommand::StepFrame(-1)),
@@ -152,8 +155,8 @@ impl App {
         match answer {
             Answer::Models(found) => self.take_models(found),
             Answer::ModelsChanged => self.load_models_quietly(),
-            Answer::Engine(Ok(())) => {}
-            Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
+            Answer::Engine(engine) => self.take_engine(engine),
+            Answer::Library(answer) => self.take_library_answer(answer),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
             Answer::Left(mut left) => {
                 let waiting = &self.queue.waiting;
@@ -172,12 +175,8 @@ impl App {
             }
             Answer::PickedFolder(purpose, path) => {
                 self.session.is_picking = false;
-                if let (Some(draft), Some(path)) = (&mut self.session.settings_draft, path) {
-                    match purpose {
-                        FolderSetting::Output => draft.output.folder = Some(path),
-                        FolderSetting::Libtorch => draft.runtime.libtorch = Some(path),
-                        FolderSetting::Models => draft.models.folders.push(path),
-                    }
+                if let Some(path) = path {
+                    self.take_folder(ctx, purpose, path);
                 }
             }
             Answer::Checked(number, check) => self.take_check(number, *check),
@@ -190,7 +189,25 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Mask(answer) => self.take_mask_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
+        }
+    }
+
+    /// A folder goes into the settings that are open, else into those in force.
+    fn take_folder(&mut self, ctx: &Context, purpose: FolderSetting, path: PathBuf) {
+        let put = |settings: &mut Settings| match purpose {
+            FolderSetting::Output => settings.output.folder = Some(path),
+            FolderSetting::Libtorch => settings.runtime.libtorch = Some(path),
+            FolderSetting::Models => settings.models.folders.push(path),
+        };
+        match &mut self.session.settings_draft {
+            Some(draft) => put(draft),
+            None => {
+                let mut settings = self.settings.clone();
+                put(&mut settings);
+                self.run_command(ctx, AppCommand::ChangeSettings(Box::new(settings)));
+            }
         }
     }
 
@@ -202,6 +219,7 @@ impl App {
         self.background.watch(found.watched);
         self.settle_model();
         self.settle_arriving();
+        self.renew_library(found.unusable);
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.

@@ -18,7 +18,13 @@ use crate::ui::theme;
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
         match command {
-            AppCommand::Submit => self.submit(),
+            AppCommand::Submit => {
+                if matches!(self.session.page, Page::Models | Page::Welcome) {
+                    // Whoever asks for a clip wants to see it.
+                    self.session.page = Page::Watch;
+                }
+                self.submit();
+            }
             AppCommand::Cancel => {
                 if let Some(job) = &self.queue.running {
                     job.cancel.cancel();
@@ -32,6 +38,7 @@ impl App {
                     self.state.form.reset_to(spec);
                     self.session.arriving = None;
                     self.show_missing(None);
+                    self.remember_model(&id);
                 }
             }
             AppCommand::ResetForm => {
@@ -60,6 +67,8 @@ impl App {
             AppCommand::OpenInputs(paths, placing) => self.open_inputs(paths, placing),
             AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
             AppCommand::SwapInputs => self.session.inputs.swap(),
+            AppCommand::Library(command) => self.run_library_command(command),
+            AppCommand::Mask(command) => self.run_mask_command(&command),
             AppCommand::PickFolder(purpose) => {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
@@ -86,7 +95,9 @@ impl App {
     fn show_page(&mut self, page: Page) {
         self.session.page = page;
         match page {
-            Page::Watch => {}
+            Page::Watch | Page::Mask => {}
+            Page::Models => self.open_library(),
+            Page::Welcome => self.survey(),
             Page::Doctor => self.open_doctor(),
         }
     }

@@ -14,6 +14,8 @@ use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
+use crate::app::library::{Library, Remembered};
+use crate::app::mask::Masking;
 use crate::app::memory::planning::Planning;
 use crate::app::player::Player;
 
@@ -26,6 +28,7 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub library: Remembered,
 }
 
 impl Default for State {
@@ -35,6 +38,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            library: Remembered::default(),
         }
     }
 }
@@ -105,6 +109,12 @@ pub enum Page {
     #[default]
     Watch,
     Doctor,
+    /// Where a mask is painted.
+    Mask,
+    /// All models, to choose one.
+    Models,
+    /// What the program shows when it starts for the first time.
+    Welcome,
 }
 
 /// A texture and the picture in it.
@@ -158,6 +168,8 @@ pub struct Session {
     /// Where models were looked for.
     pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
+    pub masking: Masking,
+    pub library: Library,
     /// A file dialog is open.
     pub is_picking: bool,
     pub notices: Vec<Notice>,

@@ -6,6 +6,8 @@
 mod create;
 mod doctor;
 mod icons;
+mod library;
+mod mask;
 mod memory;
 mod notices;
 mod queue;
@@ -97,6 +99,9 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Models => library::library_ui(ui, view),
+            Page::Welcome => library::welcome::welcome_ui(ui, view),
+            Page::Mask => mask::mask_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
         });
     notices::notices_ui(ui.ctx(), view);

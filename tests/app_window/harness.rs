@@ -180,6 +180,7 @@ impl Bench {
         });
         startup.check_engine = Arc::new(|_| Ok(()));
         startup.examine = Arc::new(|_, _| {});
+        startup.survey = Arc::new(|_, _| {});
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
@@ -238,6 +239,24 @@ impl Bench {
             "expected to read {text:?} in:\n{:#?}",
             self.harness.root()
         );
+    }
+
+    /// Opens the list of models and works with the one of this name.
+    pub fn use_model(&mut self, name: &str) {
+        self.look_at_model(name);
+        self.press("Use this model");
+    }
+
+    /// Opens the list of models and looks at the one of this name.
+    pub fn look_at_model(&mut self, name: &str) {
+        self.harness
+            .get_by_role_and_label(Role::ComboBox, "Model")
+            .click();
+        self.settle();
+        self.harness
+            .get_by_role_and_label(Role::ListBoxOption, name)
+            .click();
+        self.settle();
     }
 
     pub fn write_prompt(&mut self, text: &str) {

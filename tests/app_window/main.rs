@@ -6,7 +6,9 @@ mod form;
 mod harness;
 mod inputs;
 mod jobs;
+mod library;
 mod look;
+mod mask;
 mod models;
 mod pictures;
 mod planning;
@@ -17,3 +19,4 @@ mod sections;
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
 mod variants;
+mod welcome;

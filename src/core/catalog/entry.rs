@@ -15,7 +15,7 @@ use super::error::line_and_column;
 use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
 use super::source::{Fault, RawSource, Source, Sources};
-use super::{CatalogError, Family, LatentRgb, Preset};
+use super::{CatalogError, Component, Family, LatentRgb, Preset};
 
 /// What is written by hand is shorter; whoever parses it takes many times as much.
 const MAX_BYTES: u64 = 512 << 10;
@@ -38,12 +38,33 @@ pub struct CatalogEntry {
     pub download_bytes: u64,
     /// The files that make a working model; none where it is known only as a folder.
     pub sources: Vec<Source>,
+    /// About how many numbers its transformer has; 0 where that is not known.
+    #[serde(skip)]
+    pub(super) transformer_numbers: u64,
 }
 
 impl CatalogEntry {
     /// The files that are not here in any form.
     pub fn to_fetch(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|source| source.here.is_none())
+    }
+
+    /// About how much its largest part takes in memory: by what is known of its files, else by its kind. 0 where
+    /// nothing is known.
+    pub fn largest_part_bytes(&self) -> u64 {
+        let parts = self.sources.iter().map(|source| {
+            let numbers = match (source.component, self.transformer_numbers) {
+                (Component::Transformer, numbers) => numbers,
+                // UMT5 and T5 in their halves, Llama 3.
+                (Component::TextEncoder, _) if self.family == Family::Wan => 5_700_000_000,
+                (Component::TextEncoder, _) if self.family == Family::FramePack => 8_000_000_000,
+                (Component::TextEncoder2, _) if self.family == Family::Flux => 4_800_000_000,
+                _ => 0,
+            };
+            let each = if source.name.contains("fp8") { 1 } else { 2 };
+            source.bytes.unwrap_or(numbers * each)
+        });
+        parts.max().unwrap_or(0)
     }
 
     /// How much that is, where it is known of every file.
@@ -256,6 +277,10 @@ impl Entry {
             what,
             download_bytes: self.download_bytes,
             sources,
+            transformer_numbers: match (self.family, self.shape) {
+                (Some(family), Some(shape)) => shape.numbers(family),
+                _ => 0,
+            },
         }
     }
 }

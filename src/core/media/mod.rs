@@ -7,6 +7,7 @@ mod clip;
 mod error;
 mod fingerprint;
 mod kind;
+mod mask;
 mod metadata;
 mod open;
 mod pixels;
@@ -22,6 +23,7 @@ pub use clip::{
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
+pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
