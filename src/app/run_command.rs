@@ -18,13 +18,7 @@ use crate::ui::theme;
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
         match command {
-            AppCommand::Submit => {
-                if matches!(self.session.page, Page::Models | Page::Welcome) {
-                    // Whoever asks for a clip wants to see it.
-                    self.session.page = Page::Watch;
-                }
-                self.submit();
-            }
+            AppCommand::Submit => self.submit(),
             AppCommand::Cancel => {
                 if let Some(job) = &self.queue.running {
                     job.cancel.cancel();

@@ -67,9 +67,9 @@ pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
 /// Width of a slider among the tools of the mask.
-pub const TOOL_SLIDER_WIDTH: f32 = 110.0;
-/// Left for the buttons at the right of its header.
-pub const MASK_BUTTONS_WIDTH: f32 = 300.0;
+pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
+/// Of such a slider with its name and its value.
+pub const TOOL_WIDTH: f32 = 228.0;
 /// The list of models beside the card of one.
 pub const MODELS_WIDTH: f32 = 380.0;
 /// Narrower, in a small window.

@@ -253,6 +253,11 @@ impl Bench {
             .get_by_role_and_label(Role::ComboBox, "Model")
             .click();
         self.settle();
+        // It may be far down.
+        self.harness
+            .get_by_role_and_label(Role::TextInput, "Search models")
+            .type_text(name);
+        self.settle();
         self.harness
             .get_by_role_and_label(Role::ListBoxOption, name)
             .click();
@@ -342,6 +347,18 @@ impl Bench {
                 egui::OutputCommand::CopyText(text) => Some(text.clone()),
                 _ => None,
             })
+    }
+
+    /// Presses a button, and gives what it put on the clipboard.
+    pub fn copied_by(&mut self, name: &str) -> Option<String> {
+        let button = self.harness.get_by_role_and_label(Role::Button, name);
+        button.click();
+        let mut copied = None;
+        for _ in 0..4 {
+            self.harness.step();
+            copied = copied.or_else(|| self.copied());
+        }
+        copied
     }
 
     /// Drops a file onto the window.

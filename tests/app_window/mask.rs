@@ -15,7 +15,9 @@ fn bench_at(width: u32, height: u32) -> Bench {
     let mut bench = Bench::of(flux_spec());
     let picture = bench.picture_file("photo.png", width, height);
     bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| bench.has("Start picture photo.png"));
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
     bench.press("Paint a mask");
     bench.until("it can be painted on", |bench| bench.has(CANVAS));
     bench
@@ -82,7 +84,11 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
         let mask = inputs.get(Slot::Mask).expect("it was waited for");
         mask.source.path().to_path_buf()
     };
-    assert!(path.starts_with(bench.home.path().join("data/masks")), "{}", path.display());
+    assert!(
+        path.starts_with(bench.home.path().join("data/masks")),
+        "{}",
+        path.display()
+    );
     let mask = open_picture(&path).expect("it is a picture");
     assert_eq!((mask.width, mask.height), (400, 300));
     for (x, y, expected) in [
@@ -97,7 +103,9 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     ] {
         assert_eq!(mask.pixel(x, y), [expected; 3], "at {x}, {y}");
     }
-    bench.until("nothing is opened", |bench| bench.app().session.inputs.num_opening == 0);
+    bench.until("nothing is opened", |bench| {
+        bench.app().session.inputs.num_opening == 0
+    });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
 }
@@ -111,15 +119,25 @@ fn the_right_button_erases_and_steps_are_taken_back_by_keys() {
     assert_eq!(value(&mut bench, 5, 5), 255);
     let middle = place(&bench, size, 200.0, 150.0);
     drag(&mut bench, PointerButton::Secondary, &[middle]);
-    assert_eq!((value(&mut bench, 200, 150), value(&mut bench, 5, 5)), (0, 255));
+    assert_eq!(
+        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
+        (0, 255)
+    );
     bench.press("Invert");
-    assert_eq!((value(&mut bench, 200, 150), value(&mut bench, 5, 5)), (255, 0));
+    assert_eq!(
+        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
+        (255, 0)
+    );
     for _ in 0..2 {
-        bench.harness.key_press_modifiers(Modifiers::COMMAND, Key::Z);
+        bench
+            .harness
+            .key_press_modifiers(Modifiers::COMMAND, Key::Z);
         bench.settle();
     }
     assert_eq!(value(&mut bench, 200, 150), 255, "only Fill is left");
-    bench.harness.key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     bench.settle();
     assert_eq!(value(&mut bench, 200, 150), 0);
     bench.press("Clear");
@@ -150,12 +168,15 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
         unit: egui::MouseWheelUnit::Line,
         delta: Vec2::new(0.0, 1.0),
         phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
         modifiers,
     };
     bench.harness.event(wheel(Modifiers::NONE));
     bench.settle();
     assert!(diameter(&mut bench) > before);
-    bench.harness.event_modifiers(Event::Zoom(2.0), Modifiers::CTRL);
+    bench
+        .harness
+        .event_modifiers(Event::Zoom(2.0), Modifiers::CTRL);
     bench.settle();
     let editor = bench.app().session.masking.editor.as_ref();
     let look = editor.expect("it is open").look;
@@ -171,7 +192,9 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     let mut bench = Bench::of(flux_spec());
     let picture = bench.picture_file("photo.png", 200, 100);
     bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| bench.has("Start picture photo.png"));
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
     let mask = bench.home.path().join("mine.png");
     // Of half the size: it is brought to that of the picture.
     image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
@@ -184,7 +207,10 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     bench.until("the mask is there", |bench| bench.has("Mask mine.png"));
     bench.press("Edit mask");
     bench.until("it can be painted on", |bench| bench.has(CANVAS));
-    assert_eq!((value(&mut bench, 20, 50), value(&mut bench, 180, 50)), (255, 0));
+    assert_eq!(
+        (value(&mut bench, 20, 50), value(&mut bench, 180, 50)),
+        (255, 0)
+    );
     set_brush(&mut bench, 20.0);
     let at = place(&bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
@@ -193,7 +219,9 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     bench.press("Edit mask");
     assert_eq!(value(&mut bench, 180, 50), 255);
     bench.press("Use this mask");
-    bench.until("a new file stands there", |bench| bench.has("Mask photo-mask"));
+    bench.until("a new file stands there", |bench| {
+        bench.has("Mask photo-mask")
+    });
     // The user's own file is as it was.
     assert_eq!(open_picture(&mask).expect("it is there").width, 100);
 }
@@ -228,10 +256,25 @@ fn a_large_picture_is_painted_in_its_own_pixels() {
 }
 
 #[test]
+fn the_tools_stay_within_a_small_window() {
+    let mut bench = bench_at(300, 200);
+    bench.harness.set_size(Vec2::new(900.0, 600.0));
+    bench.settle();
+    let area = canvas(&bench);
+    assert!(area.right() <= 900.0 && area.height() > 150.0, "{area:?}");
+    for name in ["Use this mask", "Discard", "Feather", "1:1"] {
+        let rect = bench.harness.get_by_label(name).rect();
+        assert!(rect.right() <= 900.0, "{name} at {rect:?}");
+    }
+}
+
+#[test]
 fn a_model_without_masks_offers_none() {
     let mut bench = Bench::new();
     let picture = bench.picture_file("photo.png", 64, 64);
     bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| bench.has("Start picture photo.png"));
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
     assert!(!bench.has("Paint a mask"));
 }

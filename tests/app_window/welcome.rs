@@ -102,8 +102,8 @@ fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
     let mut bench = bench(vec![spec()], Err(err), true);
     open(&mut bench);
     bench.assert_shows("Libtorch is missing");
-    bench.press("Copy the command");
-    assert_eq!(bench.copied().as_deref(), Some("cargo xtask setup"));
+    let copied = bench.copied_by("Copy the command");
+    assert_eq!(copied.as_deref(), Some("cargo xtask setup"));
     bench.assert_shows("Choose a libtorch folder");
     bench.press("Make your first clip");
     bench.assert_no_job();

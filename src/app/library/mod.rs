@@ -160,11 +160,7 @@ impl App {
     /// Models were searched: the list, the cards and what fits are of yesterday.
     pub(in crate::app) fn renew_library(&mut self, unusable: Vec<UnusableModel>) {
         let library = &mut self.session.library;
-        library.rows = Rows::take(
-            self.session.models.all(),
-            &unusable,
-            &self.session.missing,
-        );
+        library.rows = Rows::take(self.session.models.all(), &unusable, &self.session.missing);
         library.unusable = unusable;
         library.cards.clear();
         library.survey.is_stale = true;

@@ -177,7 +177,11 @@ fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
         id: spec.id.clone(),
         place: Place::Here(at),
         name: spec.name.clone(),
-        facts: format!("{family} {}  ·  {thing}s from {}", spec.variant, needs_text(spec)),
+        facts: format!(
+            "{family} {}  ·  {thing}s from {}",
+            spec.variant,
+            needs_text(spec)
+        ),
         size: size_text(spec.bytes),
         ailment: None,
         haystack: haystack.join(" ").to_lowercase(),

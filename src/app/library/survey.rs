@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, size_text};
 use safelight_core::job::StartPicture;
 use safelight_core::memory::{Corrections, ModelWeights, Plan, Planner, gib};
 use safelight_core::settings::{Paths, Settings, runtime_folder};
-use rustix::fs::{Access, access};
 
 use crate::app::form::FormState;
 use crate::app::inputs::Sources;
@@ -144,7 +144,10 @@ pub fn examine(paths: Paths) -> Examine {
         tell(SurveyNews::Machine(Box::new(machine)));
         // From the sizes alone first: reading headers takes longer.
         for entry in &wish.known {
-            tell(SurveyNews::Fit(entry.id.clone(), of_known(entry, &device, settings)));
+            tell(SurveyNews::Fit(
+                entry.id.clone(),
+                of_known(entry, &device, settings),
+            ));
         }
         let corrections = Corrections::load(&paths.corrections_file());
         for spec in &wish.specs {
@@ -230,7 +233,9 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
     let then = match word {
         FitWord::Fits => "so it stays in memory whole",
         FitWord::Squeezed => "so a part of it is read anew in each step, which takes longer",
-        FitWord::TooLarge | FitWord::Unknown => "which is too little even for a part of it at a time",
+        FitWord::TooLarge | FitWord::Unknown => {
+            "which is too little even for a part of it at a time"
+        }
     };
     Fit {
         word,

@@ -28,9 +28,7 @@ pub(super) fn open(start: &Source, mask_file: Option<PathBuf>) -> Result<Opened,
     let picture = picture.map_err(|err| opening_error(&err))?;
     let (width, height) = (picture.width, picture.height);
     let mask = match &mask_file {
-        Some(path) => {
-            media::open_mask(path, width, height).map_err(|err| opening_error(&err))?
-        }
+        Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
         None => Mask::new(width, height),
     };
     Ok(Opened {
@@ -53,9 +51,12 @@ pub(super) fn keep(
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
     let made = fs::create_dir_all(folder);
-    made.map_err(|err| JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder)))?;
-    media::write_mask(&path, width, height, values)
-        .map_err(|err| JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder)))?;
+    made.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+    })?;
+    media::write_mask(&path, width, height, values).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+    })?;
     Ok(path)
 }
 

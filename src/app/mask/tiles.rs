@@ -91,7 +91,13 @@ impl Tiles {
     }
 
     /// The squares that lie in this part of the picture, with what was painted in them.
-    pub fn show(&mut self, ctx: &Context, mask: &Mask, seen: Rect, dots_a_pixel: f32) -> Vec<Shown> {
+    pub fn show(
+        &mut self,
+        ctx: &Context,
+        mask: &Mask,
+        seen: Rect,
+        dots_a_pixel: f32,
+    ) -> Vec<Shown> {
         self.now += 1;
         let level = self.levels.for_scale(dots_a_pixel);
         let side = TILE << level;

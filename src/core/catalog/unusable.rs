@@ -102,7 +102,10 @@ impl Catalog {
         let name = name_of(path).to_lowercase();
         let nearness = |entry: &&Entry| {
             let known = super::names::model_words(&entry.id);
-            known.iter().filter(|word| name.contains(word.as_str())).count()
+            known
+                .iter()
+                .filter(|word| name.contains(word.as_str()))
+                .count()
         };
         self.entries.iter().rev().max_by_key(nearness)
     }
@@ -116,7 +119,9 @@ fn ailment_of(problem: &CatalogError) -> Option<Ailment> {
         | CatalogError::MissingCompanions { .. }
         | CatalogError::WrongCompanion { .. }
         | CatalogError::Expert { .. } => Some(Ailment::Incomplete),
-        CatalogError::Unsupported { .. } | CatalogError::Pickle { .. } => Some(Ailment::Unsupported),
+        CatalogError::Unsupported { .. } | CatalogError::Pickle { .. } => {
+            Some(Ailment::Unsupported)
+        }
         CatalogError::Catalogue { .. }
         | CatalogError::Unknown { .. }
         | CatalogError::NotHere { .. }
@@ -148,7 +153,9 @@ fn name_of(path: &Path) -> String {
     } else {
         path.file_stem()
     };
-    name.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    name.unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn first_word(name: &str) -> &str {

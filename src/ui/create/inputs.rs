@@ -97,7 +97,12 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 heading_ui(ui, view, slot);
                 if slot == Slot::Mask && view.session.inputs.get(slot).is_none() {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        paint_button(ui, view, "Paint a mask", "Paint which part of the picture is made anew");
+                        paint_button(
+                            ui,
+                            view,
+                            "Paint a mask",
+                            "Paint which part of the picture is made anew",
+                        );
                     });
                 }
                 if slot == Slot::End {

@@ -174,7 +174,11 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(AppCommand::ReloadModels);
         }
         let explanation = "What can be fetched, and what else to do";
-        if ui.button("Get a model…").on_hover_text(explanation).clicked() {
+        if ui
+            .button("Get a model…")
+            .on_hover_text(explanation)
+            .clicked()
+        {
             view.push(AppCommand::ShowPage(Page::Welcome));
         }
     });

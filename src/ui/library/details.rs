@@ -3,14 +3,12 @@
 use std::path::Path;
 
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{
-    CatalogEntry, ComponentCard, ModelSpec, UnusableModel, size_text,
-};
+use safelight_core::catalog::{CatalogEntry, ComponentCard, ModelSpec, UnusableModel, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
-use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::app::library::LibraryCommand;
+use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::library::fit_colour;
 use crate::ui::widgets::{
@@ -75,7 +73,11 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
     ui.add_space(theme::SMALL_GAP);
     parts_ui(ui, view, spec);
     ui.add_space(theme::GAP);
-    let text = if is_used { "Go on with this model" } else { "Use this model" };
+    let text = if is_used {
+        "Go on with this model"
+    } else {
+        "Use this model"
+    };
     if main_button(ui, true, icons::CHECK_CIRCLE, text)
         .on_hover_text("Its own sizes and steps stand in the form then; the prompt stays (Enter)")
         .clicked()
@@ -109,7 +111,9 @@ fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
         return;
     };
     let device = view.session.library.survey.machine.as_ref();
-    let device = device.map_or_else(String::new, |machine| format!("On {}: ", machine.device.name));
+    let device = device.map_or_else(String::new, |machine| {
+        format!("On {}: ", machine.device.name)
+    });
     let colour = fit_colour(ui, fit.word);
     wide_note(ui, &format!("{device}{}", fit.text), colour);
 }
@@ -223,7 +227,11 @@ fn part_label(name: &str) -> &'static str {
 fn storage_text(part: &ComponentCard) -> String {
     let mut types: Vec<(&String, u64)> = part.dtypes.iter().map(|(name, n)| (name, *n)).collect();
     types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let names: Vec<&str> = types.iter().take(2).map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = types
+        .iter()
+        .take(2)
+        .map(|(name, _)| name.as_str())
+        .collect();
     names.join(" and ")
 }
 

@@ -2,8 +2,8 @@
 
 use egui::text::{LayoutJob, TextWrapping};
 use egui::{
-    Align2, Color32, CornerRadius, FontId, Rect, RichText, ScrollArea, Sense, TextFormat, TextStyle,
-    Ui, pos2, vec2,
+    Align2, Color32, CornerRadius, FontId, Rect, RichText, ScrollArea, Sense, TextFormat,
+    TextStyle, Ui, pos2, vec2,
 };
 use safelight_core::catalog::Ailment;
 
@@ -77,7 +77,11 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     ui.label("No model has all these words");
-    if ui.button("Show all").on_hover_text("Empty the search").clicked() {
+    if ui
+        .button("Show all")
+        .on_hover_text("Empty the search")
+        .clicked()
+    {
         let library = &mut view.session.library;
         library.query.clear();
         library.search(&view.state.library);
@@ -129,11 +133,18 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     let right = inside.right() - 8.0;
     let small = TextStyle::Small.resolve(ui.style());
     let text_at = |at, align, text: &str, colour| {
-        ui.painter().text(at, align, text, small.clone(), colour).width()
+        ui.painter()
+            .text(at, align, text, small.clone(), colour)
+            .width()
     };
     let upper = inside.top() + 14.0;
     let lower = inside.bottom() - 14.0;
-    let size_width = text_at(pos2(right, upper), Align2::RIGHT_CENTER, &model.size, palette.weak);
+    let size_width = text_at(
+        pos2(right, upper),
+        Align2::RIGHT_CENTER,
+        &model.size,
+        palette.weak,
+    );
     let (said, colour) = match model.ailment {
         Some(Ailment::Incomplete) => ("incomplete", palette.amber),
         Some(Ailment::Broken) => ("cannot be used", palette.error),
@@ -162,7 +173,12 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         ui.painter().galley(pos2(left, top), galley, palette.text);
     };
     let body = TextStyle::Body.resolve(ui.style());
-    line(upper, &[(star, palette.amber), (&model.name, ink)], &body, size_width);
+    line(
+        upper,
+        &[(star, palette.amber), (&model.name, ink)],
+        &body,
+        size_width,
+    );
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
     let fit = view.session.library.survey.fits.get(&model.id);
     let response = match fit {

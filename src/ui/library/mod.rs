@@ -45,14 +45,25 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Models").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, "Close the models", "Back to the picture (Escape)").clicked() {
+            if icon_button(
+                ui,
+                icons::X,
+                "Close the models",
+                "Back to the picture (Escape)",
+            )
+            .clicked()
+            {
                 view.push(AppCommand::ShowPage(Page::Watch));
             }
             if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
                 view.push(AppCommand::ReloadModels);
             }
             let explanation = "What was found, what this machine can run, and what to fetch";
-            if ui.button("First steps").on_hover_text(explanation).clicked() {
+            if ui
+                .button("First steps")
+                .on_hover_text(explanation)
+                .clicked()
+            {
                 view.push(AppCommand::ShowPage(Page::Welcome));
             }
             let explanation = "Look for models in one more folder; nothing is copied or moved";
@@ -67,7 +78,9 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let purpose = crate::app::commands::FolderSetting::Models;
                 view.push(AppCommand::PickFolder(purpose));
             }
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| search_ui(ui, view));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                search_ui(ui, view)
+            });
         });
     });
 }
@@ -79,7 +92,10 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
         .hint_text(with_icon(icons::SEARCH, hint))
         .desired_width(f32::INFINITY);
     let response = ui
-        .add_sized(vec2(ui.available_width(), ui.spacing().interact_size.y), field)
+        .add_sized(
+            vec2(ui.available_width(), ui.spacing().interact_size.y),
+            field,
+        )
         .on_hover_text("All words must occur. Arrows choose, Enter uses, Escape goes back")
         .accessible_name("Search models");
     if std::mem::take(&mut library.wants_focus) {

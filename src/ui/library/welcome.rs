@@ -79,7 +79,11 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
         let thing = model
             .as_ref()
             .is_some_and(|spec| spec.family.makes_pictures());
-        let text = if thing { "Make your first picture" } else { "Make your first clip" };
+        let text = if thing {
+            "Make your first picture"
+        } else {
+            "Make your first clip"
+        };
         let button = main_button(ui, is_ready, icons::SPARKLE, text);
         if button.clicked() && is_ready {
             view.push(AppCommand::Library(LibraryCommand::FirstClip));
@@ -126,7 +130,8 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
                     view.push(AppCommand::CopyText(command.to_owned()));
                 }
             }
-            let explanation = "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
+            let explanation =
+                "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
             let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
             if ui
                 .add_enabled(!view.session.is_picking, button)
@@ -190,7 +195,9 @@ fn device_text(machine: &Machine) -> String {
         DeviceClass::Unified => {
             format!("{name}, which shares {memory} GiB of memory with the processor.")
         }
-        DeviceClass::Discrete => format!("{name}, a graphics card with {memory} GiB of its own memory."),
+        DeviceClass::Discrete => {
+            format!("{name}, a graphics card with {memory} GiB of its own memory.")
+        }
         DeviceClass::Cpu => format!(
             "The processor computes, with {memory} GiB of memory: it works everywhere and is slow. A libtorch for a graphics card makes it many times faster."
         ),
@@ -224,14 +231,22 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
             });
             let colour = fit_colour(ui, fit.word);
-            ui.label(RichText::new(sentence(fit.word.label())).small().color(colour))
-                .on_hover_text(&fit.text)
-                .accessible_name(format!("{name} {}", fit.word.label()));
+            ui.label(
+                RichText::new(sentence(fit.word.label()))
+                    .small()
+                    .color(colour),
+            )
+            .on_hover_text(&fit.text)
+            .accessible_name(format!("{name} {}", fit.word.label()));
         });
         ui.push_id(id, |_| ());
     }
     let explanation = "All models, with what they are and whether they fit";
-    if ui.button("See all models").on_hover_text(explanation).clicked() {
+    if ui
+        .button("See all models")
+        .on_hover_text(explanation)
+        .clicked()
+    {
         view.push(AppCommand::ShowPage(Page::Models));
     }
 }
@@ -313,7 +328,11 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "Models to fetch");
-        let shown = view.session.fetch.as_ref().map(|fetch| fetch.entry.id.clone());
+        let shown = view
+            .session
+            .fetch
+            .as_ref()
+            .map(|fetch| fetch.entry.id.clone());
         for entry in &offers {
             if shown.as_ref() == Some(&entry.id) {
                 fetch_ui(ui, view);
@@ -331,10 +350,16 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     let word = view.session.library.survey.word(&entry.id);
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let is_free = view.session.fetch.as_ref().is_none_or(|fetch| !fetch.is_busy());
+            let is_free = view
+                .session
+                .fetch
+                .as_ref()
+                .is_none_or(|fetch| !fetch.is_busy());
             let button = ui.add_enabled(is_free, Button::new(with_icon(icons::DOWNLOAD, "Fetch…")));
             if button
-                .on_hover_text("Shows its files and their sizes; nothing is fetched before you say so")
+                .on_hover_text(
+                    "Shows its files and their sizes; nothing is fetched before you say so",
+                )
                 .accessible_name(format!("Fetch {}", entry.name))
                 .clicked()
             {
@@ -357,7 +382,10 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
 
 fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
     let survey = &view.session.library.survey;
-    let free = survey.machine.as_ref().and_then(|machine| machine.free_bytes);
+    let free = survey
+        .machine
+        .as_ref()
+        .and_then(|machine| machine.free_bytes);
     let has_room = |entry: &&CatalogEntry| {
         entry.to_fetch().count() > 0
             && free

@@ -1,8 +1,8 @@
 //! The picture with the mask over it, the brush at the pointer, and what pointer, wheel and keys do there.
 
 use egui::{
-    Color32, CursorIcon, Event, Key, Modifiers, MouseWheelUnit, PointerButton, Pos2, Rect, Response,
-    Sense, Stroke, Ui, Vec2, pos2, vec2,
+    Color32, CursorIcon, Event, Key, Modifiers, MouseWheelUnit, PointerButton, Pos2, Rect,
+    Response, Sense, Stroke, Ui, Vec2, pos2, vec2,
 };
 
 use crate::app::commands::AppCommand;
@@ -52,7 +52,9 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
 pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture"));
+    response.widget_info(|| {
+        egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
+    });
     if view.session.settings_draft.is_none() {
         keys(ui, view, editor);
     }
@@ -112,7 +114,10 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     let mut wish = |command| view.push(AppCommand::Mask(command));
     let button = [PointerButton::Primary, PointerButton::Secondary]
         .into_iter()
-        .find(|button| response.is_pointer_button_down_on() && ui.input(|input| input.pointer.button_down(*button)));
+        .find(|button| {
+            response.is_pointer_button_down_on()
+                && ui.input(|input| input.pointer.button_down(*button))
+        });
     let Some(button) = button else {
         if editor.is_painting() {
             wish(MaskCommand::End);
@@ -132,7 +137,11 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
                 _ => None,
             })
             .collect();
-        (input.pointer.press_origin(), moved, input.pointer.latest_pos())
+        (
+            input.pointer.press_origin(),
+            moved,
+            input.pointer.latest_pos(),
+        )
     });
     if !editor.is_painting() {
         if let Some(at) = begun.or(now) {
@@ -176,7 +185,11 @@ fn brush(ui: &Ui, editor: &Editor, lie: Lie, response: &Response) {
     let radius = (editor.diameter / 2.0 * lie.scale).max(1.0);
     let erases = editor.is_erasing || ui.input(|input| input.pointer.secondary_down());
     let palette = palette(ui);
-    let ink = if erases { palette.amber } else { palette.on_accent };
+    let ink = if erases {
+        palette.amber
+    } else {
+        palette.on_accent
+    };
     let painter = ui.painter().with_clip_rect(response.rect);
     // Seen on light and on dark.
     painter.circle_stroke(at, radius + 1.0, Stroke::new(1.0, palette.stage));

@@ -55,18 +55,17 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
         let weak = palette(ui).weak;
         let size = editor.size();
         let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
-        let room = ui.available_width() - theme::MASK_BUTTONS_WIDTH;
-        ui.allocate_ui(egui::vec2(room.max(0.0), ui.spacing().interact_size.y), |ui| {
-            ui.add(egui::Label::new(RichText::new(text).small().color(weak)).truncate());
-        });
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Back to the picture; what is painted waits here";
             if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
                 view.push(AppCommand::ShowPage(Page::Watch));
             }
             let is_idle = editor.busy.is_none();
-            let use_it = Button::new(RichText::new(with_icon(icons::CHECK_CIRCLE, "Use this mask")))
-                .fill(palette(ui).accent.gamma_multiply(0.55));
+            let use_it = Button::new(RichText::new(with_icon(
+                icons::CHECK_CIRCLE,
+                "Use this mask",
+            )))
+            .fill(palette(ui).accent.gamma_multiply(0.55));
             if ui
                 .add_enabled(is_idle, use_it)
                 .on_hover_text("Keep it as a file and make anew what is painted")
@@ -87,6 +86,9 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
                 Some(Busy::Keeping) => drop(ui.label("Keeping…")),
                 None => {}
             }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(egui::Label::new(RichText::new(text).small().color(weak)).truncate());
+            });
         });
     });
 }
@@ -114,14 +116,17 @@ fn brush_ui(ui: &mut Ui, editor: &mut Editor) {
             .fixed_decimals(0)
             .suffix(" %");
         named_slider(ui, "Soft edge", slider, explanation);
-        let explanation = "How strongly the colour covers the picture; the mask itself does not change";
+        let explanation =
+            "How strongly the colour covers the picture; the mask itself does not change";
         let slider = Slider::new(&mut editor.opacity, 0.1..=1.0).fixed_decimals(2);
         named_slider(ui, "Overlay", slider, explanation);
     });
 }
 
 fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) {
-    ui.horizontal(|ui| {
+    // Of a known size, so that a narrow window puts it into the next line whole.
+    let size = egui::vec2(theme::TOOL_WIDTH, ui.spacing().interact_size.y);
+    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
         let weak = palette(ui).weak;
         let label = ui
             .label(RichText::new(name).color(weak))
@@ -148,10 +153,28 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
             }
         };
         let (undo, redo) = (editor.mask.can_undo(), editor.mask.can_redo());
-        tool(ui, undo, "Undo", "Take the last step back (Ctrl+Z)", MaskCommand::Undo);
-        tool(ui, redo, "Redo", "Do it again (Ctrl+Shift+Z)", MaskCommand::Redo);
+        tool(
+            ui,
+            undo,
+            "Undo",
+            "Take the last step back (Ctrl+Z)",
+            MaskCommand::Undo,
+        );
+        tool(
+            ui,
+            redo,
+            "Redo",
+            "Do it again (Ctrl+Shift+Z)",
+            MaskCommand::Redo,
+        );
         ui.separator();
-        tool(ui, true, "Fill", "Paint the whole picture", MaskCommand::Fill);
+        tool(
+            ui,
+            true,
+            "Fill",
+            "Paint the whole picture",
+            MaskCommand::Fill,
+        );
         tool(ui, true, "Clear", "Erase everything", MaskCommand::Clear);
         let explanation = "Paint what is not painted, and erase what is";
         tool(ui, true, "Invert", explanation, MaskCommand::Invert);

@@ -125,9 +125,7 @@ fn rows(area: Area, width: u32) -> impl Iterator<Item = std::ops::Range<usize>> 
 }
 
 fn read(area: Area, width: u32, values: &[u8]) -> Square {
-    let first = rows(area, width)
-        .next()
-        .map_or(0, |row| values[row.start]);
+    let first = rows(area, width).next().map_or(0, |row| values[row.start]);
     if rows(area, width).all(|row| values[row].iter().all(|value| *value == first)) {
         return Square::Plain(first);
     }
@@ -144,9 +142,7 @@ fn put(step: Step, width: u32, height: u32, values: &mut [u8]) -> (Area, Step) {
     for ((column, row), square) in step.0 {
         let area = place_of(column, row, width, height);
         touched = touched.around(area);
-        inverse
-            .0
-            .insert((column, row), read(area, width, values));
+        inverse.0.insert((column, row), read(area, width, values));
         let line = (area.right - area.left) as usize;
         for (index, row) in rows(area, width).enumerate() {
             match &square {

@@ -178,7 +178,8 @@ impl Mask {
         if area.is_empty() {
             return area;
         }
-        self.history.keep(area, self.width, self.height, &self.values);
+        self.history
+            .keep(area, self.width, self.height, &self.values);
         let span = [to[0] - from[0], to[1] - from[1]];
         let length_squared = span[0] * span[0] + span[1] * span[1];
         for y in area.top..area.bottom {
@@ -255,13 +256,11 @@ impl Mask {
 
     /// Takes the last step back; what it touched.
     pub fn undo(&mut self) -> Area {
-        self.history
-            .undo(self.width, self.height, &mut self.values)
+        self.history.undo(self.width, self.height, &mut self.values)
     }
 
     /// Does again what was taken back.
     pub fn redo(&mut self) -> Area {
-        self.history
-            .redo(self.width, self.height, &mut self.values)
+        self.history.redo(self.width, self.height, &mut self.values)
     }
 }

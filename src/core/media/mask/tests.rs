@@ -19,7 +19,10 @@ fn a_stroke_covers_its_width_from_end_to_end_and_says_what_it_touched() {
         assert_eq!(mask.at(x, 27), 0, "at {x}");
     }
     assert_eq!((mask.at(10, 20), mask.at(70, 20)), (0, 0));
-    assert!(touched.left <= 15 && touched.right >= 65 && touched.bottom <= 28, "{touched:?}");
+    assert!(
+        touched.left <= 15 && touched.right >= 65 && touched.bottom <= 28,
+        "{touched:?}"
+    );
 }
 
 #[test]
@@ -33,7 +36,10 @@ fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
     mask.stroke([30.0, 30.0], [30.0, 30.0], soft);
     let line: Vec<u8> = (30..52).map(|x| mask.at(x, 30)).collect();
     assert!(line.is_sorted_by(|a, b| a >= b), "{line:?}");
-    assert!(line[0] > 250 && line[10] > 80 && line[10] < 180 && line[21] == 0, "{line:?}");
+    assert!(
+        line[0] > 250 && line[10] > 80 && line[10] < 180 && line[21] == 0,
+        "{line:?}"
+    );
     let once = mask.values().to_vec();
     mask.stroke([30.0, 30.0], [30.0, 30.0], soft);
     assert_eq!(mask.values(), once);
@@ -43,7 +49,15 @@ fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
 fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
     let mut mask = Mask::new(5, 3);
     mask.fill(255);
-    mask.stroke([0.5, 0.5], [0.5, 0.5], Brush { radius: 0.6, softness: 0.0, erases: true });
+    mask.stroke(
+        [0.5, 0.5],
+        [0.5, 0.5],
+        Brush {
+            radius: 0.6,
+            softness: 0.0,
+            erases: true,
+        },
+    );
     let means = mask.means(mask.whole(), 1);
     assert_eq!(means.len(), 3 * 2);
     assert!(means[0] < 255 && means[1..] == [255; 5], "{means:?}");
@@ -54,7 +68,14 @@ fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
 fn erasing_takes_away_what_was_painted() {
     let mut mask = Mask::new(50, 50);
     mask.fill(255);
-    mask.stroke([25.0, 25.0], [25.0, 25.0], Brush { erases: true, ..HARD });
+    mask.stroke(
+        [25.0, 25.0],
+        [25.0, 25.0],
+        Brush {
+            erases: true,
+            ..HARD
+        },
+    );
     assert_eq!((mask.at(25, 25), mask.at(5, 5)), (0, 255));
 }
 
@@ -105,12 +126,17 @@ fn every_step_is_taken_back_and_done_again() {
 
 #[test]
 fn a_softened_edge_fades_to_both_sides_and_keeps_far_places() {
-    let values: Vec<u8> = (0..100 * 20).map(|at| if at % 100 < 50 { 255 } else { 0 }).collect();
+    let values: Vec<u8> = (0..100 * 20)
+        .map(|at| if at % 100 < 50 { 255 } else { 0 })
+        .collect();
     let soft = softened(100, 20, &values, 12);
     let row = &soft[1000..1100];
     assert!(row.is_sorted_by(|a, b| a >= b), "{row:?}");
     assert_eq!((row[30], row[70]), (255, 0));
-    assert!(row[44] < 255 && row[55] > 0 && row[49].abs_diff(128) < 20, "{row:?}");
+    assert!(
+        row[44] < 255 && row[55] > 0 && row[49].abs_diff(128) < 20,
+        "{row:?}"
+    );
     assert_eq!(softened(100, 20, &values, 0), values);
 }
 
@@ -119,7 +145,14 @@ fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mask.png");
     let mut mask = Mask::new(64, 48);
-    mask.stroke([20.0, 20.0], [40.0, 30.0], Brush { softness: 0.7, ..HARD });
+    mask.stroke(
+        [20.0, 20.0],
+        [40.0, 30.0],
+        Brush {
+            softness: 0.7,
+            ..HARD
+        },
+    );
     write_mask(&path, 64, 48, mask.values()).unwrap();
     assert_eq!(open_mask(&path, 64, 48).unwrap().values(), mask.values());
     let picture = open_picture(&path).unwrap();
