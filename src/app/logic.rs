@@ -201,13 +201,12 @@ impl App {
             FolderSetting::Libtorch => settings.runtime.libtorch = Some(path),
             FolderSetting::Models => settings.models.folders.push(path),
         };
-        match &mut self.session.settings_draft {
-            Some(draft) => put(draft),
-            None => {
-                let mut settings = self.settings.clone();
-                put(&mut settings);
-                self.run_command(ctx, AppCommand::ChangeSettings(Box::new(settings)));
-            }
+        if let Some(draft) = &mut self.session.settings_draft {
+            put(draft);
+        } else {
+            let mut settings = self.settings.clone();
+            put(&mut settings);
+            self.run_command(ctx, AppCommand::ChangeSettings(Box::new(settings)));
         }
     }
 

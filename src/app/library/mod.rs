@@ -115,7 +115,7 @@ pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
 impl App {
     pub(in crate::app) fn run_library_command(&mut self, command: LibraryCommand) {
         match command {
-            LibraryCommand::Look(id) => self.look_at_model(id),
+            LibraryCommand::Look(id) => self.look_at_model(&id),
             LibraryCommand::Use(id) => self.use_model(&id),
             LibraryCommand::Favour(id, is_favourite) => {
                 let favourites = &mut self.state.library.favourites;
@@ -205,16 +205,16 @@ impl App {
         }
     }
 
-    fn look_at_model(&mut self, id: String) {
-        self.read_card(&id);
+    fn look_at_model(&mut self, id: &str) {
+        self.read_card(id);
         let library = &mut self.session.library;
         let is_known = library
             .rows
             .models
             .iter()
             .any(|model| model.id == id && matches!(model.place, Place::Known(_)));
-        library.chosen = Some(id.clone());
-        self.show_missing(is_known.then_some(id.as_str()));
+        library.chosen = Some(id.to_owned());
+        self.show_missing(is_known.then_some(id));
     }
 
     /// Reads what a model is made of, once.
@@ -242,7 +242,7 @@ impl App {
             self.session.page = Page::Watch;
             return;
         }
-        self.look_at_model(id.to_owned());
+        self.look_at_model(id);
         self.complete_model(id);
     }
 

@@ -212,10 +212,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
     let family = entry.family.label();
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
-        None if entry.download_bytes > 0 => {
-            format!("up to {}", size_text(entry.download_bytes))
-        }
-        None => String::new(),
+        None => format!("about {}", rounded(entry.about_bytes_to_fetch())),
     };
     let haystack = [
         &entry.name,
@@ -234,4 +231,10 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
         ailment: None,
         haystack: haystack.join(" ").to_lowercase(),
     }
+}
+
+/// A size that is only known about.
+fn rounded(bytes: u64) -> String {
+    let unit = 1_000_000_000;
+    size_text(bytes.div_ceil(unit) * unit)
 }

@@ -4,7 +4,7 @@
 //! A picture of 8192 × 8192 would be one texture larger than many devices take. Here no more than [`MAX_TILES`] squares
 //! exist at a time, and a stroke renews the part of a square that it touched and nothing else.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use egui::{ColorImage, Context, Pos2, Rect, TextureHandle, TextureId, TextureOptions, pos2};
 use safelight_core::media::{Area, Mask, MediaError, Picture, thumbnail};
@@ -39,7 +39,7 @@ impl Levels {
 }
 
 /// One square of one level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     level: u32,
     column: u32,
@@ -67,7 +67,7 @@ pub struct Shown {
 /// The squares of one picture.
 pub struct Tiles {
     levels: Levels,
-    tiles: HashMap<Key, Tile>,
+    tiles: BTreeMap<Key, Tile>,
     now: u64,
     /// Texels that were written so far, for tests and the curious.
     pub num_written: u64,
@@ -77,7 +77,7 @@ impl Tiles {
     pub(super) fn new(levels: Levels) -> Self {
         Self {
             levels,
-            tiles: HashMap::new(),
+            tiles: BTreeMap::new(),
             now: 0,
             num_written: 0,
         }

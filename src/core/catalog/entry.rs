@@ -49,22 +49,31 @@ impl CatalogEntry {
         self.sources.iter().filter(|source| source.here.is_none())
     }
 
-    /// About how much its largest part takes in memory: by what is known of its files, else by its kind. 0 where
-    /// nothing is known.
+    /// About how much its largest part takes in memory. 0 where nothing is known.
     pub fn largest_part_bytes(&self) -> u64 {
-        let parts = self.sources.iter().map(|source| {
-            let numbers = match (source.component, self.transformer_numbers) {
-                (Component::Transformer, numbers) => numbers,
-                // UMT5 and T5 in their halves, Llama 3.
-                (Component::TextEncoder, _) if self.family == Family::Wan => 5_700_000_000,
-                (Component::TextEncoder, _) if self.family == Family::FramePack => 8_000_000_000,
-                (Component::TextEncoder2, _) if self.family == Family::Flux => 4_800_000_000,
-                _ => 0,
-            };
-            let each = if source.name.contains("fp8") { 1 } else { 2 };
-            source.bytes.unwrap_or(numbers * each)
-        });
+        let parts = self.sources.iter().map(|source| self.about_bytes(source));
         parts.max().unwrap_or(0)
+    }
+
+    /// About how much is to be fetched.
+    pub fn about_bytes_to_fetch(&self) -> u64 {
+        self.to_fetch().map(|source| self.about_bytes(source)).sum()
+    }
+
+    /// The size of a file: what is known of it, else what its kind says.
+    fn about_bytes(&self, source: &Source) -> u64 {
+        let numbers = match (source.component, self.family) {
+            (Component::Transformer, _) => self.transformer_numbers,
+            // The encoder half of UMT5 and of T5, Llama 3, CLIP.
+            (Component::TextEncoder, Family::Wan) => 5_700_000_000,
+            (Component::TextEncoder, Family::FramePack) => 8_000_000_000,
+            (Component::TextEncoder2, Family::Flux) => 4_800_000_000,
+            (Component::TextEncoder | Component::TextEncoder2, _) => 123_000_000,
+            (Component::ImageEncoder, _) => 600_000_000,
+            (Component::Vae, _) => 130_000_000,
+        };
+        let each = if source.name.contains("fp8") { 1 } else { 2 };
+        source.bytes.unwrap_or(numbers * each)
     }
 
     /// How much that is, where it is known of every file.

@@ -22,4 +22,5 @@ mod published;
 mod sources;
 mod storage;
 mod tiny;
+mod unusable;
 mod whole;

@@ -55,7 +55,6 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
     let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
     let button = Button::new(name)
         .right_text(RichText::new(caret).color(weak))
-        .selected(is_open)
         .truncate()
         .min_size(size);
     let response = ui.add(button);

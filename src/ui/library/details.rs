@@ -300,11 +300,12 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         .is_some_and(|fetch| fetch.entry.id != entry.id);
     fit_ui(ui, view, model);
     if let Some(machine) = &view.session.library.survey.machine
-        && let (Some(free), Some(bytes)) = (machine.free_bytes, entry.bytes_to_fetch())
+        && let Some(free) = machine.free_bytes
+        && let bytes = entry.about_bytes_to_fetch()
         && bytes > free
     {
         let text = format!(
-            "It takes {} on the disk, and {} are free",
+            "It takes about {} on the disk, and {} are free",
             size_text(bytes),
             size_text(free)
         );

@@ -79,7 +79,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 view.push(AppCommand::PickFolder(purpose));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                search_ui(ui, view)
+                search_ui(ui, view);
             });
         });
     });

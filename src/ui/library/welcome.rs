@@ -4,11 +4,11 @@
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
 use egui::{Align, Button, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, size_text};
+use safelight_core::catalog::{CatalogEntry, Family, size_text};
 use safelight_core::memory::{DeviceClass, gib};
 
 use crate::app::commands::{AppCommand, FolderSetting};
-use crate::app::library::survey::{FitWord, Machine};
+use crate::app::library::survey::{Fit, FitWord, Machine};
 use crate::app::library::{LibraryCommand, first_model};
 use crate::app::state::{Models, Page};
 use crate::ui::create::fetch::fetch_ui;
@@ -19,7 +19,7 @@ use crate::ui::{View, icons, theme};
 /// Models that are offered for fetching.
 const MAX_OFFERS: usize = 4;
 /// Models of which is said whether they fit.
-const MAX_FITS: usize = 8;
+const MAX_FITS: usize = 12;
 
 pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
     let frame = Frame::new().inner_margin(Margin {
@@ -205,42 +205,26 @@ fn device_text(machine: &Machine) -> String {
     format!("{device}{disk}")
 }
 
-/// Whether well-known models fit: those that are here first.
+/// What is said of one model.
+struct Said {
+    name: String,
+    is_here: bool,
+    fit: Fit,
+}
+
+/// Whether models fit: those that are here first, then one of each kind that is known.
 fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let survey = &view.session.library.survey;
-    let here = view.session.models.all().iter();
-    let here = here.map(|spec| (spec.id.clone(), spec.name.clone(), true));
-    let known = view.session.missing.iter();
-    let known = known
-        .filter(|entry| !entry.sources.is_empty())
-        .map(|entry| (entry.id.clone(), entry.name.clone(), false));
-    let rows: Vec<_> = here
-        .chain(known)
-        .filter_map(|(id, name, is_here)| {
-            let fit = survey.fits.get(&id)?.clone();
-            (fit.word != FitWord::Unknown).then_some((id, name, is_here, fit))
-        })
-        .collect();
-    for (id, name, is_here, fit) in rows.iter().take(MAX_FITS) {
-        let weak = palette(ui).weak;
-        ui.horizontal(|ui| {
-            let ink = if *is_here { palette(ui).text } else { weak };
-            let size = egui::vec2(theme::CHECK_FIGURE_AT, ui.spacing().interact_size.y);
-            ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-                ui.set_min_width(theme::CHECK_FIGURE_AT);
-                ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
-            });
-            let colour = fit_colour(ui, fit.word);
-            ui.label(
-                RichText::new(sentence(fit.word.label()))
-                    .small()
-                    .color(colour),
-            )
-            .on_hover_text(&fit.text)
-            .accessible_name(format!("{name} {}", fit.word.label()));
+    let said = said_of_models(view);
+    let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
+    ui.scope(|ui| {
+        ui.spacing_mut().interact_size.y = height;
+        ui.columns(2, |columns| {
+            let in_first = said.len().div_ceil(2);
+            for (at, said) in said.iter().enumerate() {
+                said_ui(&mut columns[usize::from(at >= in_first)], said);
+            }
         });
-        ui.push_id(id, |_| ());
-    }
+    });
     let explanation = "All models, with what they are and whether they fit";
     if ui
         .button("See all models")
@@ -249,6 +233,49 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
     {
         view.push(AppCommand::ShowPage(Page::Models));
     }
+}
+
+fn said_ui(ui: &mut Ui, said: &Said) {
+    let Said { name, is_here, fit } = said;
+    let palette = palette(ui);
+    ui.horizontal(|ui| {
+        ui.set_max_width(theme::CHECK_FIGURE_AT);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let colour = fit_colour(ui, fit.word);
+            ui.label(RichText::new(fit.word.label()).small().color(colour))
+                .on_hover_text(&fit.text);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let ink = if *is_here { palette.text } else { palette.weak };
+                ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
+            });
+        });
+    });
+}
+
+fn said_of_models(view: &View<'_>) -> Vec<Said> {
+    let fits = &view.session.library.survey.fits;
+    let said = |id: &String, name: &String, is_here| {
+        let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
+        Some(Said {
+            name: name.clone(),
+            is_here,
+            fit: fit.clone(),
+        })
+    };
+    let here = view.session.models.all().iter();
+    let here = here.filter_map(|spec| said(&spec.id, &spec.name, true));
+    let mut seen: Vec<(Family, &str)> = Vec::new();
+    let known = view.session.missing.iter().filter(|entry| {
+        let kind = (entry.family, entry.variant.as_str());
+        let is_new = !entry.sources.is_empty() && !seen.contains(&kind);
+        seen.push(kind);
+        is_new
+    });
+    let known = known.filter_map(|entry| said(&entry.id, &entry.name, false));
+    here.take(MAX_FITS / 2)
+        .chain(known)
+        .take(MAX_FITS)
+        .collect()
 }
 
 fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -387,12 +414,10 @@ fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
         .as_ref()
         .and_then(|machine| machine.free_bytes);
     let has_room = |entry: &&CatalogEntry| {
-        entry.to_fetch().count() > 0
-            && free
-                .zip(entry.bytes_to_fetch())
-                .is_none_or(|(free, bytes)| bytes <= free)
+        entry.to_fetch().count() > 0 && free.is_none_or(|free| entry.about_bytes_to_fetch() <= free)
     };
-    let mut offers: Vec<&CatalogEntry> = view.session.missing.iter().filter(has_room).collect();
+    let missing = view.session.missing.iter();
+    let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
     offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes()));
     // One of each kind says more than four of one.
     let mut seen = Vec::new();

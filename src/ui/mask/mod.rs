@@ -34,7 +34,7 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Somebody came here without a picture.
-fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn none_ui(ui: &mut Ui, view: &View<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.session.masking.is_opening {
             "Opening the picture…"
