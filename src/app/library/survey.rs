@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, size_text};
 use safelight_core::job::StartPicture;
 use safelight_core::memory::{Corrections, ModelWeights, Plan, Planner, gib};
-use safelight_core::settings::{Paths, Settings, runtime_folder};
+use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::form::FormState;
 use crate::app::inputs::Sources;
@@ -116,13 +116,7 @@ impl Survey {
 pub fn examine(paths: Paths) -> Examine {
     Arc::new(move |wish, tell| {
         let settings = &wish.settings;
-        let exe = std::env::current_exe().ok();
-        let runtime = runtime_folder(
-            settings,
-            std::env::var_os("SAFELIGHT_LIBTORCH"),
-            exe.as_deref().and_then(Path::parent),
-            &paths.cache,
-        );
+        let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.as_ref().map_or("cpu", |runtime| runtime.kind());
         let query = DeviceQuery {
             kind,
