@@ -91,16 +91,3 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     bench.press("Device's own cap");
     assert_eq!(bench.app().settings.memory.cap_gib, None);
 }
-
-#[test]
-fn the_settings_window_has_a_row_for_each_of_them() {
-    let mut bench = on_card(24 << 10);
-    bench.press("Settings");
-    for text in [
-        "Computed for each job",
-        "By the kind of the device",
-        "Keep models loaded",
-    ] {
-        bench.assert_shows(text);
-    }
-}

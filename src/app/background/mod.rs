@@ -25,12 +25,15 @@ use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::commands::FolderSetting;
+use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::library::LibraryAnswer;
 use crate::app::mask::MaskAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::queue::desk::QueueAnswer;
+use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
@@ -119,7 +122,6 @@ pub enum Task {
     KeepPasted(Arc<ColorImage>, PathBuf),
     /// Go on from a finished result.
     Continue(Continued),
-    SaveSettings(Box<Settings>, PathBuf),
     /// Look for jobs that another program left in this folder of jobs.
     FindLeft(PathBuf),
     FindOutput(OutputWish),
@@ -178,6 +180,10 @@ pub enum Answer {
     Library(LibraryAnswer),
     /// Of a mask that is painted.
     Mask(MaskAnswer),
+    Settings(SettingsAnswer),
+    Desktop(DesktopAnswer),
+    /// About the queue.
+    Queue(QueueAnswer),
     Problem(JobError),
 }
 
@@ -263,6 +269,11 @@ impl Background {
                 false
             }
         }
+    }
+
+    /// For a thread that is started elsewhere.
+    pub(in crate::app) fn postbox(&self) -> Postbox {
+        self.postbox.clone()
     }
 
     /// All answers that have arrived.

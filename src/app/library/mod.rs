@@ -239,7 +239,7 @@ impl App {
                 self.commands.push(AppCommand::ChooseModel(id.to_owned()));
             }
             self.remember_model(id);
-            self.session.page = Page::Watch;
+            self.show_page(Page::Watch);
             return;
         }
         self.look_at_model(id);
@@ -277,13 +277,13 @@ impl App {
         {
             self.state.form.prompt.clone_from(example);
         }
-        self.session.page = Page::Watch;
+        self.show_page(Page::Watch);
         self.commands.push(AppCommand::Submit);
     }
 
     /// What stood on the first page and is still wrong is said where the work is.
     fn leave_welcome(&mut self) {
-        self.session.page = Page::Watch;
+        self.show_page(Page::Watch);
         if let Some(Err(err)) = self.session.library.engine.clone() {
             self.session.notify(Severity::Error, err);
         }

@@ -231,7 +231,7 @@ impl App {
             MaskCommand::Open => self.open_mask(),
             MaskCommand::Discard => {
                 self.session.masking.editor = None;
-                self.session.page = Page::Watch;
+                self.show_page(Page::Watch);
             }
             MaskCommand::Soften => self.soften_mask(),
             MaskCommand::Use => self.keep_mask(),
@@ -257,7 +257,7 @@ impl App {
             && editor.picture == start.path()
             && (editor.mask_file == mask || (mask.is_none() && editor.is_changed))
         {
-            self.session.page = Page::Mask;
+            self.show_page(Page::Mask);
             return;
         }
         if !masking.is_opening {
@@ -323,7 +323,7 @@ impl App {
                     Ok(opened) => {
                         masking.last_number += 1;
                         masking.editor = Some(Editor::new(masking.last_number, *opened));
-                        self.session.page = Page::Mask;
+                        self.show_page(Page::Mask);
                     }
                     Err(err) => self.session.notify(Severity::Error, err),
                 }
@@ -345,7 +345,7 @@ impl App {
                         editor.mask_file = Some(path);
                         editor.is_changed = false;
                         if self.session.page == Page::Mask {
-                            self.session.page = Page::Watch;
+                            self.show_page(Page::Watch);
                         }
                         "The mask is in place".clone_into(&mut self.session.last_word);
                     }

@@ -138,7 +138,7 @@ impl App {
     }
 
     /// Makes a suggested change.
-    pub(in crate::app) fn apply_change(&mut self, change: &Change) {
+    pub(in crate::app) fn apply_change(&mut self, ctx: &egui::Context, change: &Change) {
         let form = &mut self.state.form;
         let mut settings = self.settings.clone();
         match change {
@@ -156,10 +156,7 @@ impl App {
             }
             Change::Model { id, .. } => form.model = Some(id.clone()),
         }
-        if settings != self.settings {
-            self.settings = settings;
-            self.session.are_settings_dirty = true;
-        }
+        self.change_settings(ctx, settings);
     }
 }
 

@@ -167,7 +167,7 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
     searched_ui(ui, view);
     ui.horizontal(|ui| {
         if ui.button("Open settings…").clicked() {
-            view.push(AppCommand::ShowSettings(true));
+            view.push(AppCommand::ShowPage(Page::Settings));
         }
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(AppCommand::ReloadModels);
