@@ -201,6 +201,14 @@ pub const SHORTCUTS: &[Shortcut] = &[
         command: || AppCommand::ShowPage(Page::Welcome),
     },
     Shortcut {
+        id: "gallery",
+        name: "Gallery",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[ctrl(Key::Num2)],
+        command: || AppCommand::ShowPage(Page::Gallery),
+    },
+    Shortcut {
         id: "settings",
         name: "Settings",
         group: Group::Pages,

@@ -27,12 +27,16 @@ use safelight_core::settings::{Paths, Settings, own_runtime};
 use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
+use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::library::LibraryAnswer;
 use crate::app::mask::MaskAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
+use crate::app::presets::PresetsAnswer;
 use crate::app::queue::desk::QueueAnswer;
+use crate::app::restore::RestoreAnswer;
 use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
@@ -180,10 +184,16 @@ pub enum Answer {
     Library(LibraryAnswer),
     /// Of a mask that is painted.
     Mask(MaskAnswer),
+    Presets(PresetsAnswer),
+    Restore(RestoreAnswer),
+    /// Of the gallery's threads.
+    Gallery(Box<GalleryAnswer>),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
     /// About the queue.
     Queue(QueueAnswer),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 
