@@ -7,6 +7,8 @@ mod create;
 mod doctor;
 mod gallery;
 mod icons;
+mod library;
+mod mask;
 mod memory;
 mod narrow;
 mod notices;
@@ -135,6 +137,9 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Models => library::library_ui(ui, view),
+            Page::Welcome => library::welcome::welcome_ui(ui, view),
+            Page::Mask => mask::mask_ui(ui, view),
             Page::Gallery => gallery::gallery_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
             Page::Settings => settings::settings_ui(ui, view),

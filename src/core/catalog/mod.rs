@@ -37,6 +37,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod unusable;
 mod wan;
 mod wanted;
 mod watch;
@@ -67,6 +68,7 @@ pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
+pub use unusable::{Ailment, NeededFile, UnusableModel};
 pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use watch::Watch;
 pub use weights::{TensorEntry, WeightSet};
@@ -89,7 +91,7 @@ use watch::Look;
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
 /// How many single files of one kind are offered or listed.
-const MAX_SINGLE_FILES: usize = 200;
+const MAX_SINGLE_FILES: usize = 1000;
 
 /// All models of one user on one machine.
 #[derive(Debug, Default)]

@@ -23,4 +23,5 @@ mod shelf;
 mod sources;
 mod storage;
 mod tiny;
+mod unusable;
 mod whole;

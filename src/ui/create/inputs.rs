@@ -12,7 +12,7 @@ use crate::app::commands::AppCommand;
 use crate::app::form::end_image;
 use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
-use crate::ui::create::slot::{Words, slot_ui};
+use crate::ui::create::slot::{Words, paint_button, slot_ui};
 use crate::ui::widgets::{
     field_hint, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
 };
@@ -95,6 +95,16 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 ui.set_min_size(size);
                 ui.spacing_mut().button_padding.y = 2.0;
                 heading_ui(ui, view, slot);
+                if slot == Slot::Mask && view.session.inputs.get(slot).is_none() {
+                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        paint_button(
+                            ui,
+                            view,
+                            "Paint a mask",
+                            "Paint which part of the picture is made anew",
+                        );
+                    });
+                }
                 if slot == Slot::End {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| swap_ui(ui, view));
                 }
