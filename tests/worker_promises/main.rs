@@ -19,7 +19,7 @@ use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions
 use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Sampler, SigmaSchedule, Stage,
+    JobUpdate, PreviewChoice, Sampler, SigmaSchedule, Stage,
 };
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
@@ -108,6 +108,7 @@ impl Rig {
             files: ModelFiles::in_folder(self.folder.path()),
             companions: Companions::default(),
             latent_rgb: None,
+            preview: PreviewChoice::Auto,
             image_role: ImageRole::FirstFrame,
             prompt: "a boat".to_owned(),
             prompt_template: None,

@@ -55,6 +55,7 @@ impl FormState {
             sampler: Some(self.sampler),
             sigma_schedule: self.sigma_schedule,
             seed: seed.clone().unwrap_or_default(),
+            preview: settings.interface.preview,
             dtype: settings.runtime.dtype,
             capture: None,
             out: PathBuf::from("result").with_extension(self.extension(spec, settings)),

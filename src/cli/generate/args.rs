@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, Sampler,
-    SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, PreviewChoice,
+    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
@@ -240,6 +240,8 @@ impl GenerateArgs {
             sampler: self.sampler,
             sigma_schedule: self.schedule.unwrap_or_default(),
             max_sequence_length: self.max_sequence_length,
+            // Nobody sees pictures in a terminal.
+            preview: PreviewChoice::Off,
             dtype: self.dtype.unwrap_or(settings.runtime.dtype),
             capture: self.capture.clone(),
             sidecar: self.sidecar || settings.output.sidecar,

@@ -8,6 +8,7 @@ mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
+mod preview;
 pub mod prompt;
 mod recipe;
 mod request;
@@ -21,6 +22,7 @@ pub use folder::JobFolder;
 pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
+pub use preview::PreviewChoice;
 pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,

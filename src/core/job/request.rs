@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Sections;
-use super::StepCache;
 use super::prompt::SectionPrompts;
+use super::{PreviewChoice, Sections, StepCache};
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 use crate::memory::MemoryChoice;
 
@@ -313,6 +312,9 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
+    /// How it is watched; changes no result. Not carried in files.
+    #[serde(default)]
+    pub preview: PreviewChoice,
     /// What the model does with `image`. Not carried in files.
     #[serde(default)]
     pub image_role: ImageRole,

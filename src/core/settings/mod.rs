@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::job::prompt::WildcardFolders;
-use crate::job::{DeviceChoice, DtypeChoice};
+use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
@@ -194,6 +194,8 @@ pub struct InterfaceSettings {
     pub theme: Theme,
     /// 1.0 is 100 %.
     pub scale: f32,
+    /// How jobs show themselves while they develop.
+    pub preview: PreviewChoice,
 }
 
 impl Default for InterfaceSettings {
@@ -201,6 +203,7 @@ impl Default for InterfaceSettings {
         Self {
             theme: Theme::Dark,
             scale: 1.0,
+            preview: PreviewChoice::Auto,
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Every setting is named here: a new one does not compile until it is shown or left out on purpose.
 
+mod preview;
+
 use std::path::PathBuf;
 
 use egui::{
@@ -419,7 +421,11 @@ fn models_ui(ui: &mut Ui, models: &mut ModelSettings, wishes: &mut Vec<AppComman
 }
 
 fn interface_ui(ui: &mut Ui, interface: &mut InterfaceSettings) {
-    let InterfaceSettings { theme, scale } = interface;
+    let InterfaceSettings {
+        theme,
+        scale,
+        preview,
+    } = interface;
     name(ui, "Look", "");
     ui.horizontal(|ui| {
         ui.selectable_value(theme, Theme::Dark, "Darkroom");
@@ -439,6 +445,7 @@ fn interface_ui(ui: &mut Ui, interface: &mut InterfaceSettings) {
         *scale = (percent / 100.0) as f32;
     }
     ui.end_row();
+    preview::preview_ui(ui, preview);
 }
 
 /// A path that can be typed or chosen.

@@ -16,7 +16,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule, StepCache,
+    DtypeChoice, Fit, GenerateRequest, Lora, PreviewChoice, Sampler, SectionOrder, SigmaSchedule,
+    StepCache,
 };
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
@@ -75,6 +76,7 @@ pub struct GenerateForm {
     pub seed: u64,
     pub max_sequence_length: Option<u32>,
     pub loras: Vec<Lora>,
+    pub preview: PreviewChoice,
     pub dtype: DtypeChoice,
     pub capture: Option<PathBuf>,
     pub out: PathBuf,
@@ -165,6 +167,7 @@ impl GenerateForm {
             files: spec.files.clone(),
             companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
+            preview: self.preview,
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
             prompt_template: template(self.prompt_template.as_ref(), &self.prompt),
