@@ -136,6 +136,7 @@ impl Rig {
             vae_tile: None,
             memory: MemoryChoice::default(),
             shift: None,
+            dynamic_shift: false,
             sampler: Sampler::UniPc,
             sigma_schedule: SigmaSchedule::Simple,
             seed: 0,

@@ -10,6 +10,7 @@ use safelight_core::media;
 use serde::Deserialize;
 
 use super::args::{GenerateArgs, unusable};
+use super::shift::Shift;
 
 /// What our files carry.
 #[derive(Deserialize)]
@@ -76,7 +77,12 @@ impl GenerateArgs {
             self.true_cfg = self.true_cfg.or(request.true_cfg_scale);
             self.start_step = self.start_step.or(Some(request.start_step));
             self.end_step = self.end_step.or(request.end_step);
-            self.shift = self.shift.or(request.shift);
+            let carried = if request.dynamic_shift {
+                Some(Shift::Dynamic)
+            } else {
+                request.shift.map(Shift::Fixed)
+            };
+            self.shift = self.shift.or(carried);
             self.sampler = self.sampler.or(Some(request.sampler));
             self.schedule = self.schedule.or(Some(request.sigma_schedule));
         }

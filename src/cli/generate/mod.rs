@@ -6,6 +6,7 @@ mod jobs;
 mod memory;
 mod report;
 pub mod resume;
+mod shift;
 mod telemetry;
 
 use std::path::PathBuf;

@@ -27,7 +27,7 @@ pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
 };
-pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
+pub use sections::{SEEN_FRAMES, SectionFrames, SectionOrder, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
     Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,

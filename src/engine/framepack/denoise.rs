@@ -99,7 +99,11 @@ fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
         && given
             .earlier
             .iter()
-            .all(|latents| latents.size() == shape.size());
+            .all(|latents| latents.size() == shape.size())
+        && given.images.clip.iter().all(|clip| {
+            let frames = clip.size().get(2).copied().unwrap_or(0);
+            frames > 0 && clip.size() == LatentShape { frames, ..shape }.size()
+        });
     if are_ours {
         return Ok(());
     }

@@ -27,7 +27,7 @@ mod state;
 mod text;
 mod transformer;
 
-pub use condition::{encode_image, encode_vision};
+pub use condition::{GivenPixels, encode_image, encode_vision};
 pub use config::TransformerConfig;
 pub use decode::{Latents, decode};
 pub use denoise::{Given, denoise};

@@ -71,6 +71,8 @@ pub struct GenerateForm {
     pub vae_tile: Option<u32>,
     pub memory: MemoryChoice,
     pub shift: Option<f64>,
+    /// By the number of tokens, whatever the model's scheduler says.
+    pub dynamic_shift: bool,
     pub sampler: Option<Sampler>,
     pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
@@ -199,7 +201,9 @@ impl GenerateForm {
             shift: self
                 .shift
                 .or_else(|| preset.and_then(|preset| preset.shift))
-                .or_else(|| spec.defaults.shift_at(width, height)),
+                .or_else(|| spec.defaults.shift_at(width, height))
+                .filter(|_| !self.dynamic_shift || self.shift.is_some()),
+            dynamic_shift: ranges::dynamic_shift(self, spec, &mut found),
             sampler: self
                 .sampler
                 .or_else(|| preset.map(|preset| preset.sampler))
