@@ -6,7 +6,7 @@ use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::{FieldError, GenerateForm, Validated};
 use safelight_core::settings::Settings;
 
-use crate::app::form::{FormState, has_two_experts, takes_batches};
+use crate::app::form::{FormState, has_dynamic_shift, has_two_experts, takes_batches};
 use crate::app::inputs::Sources;
 
 impl FormState {
@@ -52,6 +52,7 @@ impl FormState {
             vae_tile: self.vae_tile,
             memory: settings.memory.choice(),
             shift: self.shift,
+            dynamic_shift: self.dynamic_shift && self.shift.is_none() && has_dynamic_shift(spec),
             sampler: Some(self.sampler),
             sigma_schedule: self.sigma_schedule,
             seed: seed.clone().unwrap_or_default(),
