@@ -30,6 +30,8 @@ enum Need {
     Drawing,
     /// The window opens with the ones of its display server.
     Window,
+    /// A test opens the real window on a display without a screen.
+    Display,
     /// It works without, slower.
     Speed,
 }
@@ -57,6 +59,7 @@ const fn package(apt: &'static str, need: Need, probe: Probe) -> Package {
 /// By the names of Debian and Ubuntu.
 const PACKAGES: &[Package] = &[
     package("g++", Need::Build, Probe::Tool(&["c++", "g++"])),
+    package("xvfb", Need::Display, Probe::Tool(&["Xvfb"])),
     package("nasm", Need::Speed, Probe::Tool(&["nasm"])),
     package("python3", Need::Fetch, Probe::Tool(&["python3"])),
     package("python3-pip", Need::Fetch, Probe::Pip),
@@ -157,15 +160,15 @@ fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
     match need {
         Need::Build | Need::Speed => true,
         Need::Fetch => is_fetching,
-        Need::Drawing => goal != Goal::CommandLine,
-        Need::Window => matches!(goal, Goal::Window | Goal::Everything),
+        Need::Drawing | Need::Window => goal != Goal::CommandLine,
+        Need::Display => matches!(goal, Goal::Tests | Goal::Everything),
     }
 }
 
 fn is_essential(need: Need, goal: Goal) -> bool {
     match need {
         Need::Build | Need::Fetch => true,
-        Need::Drawing => goal == Goal::Tests,
+        Need::Drawing | Need::Display => goal == Goal::Tests,
         // Which of them it takes depends on the display server, and the app says what it misses.
         Need::Window | Need::Speed => false,
     }
@@ -304,7 +307,10 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_that_the_goal_has_no_use_for() {
         assert!(!is_wanted(Need::Window, Goal::CommandLine, true));
-        assert!(!is_wanted(Need::Window, Goal::Tests, true));
+        assert!(is_wanted(Need::Window, Goal::Tests, true));
+        assert!(is_wanted(Need::Display, Goal::Tests, true));
+        assert!(!is_wanted(Need::Display, Goal::Window, true));
+        assert!(is_essential(Need::Display, Goal::Tests));
         assert!(!is_wanted(Need::Fetch, Goal::Everything, false));
         assert!(is_wanted(Need::Drawing, Goal::Window, false));
     }

@@ -181,6 +181,8 @@ pub struct Session {
     pub are_settings_dirty: bool,
     /// Files are held over the window.
     pub held: Option<Held>,
+    /// What the window system said of held files and never took back.
+    pub num_stale_hovers: usize,
     /// What the form's job would need of memory.
     pub planning: Planning,
     /// The shortcut for Generate was pressed.

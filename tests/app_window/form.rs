@@ -279,3 +279,19 @@ fn advanced_values_reach_the_job_and_can_be_reset() {
     bench.press("Reset to the model's defaults");
     assert_eq!(bench.app().state.form.num_steps, 12);
 }
+
+#[test]
+fn the_word_about_held_files_goes_when_the_pointer_is_free_again() {
+    let mut bench = Bench::new();
+    let file = egui::HoveredFile {
+        path: Some("late.png".into()),
+        ..Default::default()
+    };
+    bench.harness.input_mut().hovered_files.push(file);
+    bench.harness.run_steps(3);
+    bench.assert_shows("Drop it to start the clip from this picture");
+    // A window system that speaks of files after they were let go never takes it back.
+    bench.harness.hover_at(egui::pos2(600.0, 300.0));
+    bench.harness.run_steps(3);
+    assert!(!bench.has("Drop it to start"));
+}

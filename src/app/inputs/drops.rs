@@ -41,7 +41,15 @@ impl App {
 
     fn take_drags(&mut self, ctx: &Context) {
         let Some(drags) = &self.drags else {
-            self.session.held = ctx.input(|input| Held::of(&input.raw.hovered_files));
+            let stale = &mut self.session.num_stale_hovers;
+            self.session.held = ctx.input(|input| {
+                let files = &input.raw.hovered_files;
+                if input.events.iter().any(is_of_free_pointer) {
+                    *stale = files.len();
+                }
+                *stale = (*stale).min(files.len());
+                Held::of(&files[*stale..])
+            });
             return;
         };
         let drags: Vec<FileDrag> = drags.try_iter().collect();
@@ -170,6 +178,12 @@ impl Held {
             is_clip,
         })
     }
+}
+
+/// While something is dragged the pointer is another program's: if it moves here, what was last said of files came too
+/// late, after they had been let go.
+fn is_of_free_pointer(event: &Event) -> bool {
+    matches!(event, Event::PointerMoved(_) | Event::PointerButton { .. })
 }
 
 /// For what is said before a file is let go; what it is, its contents tell.

@@ -19,8 +19,29 @@ pub const TILES: [u32; 2] = [512, 256];
 /// What may be on the device of weights that stream, or two matrices where those are larger: the engine's buffer.
 const WINDOW_BYTES: u64 = 512 << 20;
 /// What no formula knows: pieces of memory that the allocator cannot use, sizes that it rounds up.
-const MARGIN_SHARE: f64 = 0.03;
-const MARGIN_BYTES: f64 = 64.0 * 1048576.0;
+const MARGIN: Margin = Margin {
+    share: 0.03,
+    bytes: 64 << 20,
+};
+/// Where weights stream they fill what is left to the last byte, and there a call needs room in one piece. On an H200,
+/// capped so, Flux lacked 54 MB, Wan 281 MB and FramePack 258 MB beyond the margin above.
+const STREAMING_MARGIN: Margin = Margin {
+    share: 0.35,
+    bytes: 128 << 20,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Margin {
+    /// Of the activations.
+    share: f64,
+    bytes: u64,
+}
+
+impl Margin {
+    fn of(self, activation: f64) -> f64 {
+        activation * self.share + self.bytes as f64
+    }
+}
 
 /// One stage of a plan, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,7 +211,7 @@ impl Planner<'_> {
                         .weights
                         .part(need.part)
                         .map(|network| window(network, &need));
-                    let room = (activation + margin(activation)) as u64;
+                    let room = (activation + STREAMING_MARGIN.of(activation)) as u64;
                     room.saturating_add(window.unwrap_or(0))
                 })
                 .max()
@@ -283,7 +304,7 @@ impl Planner<'_> {
         };
         let weights = network.bytes(size).saturating_add(lora);
         let activation = (need.activation_bytes * factor) as u64;
-        let margin = margin(need.activation_bytes * factor) as u64;
+        let margin_of = |margin: Margin| margin.of(need.activation_bytes * factor) as u64;
         let whole = weights.saturating_add(activation);
         let available = budget.available_bytes;
         // Tables are read a row at a time where not all may stay.
@@ -293,7 +314,9 @@ impl Planner<'_> {
             .saturating_add(often)
             .saturating_add(network.seldom.bytes(size));
         let window = window(network, need);
-        let beside = activation.saturating_add(margin).saturating_add(window);
+        let beside = activation
+            .saturating_add(margin_of(STREAMING_MARGIN))
+            .saturating_add(window);
         let preserved = job
             .request
             .memory
@@ -304,7 +327,9 @@ impl Planner<'_> {
                 available.saturating_sub(preserved).clamp(least, most)
             }
             Some(_) => weights,
-            None if whole.saturating_add(margin) <= available || !need.streams => weights,
+            None if whole.saturating_add(margin_of(MARGIN)) <= available || !need.streams => {
+                weights
+            }
             None => available.saturating_sub(beside).clamp(least, most),
         };
         let peak = if resident == weights {
@@ -314,6 +339,11 @@ impl Planner<'_> {
             resident.saturating_add(activation).saturating_add(window)
         };
         let passes = need.calls.div_ceil(job.steps());
+        let margin = margin_of(if resident == weights {
+            MARGIN
+        } else {
+            STREAMING_MARGIN
+        });
         // What is used once for many calls streams first.
         let streamed = least.saturating_add(often).saturating_sub(resident);
         let per_step = streamed.saturating_mul(u64::from(passes));
@@ -379,8 +409,4 @@ fn window(network: &Network, need: &Need) -> u64 {
         .saturating_add(network.seldom.bytes(size));
     let two = network.largest_bytes(size).saturating_mul(2);
     WINDOW_BYTES.max(two).min(all)
-}
-
-fn margin(activation: f64) -> f64 {
-    activation * MARGIN_SHARE + MARGIN_BYTES
 }

@@ -9,7 +9,7 @@ mod runtime;
 pub use file::{LoadedSettings, SettingsError};
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use runtime::{Runtime, RuntimeMissing, kind_of, runtime_folder};
+pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

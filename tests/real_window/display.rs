@@ -1,0 +1,260 @@
+//! A display of its own: Xvfb, what stands on it as pictures, a mouse, a keyboard and files that are dragged.
+//!
+//! Speaks X11 as other programs on a desktop do. Knows nothing of Safelight.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use safelight_core::media::Picture;
+use x11rb::connection::Connection as _;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{
+    AtomEnum, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, ImageFormat,
+    InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MapState, PropMode, SELECTION_NOTIFY_EVENT,
+    SelectionNotifyEvent, Window, WindowClass,
+};
+use x11rb::protocol::xtest::ConnectionExt as _;
+use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
+
+/// Wider than the window at its first start, and with a corner to see that nothing is cut off.
+const SCREEN: &str = "1440x900x24";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Keys by their place on a keyboard, as X counts them.
+pub const CONTROL: u8 = 37;
+pub const ENTER: u8 = 36;
+
+pub struct Display {
+    server: Child,
+    pub name: String,
+    connection: RustConnection,
+    root: Window,
+}
+
+impl Display {
+    /// Starts a server on the first number that is free.
+    pub fn start() -> Self {
+        let mut server = Command::new("Xvfb")
+            .args([
+                "-displayfd",
+                "1",
+                "-screen",
+                "0",
+                SCREEN,
+                "-nolisten",
+                "tcp",
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Xvfb starts; `cargo xtask test` installs it or says how");
+        let mut number = String::new();
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        said.read_line(&mut number).unwrap();
+        let name = format!(":{}", number.trim());
+        let (connection, screen) = x11rb::connect(Some(&name)).unwrap();
+        let root = connection.setup().roots[screen].root;
+        Self {
+            server,
+            name,
+            connection,
+            root,
+        }
+    }
+
+    /// Waits for a window whose title has this in it.
+    pub fn window(&self, title: &str) -> Window {
+        wait("a window", || {
+            let tree = self.connection.query_tree(self.root).unwrap();
+            let windows = tree.reply().unwrap().children;
+            windows
+                .into_iter()
+                .find(|window| self.title(*window).contains(title) && self.is_shown(*window))
+        })
+    }
+
+    fn is_shown(&self, window: Window) -> bool {
+        let asked = self.connection.get_window_attributes(window).unwrap();
+        asked
+            .reply()
+            .is_ok_and(|window| window.map_state == MapState::VIEWABLE)
+    }
+
+    pub fn title(&self, window: Window) -> String {
+        let name = self.atom("_NET_WM_NAME");
+        let asked = self
+            .connection
+            .get_property(false, window, name, AtomEnum::ANY, 0, 1024)
+            .unwrap();
+        // A window may go while it is asked.
+        let value = asked.reply().map(|reply| reply.value).unwrap_or_default();
+        String::from_utf8_lossy(&value).into_owned()
+    }
+
+    /// What the window shows.
+    pub fn picture(&self, window: Window) -> Picture {
+        let size = self
+            .connection
+            .get_geometry(window)
+            .unwrap()
+            .reply()
+            .unwrap();
+        let (width, height) = (size.width, size.height);
+        let asked =
+            self.connection
+                .get_image(ImageFormat::Z_PIXMAP, window, 0, 0, width, height, u32::MAX);
+        let bgrx = asked.unwrap().reply().unwrap().data;
+        let rgb = bgrx.chunks_exact(4).flat_map(|p| [p[2], p[1], p[0]]);
+        Picture {
+            width: u32::from(width),
+            height: u32::from(height),
+            rgb: rgb.collect(),
+        }
+    }
+
+    /// There is no window manager that gives the keyboard to anybody.
+    pub fn focus(&self, window: Window) {
+        self.connection
+            .set_input_focus(InputFocus::PARENT, window, x11rb::CURRENT_TIME)
+            .unwrap();
+        self.connection.sync().unwrap();
+    }
+
+    /// Presses keys together, and lets them go in the other order.
+    pub fn press(&self, keys: &[u8]) {
+        let down = keys.iter().map(|key| (KEY_PRESS_EVENT, *key));
+        let up = keys.iter().rev().map(|key| (KEY_RELEASE_EVENT, *key));
+        for (kind, key) in down.chain(up) {
+            self.connection
+                .xtest_fake_input(kind, key, x11rb::CURRENT_TIME, self.root, 0, 0, 0)
+                .unwrap();
+            self.connection.sync().unwrap();
+            thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Asks the window to close, as the cross in its frame does.
+    pub fn close(&self, window: Window) {
+        let data = [self.atom("WM_DELETE_WINDOW"), 0, 0, 0, 0];
+        self.send(window, "WM_PROTOCOLS", data);
+    }
+
+    /// Drags a file over the window to this place, and drops it: the protocol XDND, version 5.
+    pub fn drop_file(&self, window: Window, (x, y): (i16, i16), file: &Path) {
+        let connection = &self.connection;
+        let source = connection.generate_id().unwrap();
+        let events = CreateWindowAux::new().event_mask(EventMask::PROPERTY_CHANGE);
+        connection
+            .create_window(
+                0,
+                source,
+                self.root,
+                0,
+                0,
+                1,
+                1,
+                0,
+                WindowClass::INPUT_OUTPUT,
+                0,
+                &events,
+            )
+            .unwrap();
+        let selection = self.atom("XdndSelection");
+        connection
+            .set_selection_owner(source, selection, x11rb::CURRENT_TIME)
+            .unwrap();
+        let at = connection
+            .translate_coordinates(window, self.root, x, y)
+            .unwrap()
+            .reply()
+            .unwrap();
+        let place = (u32::from(at.dst_x as u16) << 16) | u32::from(at.dst_y as u16);
+        connection
+            .warp_pointer(x11rb::NONE, self.root, 0, 0, 0, 0, at.dst_x, at.dst_y)
+            .unwrap();
+        let uris = self.atom("text/uri-list");
+        let copy = self.atom("XdndActionCopy");
+        let text = format!("file://{}\r\n", file.to_str().unwrap());
+        self.send(window, "XdndEnter", [source, 5 << 24, uris, 0, 0]);
+        self.send(window, "XdndPosition", [source, 0, place, 0, copy]);
+        let mut is_dropped = false;
+        wait("the end of the drop", || {
+            while let Some(event) = connection.poll_for_event().unwrap() {
+                match event {
+                    Event::SelectionRequest(asked) => {
+                        connection
+                            .change_property8(
+                                PropMode::REPLACE,
+                                asked.requestor,
+                                asked.property,
+                                asked.target,
+                                text.as_bytes(),
+                            )
+                            .unwrap();
+                        let answer = SelectionNotifyEvent {
+                            response_type: SELECTION_NOTIFY_EVENT,
+                            sequence: 0,
+                            time: asked.time,
+                            requestor: asked.requestor,
+                            selection: asked.selection,
+                            target: asked.target,
+                            property: asked.property,
+                        };
+                        connection
+                            .send_event(false, asked.requestor, EventMask::NO_EVENT, answer)
+                            .unwrap();
+                        connection.sync().unwrap();
+                    }
+                    Event::ClientMessage(said) if said.type_ == self.atom("XdndStatus") => {
+                        let is_accepted = said.data.as_data32()[1] & 1 == 1;
+                        if is_accepted && !is_dropped {
+                            is_dropped = true;
+                            self.send(window, "XdndDrop", [source, 0, 0, 0, 0]);
+                        }
+                    }
+                    Event::ClientMessage(said) if said.type_ == self.atom("XdndFinished") => {
+                        return Some(());
+                    }
+                    _ => {}
+                }
+            }
+            None
+        });
+    }
+
+    fn send(&self, window: Window, kind: &str, data: [u32; 5]) {
+        let event = ClientMessageEvent::new(32, window, self.atom(kind), data);
+        self.connection
+            .send_event(false, window, EventMask::NO_EVENT, event)
+            .unwrap();
+        self.connection.sync().unwrap();
+    }
+
+    fn atom(&self, name: &str) -> u32 {
+        let asked = self.connection.intern_atom(false, name.as_bytes());
+        asked.unwrap().reply().unwrap().atom
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        // A server that has ended already is as good.
+        self.server.kill().ok();
+        self.server.wait().ok();
+    }
+}
+
+/// Looks again and again until there is something.
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{what} did not come");
+        thread::sleep(Duration::from_millis(100));
+    }
+}

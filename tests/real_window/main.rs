@@ -1,0 +1,124 @@
+//! The real window on a real display, used as a person would: opened, a picture dropped on it, a clip made of that,
+//! seen, and closed.
+//!
+//! Leaves its pictures in `target/tmp/real-window` for whoever changed the window. Panels one by one are in
+//! `app_window`.
+
+mod display;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use display::{CONTROL, Display, ENTER, wait};
+use safelight_core::media::{Picture, read_settings, write_png};
+use x11rb::protocol::xproto::Window;
+
+struct App(Child);
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // One that has ended already is what the test wants.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Keeps what the window shows.
+fn keep(display: &Display, window: Window, name: &str) -> Picture {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-window");
+    fs::create_dir_all(&folder).unwrap();
+    let picture = display.picture(window);
+    let path = folder.join(name).with_extension("png");
+    write_png(&path, &picture).unwrap();
+    picture
+}
+
+fn colours(picture: &Picture) -> usize {
+    let pixels = picture.rgb.chunks_exact(3);
+    let known: std::collections::HashSet<_> = pixels.collect();
+    known.len()
+}
+
+/// A sunset with a hill, of the size that the shipped model knows.
+fn sunset() -> Picture {
+    let pixel = |x: u32, y: u32| {
+        if y > 190 + x / 16 {
+            [40, 90, 50]
+        } else {
+            [250 - (y / 2) as u8, 140, 60 + (y / 3) as u8]
+        }
+    };
+    let rows = (0..256).flat_map(|y| (0..256).flat_map(move |x| pixel(x, y)));
+    Picture {
+        width: 256,
+        height: 256,
+        rgb: rows.collect(),
+    }
+}
+
+fn clips(folder: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = found.map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|ext| ext == "mp4"))
+        .collect()
+}
+
+#[test]
+fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
+    let home = tempfile::tempdir().unwrap();
+    let picture = home.path().join("sunset over a hill.png");
+    write_png(&picture, &sunset()).unwrap();
+    let display = Display::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+    command
+        .env("HOME", home.path())
+        .env("XDG_CONFIG_HOME", home.path().join("config"))
+        .env("XDG_DATA_HOME", home.path().join("data"))
+        .env("DISPLAY", &display.name)
+        .env("XDG_RUNTIME_DIR", home.path())
+        .env("XDG_VIDEOS_DIR", home.path().join("videos"))
+        .env_remove("WAYLAND_DISPLAY")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut app = App(command.spawn().unwrap());
+    let window = display.window("Safelight");
+    let fresh = wait("a drawn window", || {
+        let picture = display.picture(window);
+        (colours(&picture) > 100).then_some(picture)
+    });
+    keep(&display, window, "1 opened");
+    display.focus(window);
+
+    display.drop_file(window, (700, 400), &picture);
+    wait("the dropped picture", || {
+        (display.picture(window) != fresh).then_some(())
+    });
+    // Its thumbnail comes a moment later.
+    thread::sleep(Duration::from_secs(1));
+    keep(&display, window, "2 dropped");
+
+    display.press(&[CONTROL, ENTER]);
+    thread::sleep(Duration::from_secs(3));
+    keep(&display, window, "3 developing");
+    let folder = home.path().join("videos/Safelight");
+    let clip = wait("the clip", || clips(&folder).pop());
+    let made = read_settings(&clip).unwrap().unwrap();
+    assert!(made.contains("sunset over a hill.png"), "{made}");
+
+    // It plays: what is seen changes by itself.
+    let first = wait("the player", || {
+        let first = display.picture(window);
+        thread::sleep(Duration::from_millis(250));
+        (display.picture(window) != first).then_some(first)
+    });
+    assert!(colours(&first) > 1_000, "{}", colours(&first));
+    keep(&display, window, "4 playing");
+
+    display.close(window);
+    let status = wait("the end", || app.0.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+}
