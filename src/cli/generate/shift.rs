@@ -25,7 +25,7 @@ impl FromStr for Shift {
         if text == "dynamic" {
             return Ok(Self::Dynamic);
         }
-        let number = text.parse().map(Self::Fixed);
-        number.map_err(|_| format!("expected a number or dynamic, found {text:?}"))
+        let number = text.parse().ok().map(Self::Fixed);
+        number.ok_or_else(|| format!("expected a number or dynamic, found {text:?}"))
     }
 }

@@ -41,10 +41,9 @@ impl TinyDecoderKeys {
             return Some(picture("decoder.layers.", 0));
         }
         let blocks = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
-        let own = ["", "decoder."].into_iter().find(|prefix| {
-            let key = |end: &&str| has(&format!("{prefix}{end}"));
-            blocks.iter().all(|end| key(end))
-        });
+        let own = ["", "decoder."]
+            .into_iter()
+            .find(|prefix| blocks.iter().all(|end| has(&format!("{prefix}{end}"))));
         own.map(|prefix| picture(prefix, 1))
     }
 
