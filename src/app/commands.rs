@@ -8,15 +8,24 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
+use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::palette::Entry;
+use crate::app::player::commands::PlayerCommand;
+use crate::app::presets::PresetsCommand;
+use crate::app::queue::commands::QueueCommand;
+use crate::app::restore::RestoreCommand;
+use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
+    Pictures,
     Libtorch,
     Models,
+    Wildcards,
 }
 
 /// One wish of the user.
@@ -26,20 +35,14 @@ pub enum AppCommand {
     Submit,
     /// Stop the running job.
     Cancel,
-    RemoveWaiting(JobId),
-    /// Let a job go on that was left behind.
-    Resume(JobId),
-    /// Do not show a job any more that could go on.
-    ForgetLeft(JobId),
+    /// About the jobs that wait or have stopped, and the whole queue.
+    Queue(QueueCommand),
     ChooseModel(String),
     /// The model's own values for everything but the prompt.
     ResetForm,
     UseExample(String),
     RollSeed,
-    /// Take over a preset's values, by its id.
-    ApplyPreset(String),
-    /// The values that stood before the preset.
-    UndoPreset,
+    Presets(PresetsCommand),
     /// Ask for a picture or clip in a file dialog.
     PickInput(Slot),
     /// Open files and put them where they belong.
@@ -51,9 +54,12 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    /// Run what was chosen in the command palette.
+    Choose(Box<Entry>),
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
-    ShowSettings(bool),
     ShowPage(Page),
     /// Examine the machine anew.
     Examine,
@@ -80,6 +86,7 @@ pub enum AppCommand {
     CompareFiles(PathBuf, PathBuf),
     /// Fill the form with what a file says of how it was made.
     UseSettingsOfFile(PathBuf),
+    Restore(RestoreCommand),
     OpenFolderOf(JobId),
     CopyPathOf(JobId),
     /// Give the text to the clipboard.
@@ -90,4 +97,6 @@ pub enum AppCommand {
     StepFrame(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
+    /// About what is watched.
+    Player(PlayerCommand),
 }

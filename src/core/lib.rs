@@ -10,6 +10,8 @@ pub mod job;
 pub mod media;
 pub mod memory;
 pub mod naming;
+pub mod presets;
 pub mod protocol;
+pub mod restore;
 pub mod settings;
 pub mod speed;

@@ -16,6 +16,7 @@ use crate::app::form::thing_of;
 use crate::app::inputs::opening::OpenedInputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
+use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Severity, color_image};
 
 impl App {
@@ -63,8 +64,15 @@ impl App {
         }
     }
 
-    fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+        // Those that are settings and nothing else: of several the first counts.
+        let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.into_iter().partition(|path| is_settings_file(path));
+        let settings = settings.into_iter().next();
+        self.commands
+            .extend(settings.map(AppCommand::UseSettingsOfFile));
         if !paths.is_empty() {
+            self.look_for_settings(&paths);
             let placing = Placing {
                 slot,
                 keeps_size: false,
@@ -73,8 +81,15 @@ impl App {
         }
     }
 
-    /// Has files opened: two when the model goes by two, else one.
+    /// Has files opened, unless there are more than places: then what they are for is asked.
     pub(in crate::app) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+        if !self.ask_about(&paths, placing) {
+            self.open_paths(paths, placing);
+        }
+    }
+
+    /// Has files opened: two when the model goes by two, else one.
+    pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.open(Task::OpenInputs {
             paths,

@@ -1,8 +1,8 @@
 //! What a job is: from the form that widgets and arguments fill in, over the validated request and
 //! its recipe of stages, to the updates and the one end.
 //!
-//! Plain data only: no threads, no channels; the job's folder and the files of wildcards are all here
-//! that touches the disk.
+//! Plain data only: no threads, no channels; the job's folder, the queue's file and the files of wildcards
+//! are all here that touches the disk.
 
 mod cancel;
 mod error;
@@ -10,6 +10,7 @@ mod folder;
 pub(crate) mod form;
 mod preview;
 pub mod prompt;
+mod queue_file;
 mod recipe;
 mod request;
 mod sections;
@@ -23,6 +24,7 @@ pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
 pub use preview::PreviewChoice;
+pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
