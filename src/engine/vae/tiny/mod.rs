@@ -128,8 +128,8 @@ impl TinyDecoder {
 
     /// `(1, C, h, w)` -> `(3, H, W)`
     fn frame(&self, latents: &Tensor, doublings: u32, memory: &mut Memory) -> Tensor {
-        let mut xs = self.first.forward(&((latents / RANGE).tanh() * RANGE));
-        let _ = xs.relu_();
+        let bent = (latents / RANGE).tanh() * RANGE;
+        let mut xs = self.first.forward(&bent).relu_();
         let mut place = 0;
         for (level, number) in self.levels.iter().zip(0..) {
             for block in &level.blocks {
