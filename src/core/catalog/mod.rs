@@ -36,6 +36,7 @@ mod spec;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod tiny;
 mod tokenizer;
 mod unusable;
 mod wan;
@@ -68,6 +69,7 @@ pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
+pub use tiny::TinyDecoderKeys;
 pub use unusable::{Ailment, NeededFile, UnusableModel};
 pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use watch::Watch;
@@ -356,7 +358,7 @@ impl Catalog {
     fn claim_and_build(&self, model: &Assembled) -> Result<ModelSpec, CatalogError> {
         let is_taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
         let claim = claiming(&self.entries, model).filter(|entry| !is_taken(&entry.id));
-        build(model, claim, &self.entries)
+        build(model, claim, &self.entries, &self.parts)
     }
 }
 
@@ -386,7 +388,7 @@ fn open(
             single::assemble(&place, companions, library)?
         }
     };
-    build(&model, None, entries)
+    build(&model, None, entries, &library.known)
 }
 
 /// A diffusers folder, checked whole.

@@ -18,6 +18,7 @@ mod made_up;
 mod pairs;
 mod parts;
 mod planned;
+mod previews;
 mod published;
 mod shelf;
 mod sources;
