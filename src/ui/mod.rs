@@ -80,13 +80,14 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         .resizable(false)
         .exact_size(theme::FORM_WIDTH)
         .show(ui, |ui| create::create_ui(ui, view));
-    queue::panel::panel_ui(ui, view);
     if view.state.is_graph_open {
         Panel::bottom("memory")
             .frame(bar)
             .resizable(false)
             .show(ui, |ui| memory::memory_ui(ui, view));
     }
+    // Beside what is watched: the memory needs the whole width.
+    queue::panel::panel_ui(ui, view);
     CentralPanel::default()
         .frame(
             Frame::new()

@@ -103,17 +103,19 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.commands.extend(wish.map(AppCommand::Queue));
         });
     });
-    if view.queue.running.is_some() && !view.queue.is_paused {
+    // It stays where it is, so that nothing jumps when a job begins.
+    let can_wait = view.queue.running.is_some() && !view.queue.is_paused;
+    ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.queue.pauses_after;
         let explanation = "The running job goes on to its end; the next one waits until you go on";
-        if ui
+        let checkbox = ui
             .checkbox(&mut pauses, "Pause after this job")
             .on_hover_text(explanation)
-            .changed()
-        {
+            .on_disabled_hover_text("No job runs");
+        if checkbox.changed() {
             view.push(AppCommand::Queue(QueueCommand::PauseAfter(pauses)));
         }
-    }
+    });
 }
 
 /// The jobs of the last run.
