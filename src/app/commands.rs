@@ -8,16 +8,22 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
+use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::palette::Entry;
+use crate::app::player::commands::PlayerCommand;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
+    Pictures,
     Libtorch,
     Models,
+    Wildcards,
 }
 
 /// One wish of the user.
@@ -49,9 +55,12 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    /// Run what was chosen in the command palette.
+    Choose(Box<Entry>),
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
-    ShowSettings(bool),
     ShowPage(Page),
     /// Examine the machine anew.
     Examine,
@@ -88,4 +97,6 @@ pub enum AppCommand {
     StepFrame(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
+    /// About what is watched.
+    Player(PlayerCommand),
 }

@@ -2,24 +2,18 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use egui::{Context, Key, Modifiers, TextureHandle};
-use safelight_core::job::{JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate};
+use egui::{Context, TextureHandle};
+use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
 use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
-use crate::app::background::{Answer, FoundModels, Task};
-use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::background::{Answer, FoundModels};
+use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
-use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Models, Severity, Viewing, color_image};
 use crate::worker::WorkerEvent;
 
-/// Pictures a second of an animated latent preview.
-const PREVIEW_FPS: f64 = 4.0;
 /// The longer side of a result's thumbnail, sharp on a screen of double density.
 const THUMB_PX: u32 = 160;
 
@@ -41,30 +35,16 @@ impl App {
         self.start_next();
         self.tend_queue(ctx);
         self.check_form();
-        self.save_if_dirty();
+        self.save_settings_when_due(ctx);
+        self.step_desktop(ctx);
         self.choose_picture(ctx);
         self.add_batch_thumb(ctx);
     }
 
     fn take_input(&mut self, ctx: &Context) {
         self.take_files(ctx);
-        // Taken away before the prompt field sees it, carried out after the field has taken what was
-        // typed just before.
-        self.session.is_submit_wanted |=
-            ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
-        let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        if !is_typing && self.session.settings_draft.is_none() {
-            let keys = [
-                (Key::Space, AppCommand::TogglePlay),
-                (Key::ArrowLeft, AppCommand::StepFrame(-1)),
-                (Key::ArrowRight, AppCommand::StepFrame(1)),
-            ];
-            for (key, command) in keys {
-                if ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key)) {
-                    self.commands.push(command);
-                }
-            }
-        }
+        self.take_shortcuts(ctx);
+        self.take_player_keys(ctx);
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {
@@ -82,7 +62,15 @@ impl App {
                 if let JobUpdate::Device(line) = &update {
                     self.session.device_line.clone_from(line);
                 }
+                let planned = match &update {
+                    JobUpdate::Plan(plan) => Some(plan.clone()),
+                    _ => None,
+                };
                 running.apply(update);
+                if let Some(plan) = planned {
+                    let course = self.session.planning.course_of(&running.request, &plan);
+                    running.memory.expect(course);
+                }
             }
         }
     }
@@ -90,6 +78,15 @@ impl App {
     fn end_running(&mut self, ctx: &Context, outcome: JobOutcome) {
         let Some(job) = self.queue.running.take() else {
             return;
+        };
+        self.notify_ended(ctx, &job, &outcome);
+        let (told, climbs) = match &outcome {
+            JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
+                (output.plan.clone(), output.rungs.clone())
+            }
+            JobOutcome::Cancelled | JobOutcome::Paused | JobOutcome::Failed(_) => {
+                (None, Vec::new())
+            }
         };
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
@@ -110,7 +107,7 @@ impl App {
         self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_job = Some(job.id);
-        self.queue.last_memory.end();
+        self.queue.last_memory.conclude(told, climbs);
         if self.session.viewing == Viewing::Live {
             self.session.screen.clear();
             if let Some(last) = self.queue.results.last() {
@@ -171,12 +168,8 @@ impl App {
             }
             Answer::PickedFolder(purpose, path) => {
                 self.session.is_picking = false;
-                if let (Some(draft), Some(path)) = (&mut self.session.settings_draft, path) {
-                    match purpose {
-                        FolderSetting::Output => draft.output.folder = Some(path),
-                        FolderSetting::Libtorch => draft.runtime.libtorch = Some(path),
-                        FolderSetting::Models => draft.models.folders.push(path),
-                    }
+                if let Some(path) = path {
+                    self.take_picked_folder(ctx, purpose, path);
                 }
             }
             Answer::Checked(number, check) => self.take_check(number, *check),
@@ -189,6 +182,9 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Settings(answer) => self.take_settings(ctx, answer),
+            Answer::Desktop(answer) => self.take_desktop(ctx, answer),
+            Answer::Player(answer) => self.take_player_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -228,65 +224,6 @@ impl App {
         };
     }
 
-    fn save_if_dirty(&mut self) {
-        if self.session.are_settings_dirty
-            && let Some(paths) = &self.paths
-        {
-            let task = Task::SaveSettings(Box::new(self.settings.clone()), paths.settings_file());
-            self.session.are_settings_dirty = !self.background.run(task);
-        }
-    }
-
-    /// Puts the picture of this moment on the screen, and asks to be woken for the next one.
-    fn choose_picture(&mut self, ctx: &Context) {
-        let (now, is_visible) = ctx.input(|input| {
-            let viewport = input.viewport();
-            let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
-            (input.time, !is_hidden)
-        });
-        if !is_visible {
-            return;
-        }
-        let wait = match (self.session.viewing, &mut self.queue.running) {
-            (Viewing::Live, Some(job)) => {
-                let wait = job.growing.as_mut().map(|clip| clip.tick(now));
-                let (picture, wait) = match (&job.growing, wait) {
-                    (Some(clip), Some(wait)) => (clip.picture(), wait),
-                    _ => live_picture(job, now),
-                };
-                if let Some(picture) = picture {
-                    self.session.screen.show(ctx, picture);
-                }
-                wait
-            }
-            (Viewing::Result(_), _) => self.session.player.as_mut().and_then(|player| {
-                let wait = player.tick(now);
-                if let Some(picture) = player.picture() {
-                    self.session.screen.show(ctx, picture);
-                }
-                wait
-            }),
-            (Viewing::Live, None) => None,
-        };
-        if let Some(secs) = wait {
-            ctx.request_repaint_after(
-                Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(1)),
-            );
-        }
-    }
-
-    pub(super) fn show_result(&mut self, id: JobId) {
-        if let Some(item) = self.queue.result(id) {
-            let clip = Arc::clone(&item.output.clip);
-            self.session.player = Some(if item.is_pictures() {
-                Player::of_pictures(clip)
-            } else {
-                Player::new(clip)
-            });
-            self.session.viewing = Viewing::Result(id);
-        }
-    }
-
     /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.
     fn add_batch_thumb(&mut self, ctx: &Context) {
         let Viewing::Result(id) = self.session.viewing else {
@@ -308,14 +245,4 @@ fn thumb_of(ctx: &Context, picture: &Picture) -> TextureHandle {
     let small = thumbnail(picture, THUMB_PX, THUMB_PX)
         .map_or_else(|_| color_image(picture), |small| color_image(&small));
     ctx.load_texture("result", small, Default::default())
-}
-
-/// The newest real frame, else the latents in a slow loop.
-fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<Picture>>, Option<f64>) {
-    if let Some(frame) = &job.frame {
-        return (Some(&frame.picture), None);
-    }
-    let turn = now_secs * PREVIEW_FPS;
-    let wait = (job.num_previews() > 1).then(|| (1.0 - turn.fract()) / PREVIEW_FPS + 0.02);
-    (job.preview(turn as usize), wait)
 }

@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use egui::Context;
 use safelight_core::job::JobId;
-use safelight_core::settings::Settings;
 
 use crate::app::App;
 use crate::app::background::Task;
 use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
-use crate::app::state::{Page, Viewing};
-use crate::ui::theme;
+use crate::app::state::Page;
 
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
         match command {
-            AppCommand::Submit => self.submit(),
+            AppCommand::Submit => {
+                if self.queue.running.is_none() && self.queue.waiting.is_empty() {
+                    // What is made now is what is waited for.
+                    self.session.watch.is_chosen = false;
+                }
+                self.submit();
+            }
             AppCommand::Cancel => {
                 if let Some(job) = &self.queue.running {
                     job.cancel.cancel();
@@ -61,11 +65,11 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
-            AppCommand::ApplyChange(change) => self.apply_change(&change),
+            AppCommand::ApplyChange(change) => self.apply_change(ctx, &change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
-            AppCommand::ShowSettings(is_open) => {
-                self.session.settings_draft = is_open.then(|| self.settings.clone());
-            }
+            AppCommand::Settings(command) => self.run_settings_command(ctx, command),
+            AppCommand::Desktop(command) => self.run_desktop_command(ctx, command),
+            AppCommand::Choose(entry) => self.run_entry(ctx, *entry),
             AppCommand::ShowPage(page) => self.show_page(page),
             AppCommand::Examine => self.examine(),
             AppCommand::ClearMiopen => self.clear_miopen(),
@@ -76,14 +80,17 @@ impl App {
             AppCommand::PauseFetch => self.pause_fetch(),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::PlayFile(path) => self.play_file(ctx, path),
+            AppCommand::CompareFiles(a, b) => self.compare_files(ctx, a, b),
             other => self.run_result_command(ctx, &other),
         }
     }
 
     fn show_page(&mut self, page: Page) {
         self.session.page = page;
+        self.session.is_view_shown = true;
         match page {
-            Page::Watch => {}
+            Page::Watch | Page::Settings => {}
             Page::Doctor => self.open_doctor(),
         }
     }
@@ -91,8 +98,8 @@ impl App {
     /// The commands about finished clips and their playback.
     fn run_result_command(&mut self, ctx: &Context, command: &AppCommand) {
         match *command {
-            AppCommand::ShowResult(id) => self.show_result(id),
-            AppCommand::ShowLive => self.session.viewing = Viewing::Live,
+            AppCommand::ShowResult(id) => self.choose(|app| app.show_result(id)),
+            AppCommand::ShowLive => self.choose(Self::show_live),
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
             AppCommand::ContinueFrom(id) => self.continue_from(id),
             AppCommand::ExportTelemetry(id) => {
@@ -116,22 +123,10 @@ impl App {
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
-            AppCommand::TogglePlay => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.toggle()),
-            AppCommand::StepFrame(by) => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.step(by)),
-            AppCommand::ShowFrame(index) => {
-                self.session
-                    .player
-                    .iter_mut()
-                    .for_each(|player| player.show(index));
-            }
+            AppCommand::Player(ref command) => self.run_player_command(ctx, command),
+            AppCommand::TogglePlay => self.toggle_play(),
+            AppCommand::StepFrame(by) => self.playhead(|playhead| playhead.step(by)),
+            AppCommand::ShowFrame(index) => self.playhead(|playhead| playhead.show(index)),
             _ => {}
         }
     }
@@ -139,7 +134,7 @@ impl App {
     fn use_settings_of(&mut self, id: JobId) {
         if let Some(item) = self.queue.result(id) {
             let request = item.request.of_one(self.session.shown_of_batch());
-            self.take_settings(&request);
+            self.take_over_request(&request);
         }
     }
 
@@ -170,23 +165,5 @@ impl App {
             folder,
         };
         self.open(Task::Continue(result));
-    }
-
-    fn change_settings(&mut self, ctx: &Context, settings: Settings) {
-        if settings == self.settings {
-            return;
-        }
-        theme::choose(ctx, settings.interface.theme);
-        ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
-        let are_models_elsewhere = settings.models != self.settings.models;
-        let is_engine_another = settings.runtime != self.settings.runtime;
-        self.settings = settings;
-        self.session.are_settings_dirty = true;
-        if are_models_elsewhere {
-            self.load_models();
-        }
-        if is_engine_another {
-            self.check_engine();
-        }
     }
 }

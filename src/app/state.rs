@@ -10,13 +10,16 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
-use crate::app::player::Player;
+use crate::app::palette::Palette;
+use crate::app::player::{Playback, Player, Watch};
 use crate::app::queue::desk::{QueueDesk, QueuePanel};
+use crate::app::settings::SettingsPage;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +30,13 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    /// The keys of settings that were changed last, newest first.
+    pub recent_settings: Vec<String>,
+    /// Commands of the palette that were used last, newest first.
+    pub recent_commands: Vec<String>,
     pub queue: QueuePanel,
+    /// How clips are played.
+    pub playback: Playback,
 }
 
 impl Default for State {
@@ -37,7 +46,10 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            recent_settings: Vec::new(),
+            recent_commands: Vec::new(),
             queue: QueuePanel::default(),
+            playback: Playback::default(),
         }
     }
 }
@@ -99,6 +111,10 @@ pub enum Viewing {
     #[default]
     Live,
     Result(JobId),
+    /// A file from disk.
+    File,
+    /// Two results or files.
+    Compare,
 }
 
 /// What the large part of the window, beside the form, is given to.
@@ -108,6 +124,7 @@ pub enum Page {
     #[default]
     Watch,
     Doctor,
+    Settings,
 }
 
 /// A texture and the picture in it.
@@ -139,6 +156,12 @@ impl Screen {
         *self = Self::default();
     }
 
+    /// The size in pixels of what it shows.
+    pub fn size(&self) -> Option<egui::Vec2> {
+        let shown = self.shown.as_ref()?;
+        Some(egui::vec2(shown.width as f32, shown.height as f32))
+    }
+
     /// The texture, and the size in pixels of what it shows.
     pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
         let shown = self.shown.as_ref()?;
@@ -166,14 +189,22 @@ pub struct Session {
     pub notices: Vec<Notice>,
     pub page: Page,
     pub viewing: Viewing,
+    /// Of a result or a file.
     pub player: Option<Player>,
+    pub watch: Watch,
     pub screen: Screen,
     /// What is wrong with the form at this moment.
     pub field_errors: Vec<FieldError>,
     /// What will be done differently than the form says.
     pub field_notices: Vec<FieldNotice>,
-    /// The settings window's own copy while it is open.
-    pub settings_draft: Option<safelight_core::settings::Settings>,
+    pub settings: SettingsPage,
+    pub desktop: Desktop,
+    /// The list of commands, while it is open.
+    pub palette: Option<Palette>,
+    /// The list of shortcuts is open.
+    pub are_shortcuts_shown: bool,
+    /// Where there is no room for both: what is beside the form, and not the form.
+    pub is_view_shown: bool,
     pub doctor: DoctorPage,
     pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
@@ -182,7 +213,6 @@ pub struct Session {
     pub last_word: String,
     /// The engine's last line about its device.
     pub device_line: String,
-    pub are_settings_dirty: bool,
     /// Files are held over the window.
     pub held: Option<Held>,
     /// What the window system said of held files and never took back.

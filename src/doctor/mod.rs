@@ -315,9 +315,13 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         let folders = catalog.iter().flat_map(|catalog| &catalog.available);
         tell_all(disk::all(folders.map(|spec| spec.folder.clone()).collect()));
     }
-    tell_all(vec![
-        checks::output_folder(&settings.output.folder_or_default(paths)),
-        checks::disk(&paths.data),
-    ]);
+    let folders = settings.result_folders(paths);
+    tell_all(
+        folders
+            .iter()
+            .map(|folder| checks::output_folder(folder))
+            .collect(),
+    );
+    tell_all(vec![checks::disk(&paths.data)]);
     tell_all(miopen::all(paths));
 }

@@ -38,7 +38,7 @@ pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
-use estimate::Estimates;
+pub use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
@@ -65,7 +65,7 @@ pub struct WorkerOptions {
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
 
-/// What the settings say of running an engine: how long it may be silent, and how it computes.
+/// What the settings say of running an engine: how long it may be silent, how it computes, and how well results are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
     /// Without any progress, before it counts as hung.
@@ -74,6 +74,8 @@ pub struct WorkerLimits {
     pub cancel_grace: Duration,
     pub convolution: ConvolutionChoice,
     pub attention: AttentionChoice,
+    /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
+    pub crf: u8,
 }
 
 /// Starts the worker thread. It ends when the handle is dropped; a running job is cancelled then.

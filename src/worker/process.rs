@@ -56,9 +56,14 @@ impl ProcessLauncher {
     /// On the runtime that the settings file names at the moment of each start.
     pub fn of_user(paths: &Paths) -> Self {
         let file = paths.settings_file();
+        Self::by(move || Settings::load(&file).settings, paths)
+    }
+
+    /// On the runtime that these settings name at the moment of each start.
+    pub fn by(settings: impl Fn() -> Settings + Send + 'static, paths: &Paths) -> Self {
         let cache = paths.cache.clone();
         Self::new(Box::new(move || {
-            let settings = Settings::load(&file).settings;
+            let settings = settings();
             let found = own_runtime(&settings, &cache);
             (settings.runtime, found)
         }))

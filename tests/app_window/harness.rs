@@ -10,6 +10,7 @@ use egui::accesskit::Role;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
+use safelight::app::desktop::DesktopLinks;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::catalog::{
@@ -184,6 +185,7 @@ impl Bench {
             ..FoundModels::default()
         });
         startup.check_engine = Arc::new(|_| Ok(()));
+        startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
         change(&mut startup);
         let harness = Harness::builder()

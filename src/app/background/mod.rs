@@ -23,11 +23,14 @@ use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::commands::FolderSetting;
+use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
 use crate::app::queue::desk::QueueAnswer;
+use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
@@ -113,7 +116,6 @@ pub enum Task {
     KeepPasted(Arc<ColorImage>, PathBuf),
     /// Go on from a finished result.
     Continue(Continued),
-    SaveSettings(Box<Settings>, PathBuf),
     /// Look for jobs that another program left in this folder of jobs.
     FindLeft(PathBuf),
     FindOutput(OutputWish),
@@ -168,8 +170,12 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    Settings(SettingsAnswer),
+    Desktop(DesktopAnswer),
     /// About the queue.
     Queue(QueueAnswer),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 
@@ -255,6 +261,11 @@ impl Background {
                 false
             }
         }
+    }
+
+    /// For a thread that is started elsewhere.
+    pub(in crate::app) fn postbox(&self) -> Postbox {
+        self.postbox.clone()
     }
 
     /// All answers that have arrived.

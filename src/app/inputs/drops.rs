@@ -63,7 +63,7 @@ impl App {
         }
     }
 
-    fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
         if !paths.is_empty() {
             let placing = Placing {
                 slot,

@@ -58,7 +58,7 @@ impl App {
             inputs,
             is_seed_used: self.session.is_seed_used,
         });
-        self.take_settings(&request);
+        self.take_over_request(&request);
     }
 
     /// Gives the form back what stood in it before a job was changed.
@@ -116,7 +116,7 @@ impl App {
     }
 
     /// Fills the form with what a result was made of, its pictures included.
-    pub(in crate::app) fn take_settings(&mut self, request: &GenerateRequest) {
+    pub(in crate::app) fn take_over_request(&mut self, request: &GenerateRequest) {
         self.state.form.take_over(request);
         self.session.is_seed_used = false;
         let start = request.extend.as_ref().or(request.image.as_ref());

@@ -96,7 +96,10 @@ impl App {
         let Some(spec) = self.session.model(&self.state.form).cloned() else {
             return;
         };
-        if self.output_folder().is_none() {
+        if self
+            .output_folder(self.state.form.makes_picture(&spec))
+            .is_none()
+        {
             self.session.notify(Severity::Error, no_folder());
             return;
         }

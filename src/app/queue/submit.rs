@@ -72,7 +72,8 @@ impl App {
             // What is wrong stands beside the fields.
             return;
         };
-        if self.output_folder().is_none() {
+        let makes_picture = self.state.form.makes_picture(&spec);
+        if self.output_folder(makes_picture).is_none() {
             self.session.notify(Severity::Error, no_folder());
             return;
         }
@@ -91,6 +92,7 @@ impl App {
         self.queue_requests(requests);
         self.session.is_seed_used = true;
         self.session.page = Page::Watch;
+        self.session.is_view_shown = true;
         self.session.last_word.clear();
         // What was said of an earlier one is done with.
         self.session
@@ -133,13 +135,15 @@ impl App {
         self.session.notify(Severity::Info, err);
     }
 
-    pub(super) fn output_folder(&self) -> Option<PathBuf> {
-        let of_paths = || {
-            self.paths
-                .as_ref()
-                .map(|paths| paths.videos.join("Safelight"))
-        };
-        self.settings.output.folder.clone().or_else(of_paths)
+    /// Pictures have a folder of their own.
+    pub(super) fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
+        let output = &self.settings.output;
+        match (&self.paths, is_picture) {
+            (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
+            (Some(paths), false) => Some(output.folder_or_default(paths)),
+            (None, true) => output.pictures_folder.clone(),
+            (None, false) => output.folder.clone(),
+        }
     }
 
     pub(in crate::app) fn roll_seed(&mut self) {

@@ -5,7 +5,7 @@ use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind, Job
 use crate::app::App;
 use crate::app::background::{FoundOutput, OutputWish, Task};
 use crate::app::queue::{JobQueue, PauseWish, RunningJob, Stopped, StoppedJob, WaitingJob};
-use crate::app::state::{Severity, Viewing};
+use crate::app::state::Severity;
 use crate::worker::WorkerCommand;
 
 impl App {
@@ -15,10 +15,13 @@ impl App {
             return;
         }
         let nameless = self.queue.waiting.iter().find(|job| !job.has_output);
-        let (Some(job), Some(folder)) = (nameless, self.output_folder()) else {
+        let Some(job) = nameless else {
             return;
         };
         let request = &job.request;
+        let Some(folder) = self.output_folder(request.makes_pictures()) else {
+            return;
+        };
         let form = GenerateForm {
             prompt: request.prompt.clone(),
             negative_prompt: Some(request.negative_prompt.clone()),
@@ -92,8 +95,10 @@ impl App {
             ..RunningJob::new(job.id, job.request, cancel)
         });
         self.queue.touch();
-        self.session.viewing = Viewing::Live;
-        self.session.screen.clear();
+        if !self.session.watch.is_chosen {
+            self.show_live();
+            self.session.screen.clear();
+        }
     }
 
     /// The jobs stay for the next start of the program.

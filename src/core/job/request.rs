@@ -419,6 +419,11 @@ pub fn first_step(num_steps: u32, strength: f64) -> u32 {
 }
 
 impl GenerateRequest {
+    /// Whether single pictures come of it, one or a batch, and no clip.
+    pub fn makes_pictures(&self) -> bool {
+        self.num_frames == 1 && self.extend.is_none()
+    }
+
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
         match self.family {

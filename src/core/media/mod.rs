@@ -28,4 +28,6 @@ pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
-pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};
+pub use source::{
+    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
+};

@@ -10,6 +10,7 @@ use egui::{Button, Label, Response, RichText, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::shortcuts::explained;
 use crate::ui::widgets::{across, main_button, palette, sentence, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -23,9 +24,9 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_running = view.queue.running.is_some();
     let thing = view.thing();
     let explanation = if is_running {
-        format!("Queue another {thing} behind the running one (Ctrl+Enter)")
+        format!("Queue another {thing} behind the running one")
     } else {
-        format!("Make the {thing} (Ctrl+Enter)")
+        format!("Make the {thing}")
     };
     submit_ui(ui, view, icons::SPARKLE, "Generate", &explanation);
 }
@@ -42,7 +43,7 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
     let response = main_button(ui, is_enabled, icon, name);
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     if response
-        .on_hover_text(explanation)
+        .on_hover_text(explained(explanation, "generate"))
         .on_disabled_hover_text(reason)
         .clicked()
     {
@@ -59,7 +60,8 @@ fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
     if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
         view.push(AppCommand::Queue(QueueCommand::CancelEdit));
     }
-    let explanation = "The job keeps its place in the queue and is made with these settings, from its beginning (Ctrl+Enter)";
+    let explanation =
+        "The job keeps its place in the queue and is made with these settings, from its beginning";
     submit_ui(
         ui,
         view,
@@ -105,7 +107,8 @@ fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
             });
             right.add_enabled_ui(can_cancel, |ui| {
                 let explanation = "Stop the running job for good. Whole sections of a clip are kept, half-made pictures are not. Waiting ones go on";
-                if wide_button(ui, icons::STOP, cancel, explanation).clicked() {
+                let explanation = explained(explanation, "cancel");
+                if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
                     view.commands.push(AppCommand::Cancel);
                 }
             });
