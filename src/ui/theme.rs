@@ -123,6 +123,10 @@ pub const NARROW_WIDTH: f32 = 760.0;
 pub const SHORT_HEIGHT: f32 = 520.0;
 /// Width of the queue's panel.
 pub const QUEUE_WIDTH: f32 = 316.0;
+/// Beside the queue, what is watched has at least this width, or none.
+pub const WATCH_MIN_WIDTH: f32 = 220.0;
+/// And another page.
+pub const PAGE_MIN_WIDTH: f32 = 480.0;
 /// Height of a job in it.
 pub const QUEUE_ROW: f32 = 58.0;
 /// Between two jobs.

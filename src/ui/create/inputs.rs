@@ -267,7 +267,13 @@ fn drop_text(view: &View<'_>) -> String {
     let next = view.session.inputs.next(second);
     let are_several = view.session.held.is_some_and(|held| held.num_files > 1);
     let is_clip = view.session.held.is_some_and(|held| held.is_clip);
+    let num_places = if second.is_some() { 2 } else { 1 };
+    let are_many = view
+        .session
+        .held
+        .is_some_and(|held| held.num_files > num_places);
     match (second, next) {
+        _ if are_many => "Drop them: each can become a job of its own",
         (Some(Slot::End), _) if are_several => {
             "Drop them: the clip starts from the first and ends on the second"
         }
