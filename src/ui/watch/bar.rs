@@ -220,6 +220,9 @@ fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
         ),
     ];
     ui.horizontal_wrapped(|ui| {
+        // A quiet row, as low as its words.
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.spacing_mut().button_padding.y = 1.0;
         for (icon, name, explanation, is_possible, command) in buttons {
             let text = RichText::new(with_icon(icon, name)).small();
             let response = ui
