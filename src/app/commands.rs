@@ -8,16 +8,22 @@ use safelight_core::job::JobId;
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
+use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::palette::Entry;
 use crate::app::player::commands::PlayerCommand;
+use crate::app::queue::commands::QueueCommand;
+use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
+    Pictures,
     Libtorch,
     Models,
+    Wildcards,
 }
 
 /// One wish of the user.
@@ -27,11 +33,8 @@ pub enum AppCommand {
     Submit,
     /// Stop the running job.
     Cancel,
-    RemoveWaiting(JobId),
-    /// Let a job go on that was left behind.
-    Resume(JobId),
-    /// Do not show a job any more that could go on.
-    ForgetLeft(JobId),
+    /// About the jobs that wait or have stopped, and the whole queue.
+    Queue(QueueCommand),
     ChooseModel(String),
     /// The model's own values for everything but the prompt.
     ResetForm,
@@ -52,9 +55,12 @@ pub enum AppCommand {
     ContinueFrom(JobId),
     PickFolder(FolderSetting),
     ChangeSettings(Box<Settings>),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    /// Run what was chosen in the command palette.
+    Choose(Box<Entry>),
     /// Make a change that the memory plan suggests.
     ApplyChange(Change),
-    ShowSettings(bool),
     ShowPage(Page),
     /// Examine the machine anew.
     Examine,

@@ -2,19 +2,17 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use egui::{Context, Key, Modifiers, TextureHandle};
-use safelight_core::job::{
-    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
-};
+use egui::{Context, TextureHandle};
+use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
 use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
-use crate::app::background::{Answer, FoundModels, FoundOutput, Task};
-use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::background::{Answer, FoundModels};
+use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Models, Severity, Viewing, color_image};
-use crate::worker::{WorkerCommand, WorkerEvent};
+use crate::worker::WorkerEvent;
 
 /// The longer side of a result's thumbnail, sharp on a screen of double density.
 const THUMB_PX: u32 = 160;
@@ -35,18 +33,17 @@ impl App {
             self.run_command(ctx, command);
         }
         self.start_next();
+        self.tend_queue(ctx);
         self.check_form();
-        self.save_if_dirty();
+        self.save_settings_when_due(ctx);
+        self.step_desktop(ctx);
         self.choose_picture(ctx);
         self.add_batch_thumb(ctx);
     }
 
     fn take_input(&mut self, ctx: &Context) {
         self.take_files(ctx);
-        // Taken away before the prompt field sees it, carried out after the field has taken what was
-        // typed just before.
-        self.session.is_submit_wanted |=
-            ctx.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Enter));
+        self.take_shortcuts(ctx);
         self.take_player_keys(ctx);
     }
 
@@ -82,11 +79,14 @@ impl App {
         let Some(job) = self.queue.running.take() else {
             return;
         };
+        self.notify_ended(ctx, &job, &outcome);
         let (told, climbs) = match &outcome {
             JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
                 (output.plan.clone(), output.rungs.clone())
             }
-            JobOutcome::Cancelled | JobOutcome::Failed(_) => (None, Vec::new()),
+            JobOutcome::Cancelled | JobOutcome::Paused | JobOutcome::Failed(_) => {
+                (None, Vec::new())
+            }
         };
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
@@ -95,12 +95,15 @@ impl App {
                 self.keep_result(ctx, &job, output);
                 "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
             }
+            JobOutcome::Paused => self.put_off(&job),
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
+                self.queue.fail(&job, err.clone());
                 self.session.notify(Severity::Error, err);
                 self.find_left();
             }
         }
+        self.end_turn();
         self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_job = Some(job.id);
@@ -151,11 +154,8 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
-            Answer::Left(mut left) => {
-                let waiting = &self.queue.waiting;
-                left.retain(|job| waiting.iter().all(|waits| waits.id != job.id));
-                self.queue.left = left;
-            }
+            Answer::Left(left) => self.take_left(left),
+            Answer::Queue(answer) => self.take_queue_answer(ctx, answer),
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
@@ -168,12 +168,8 @@ impl App {
             }
             Answer::PickedFolder(purpose, path) => {
                 self.session.is_picking = false;
-                if let (Some(draft), Some(path)) = (&mut self.session.settings_draft, path) {
-                    match purpose {
-                        FolderSetting::Output => draft.output.folder = Some(path),
-                        FolderSetting::Libtorch => draft.runtime.libtorch = Some(path),
-                        FolderSetting::Models => draft.models.folders.push(path),
-                    }
+                if let Some(path) = path {
+                    self.take_picked_folder(ctx, purpose, path);
                 }
             }
             Answer::Checked(number, check) => self.take_check(number, *check),
@@ -186,6 +182,8 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Settings(answer) => self.take_settings(ctx, answer),
+            Answer::Desktop(answer) => self.take_desktop(ctx, answer),
             Answer::Player(answer) => self.take_player_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
@@ -210,71 +208,6 @@ impl App {
         }
     }
 
-    fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
-        let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
-            return;
-        };
-        match found {
-            Ok(FoundOutput {
-                path,
-                form,
-                notices,
-            }) => {
-                let request = &mut job.request;
-                request.out = path;
-                request.prompt = form.prompt;
-                request.prompt_template = form.prompt_template;
-                request.negative_prompt = form.negative_prompt.unwrap_or_default();
-                request.negative_prompt_template = form.negative_prompt_template;
-                job.has_output = true;
-                let model = request.model.clone();
-                self.say_changes(&model, &notices);
-            }
-            Err(err) => {
-                self.queue.waiting.retain(|job| job.id != id);
-                self.session.notify(Severity::Error, err);
-            }
-        }
-    }
-
-    /// Gives the worker the next job when it has none.
-    fn start_next(&mut self) {
-        if self.queue.running.is_some()
-            || !self.queue.waiting.front().is_some_and(|job| job.has_output)
-        {
-            return;
-        }
-        let Some(job) = self.queue.waiting.pop_front() else {
-            return;
-        };
-        let cancel = CancelToken::default();
-        let command = WorkerCommand::Generate {
-            id: job.id,
-            request: Box::new(job.request.clone()),
-            device: job.device,
-            cancel: cancel.clone(),
-            resume: job.resume.clone(),
-        };
-        if self.worker.try_send(command).is_err() {
-            self.queue.waiting.clear();
-            let log = self.paths.as_ref().map_or_else(String::new, |paths| {
-                format!("; the log says why: {}", paths.log_file().display())
-            });
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the worker of this window has ended",
-            )
-            .advise(format!("Close Safelight and open it again{log}"));
-            self.session.notify(Severity::Error, err);
-            return;
-        }
-        self.queue.running = Some(RunningJob::new(job.id, job.request, cancel));
-        if !self.session.watch.is_chosen {
-            self.show_live();
-            self.session.screen.clear();
-        }
-    }
-
     /// What the form's fields will be told beside them.
     fn check_form(&mut self) {
         let checked = self.session.model(&self.state.form).map(|spec| {
@@ -289,15 +222,6 @@ impl App {
             Some(Ok(checked)) => (Vec::new(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
-    }
-
-    fn save_if_dirty(&mut self) {
-        if self.session.are_settings_dirty
-            && let Some(paths) = &self.paths
-        {
-            let task = Task::SaveSettings(Box::new(self.settings.clone()), paths.settings_file());
-            self.session.are_settings_dirty = !self.background.run(task);
-        }
     }
 
     /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.

@@ -6,15 +6,19 @@
 
 pub mod background;
 pub mod commands;
+pub mod desktop;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
 pub mod inputs;
 mod logic;
 pub mod memory;
+pub mod palette;
 pub mod player;
 pub mod queue;
 mod run_command;
+pub mod settings;
+pub mod shortcuts;
 pub mod state;
 mod window;
 
@@ -24,15 +28,16 @@ use std::path::PathBuf;
 
 use crossbeam_channel::Receiver;
 use safelight_core::job::{JobError, JobErrorKind, random_seed};
-use safelight_core::settings::{LoadedSettings, Paths, Settings};
+use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
 
 use crate::download::Hub;
 use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
 use commands::AppCommand;
+use desktop::DesktopLinks;
+use desktop::instance::Instance;
 use doctor::Examine;
-use inputs::Placing;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
@@ -58,8 +63,15 @@ pub struct StartupOptions {
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
-    /// A start picture, when the program was started with one (or one was dropped on its icon).
-    pub picture: Option<PathBuf>,
+    /// Why the settings file could not be used: what one of the problems says.
+    pub broken_settings: Option<String>,
+    /// Where the worker looks for the settings of a job.
+    pub live_settings: LiveSettings,
+    /// The files that the program was started with, or that were dropped on its icon.
+    pub files: Vec<PathBuf>,
+    pub desktop: DesktopLinks,
+    /// Listens to other starts of the program, when this is the first.
+    pub instance: Option<Instance>,
 }
 
 impl StartupOptions {
@@ -74,11 +86,14 @@ impl StartupOptions {
             .into_iter()
             .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
             .collect();
-        problems.extend(error.map(|err| {
+        let broken = error.map(|err| {
             JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("The defaults are used, and the file stays as it is until it is corrected")
-        }));
+        });
+        let broken_settings = broken.as_ref().map(|err| err.summary.clone());
+        problems.extend(broken);
         Self {
+            live_settings: LiveSettings::new(settings.clone()),
             settings,
             models: None,
             load_models: background::load_catalog(paths.clone()),
@@ -88,7 +103,10 @@ impl StartupOptions {
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
-            picture: None,
+            broken_settings,
+            files: Vec::new(),
+            desktop: DesktopLinks::of_this_session(),
+            instance: None,
         }
     }
 }
@@ -110,6 +128,10 @@ pub struct App {
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
+    live_settings: LiveSettings,
+    desktop: DesktopLinks,
+    /// The window's place was looked at.
+    is_placed: bool,
 }
 
 impl App {
@@ -128,11 +150,17 @@ impl App {
             read_plan,
             hub,
             problems,
-            picture,
+            broken_settings,
+            live_settings,
+            files,
+            desktop,
+            instance,
         } = startup;
         let ctx = &cc.egui_ctx;
         theme::install(ctx);
         theme::choose(ctx, settings.interface.theme);
+        // The settings' own keys do it.
+        ctx.options_mut(|options| options.zoom_with_keyboard = false);
         if settings.interface.scale != 1.0 {
             ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
         }
@@ -155,13 +183,19 @@ impl App {
             hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
+            live_settings,
+            desktop,
+            is_placed: false,
         };
+        app.live_settings.set(app.settings.clone());
+        let told = problems.iter().map(|problem| problem.summary.clone());
+        app.open_settings(told.collect(), broken_settings);
+        app.open_desktop(instance);
         if !app.state.form.is_seed_locked {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }
-        app.commands
-            .extend(picture.map(|path| AppCommand::OpenInputs(vec![path], Placing::default())));
+        app.drop_files(files, None);
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
         }
@@ -170,7 +204,7 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
-        app.find_left();
+        app.load_queue();
         app
     }
 
@@ -210,7 +244,10 @@ impl App {
 }
 
 impl eframe::App for App {
-    fn logic(&mut self, ctx: &egui::Context, _frame: &mut eframe::Frame) {
+    fn logic(&mut self, ctx: &egui::Context, frame: &mut eframe::Frame) {
+        if !std::mem::replace(&mut self.is_placed, true) {
+            desktop::place::correct(ctx, frame);
+        }
         self.step(ctx);
     }
 
@@ -246,9 +283,15 @@ impl eframe::App for App {
     }
 
     fn on_exit(&mut self) {
+        self.save_settings();
         if let Some(job) = &self.queue.running {
-            job.cancel.cancel();
+            // It stays in the queue and can go on.
+            job.cancel.pause();
         }
+        for opening in &self.session.queue.opening {
+            opening.stop.cancel();
+        }
+        self.keep_queue_at_last();
         // What has come is noted every few seconds, and kept.
         self.pause_fetch();
     }

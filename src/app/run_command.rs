@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use egui::Context;
 use safelight_core::job::JobId;
-use safelight_core::settings::Settings;
 
 use crate::app::App;
 use crate::app::background::Task;
 use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
-use crate::app::inputs::{Placing, Slot};
 use crate::app::state::Page;
-use crate::ui::theme;
 
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
@@ -30,9 +27,7 @@ impl App {
                     job.cancel.cancel();
                 }
             }
-            AppCommand::RemoveWaiting(id) => self.queue.waiting.retain(|job| job.id != id),
-            AppCommand::Resume(id) => self.resume(id),
-            AppCommand::ForgetLeft(id) => self.queue.left.retain(|job| job.id != id),
+            AppCommand::Queue(command) => self.run_queue_command(command),
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
@@ -70,11 +65,11 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
             }
-            AppCommand::ApplyChange(change) => self.apply_change(&change),
+            AppCommand::ApplyChange(change) => self.apply_change(ctx, &change),
             AppCommand::ChangeSettings(settings) => self.change_settings(ctx, *settings),
-            AppCommand::ShowSettings(is_open) => {
-                self.session.settings_draft = is_open.then(|| self.settings.clone());
-            }
+            AppCommand::Settings(command) => self.run_settings_command(ctx, command),
+            AppCommand::Desktop(command) => self.run_desktop_command(ctx, command),
+            AppCommand::Choose(entry) => self.run_entry(ctx, *entry),
             AppCommand::ShowPage(page) => self.show_page(page),
             AppCommand::Examine => self.examine(),
             AppCommand::ClearMiopen => self.clear_miopen(),
@@ -93,8 +88,9 @@ impl App {
 
     fn show_page(&mut self, page: Page) {
         self.session.page = page;
+        self.session.is_view_shown = true;
         match page {
-            Page::Watch => {}
+            Page::Watch | Page::Settings => {}
             Page::Doctor => self.open_doctor(),
         }
     }
@@ -136,34 +132,9 @@ impl App {
     }
 
     fn use_settings_of(&mut self, id: JobId) {
-        let Some(item) = self.queue.result(id) else {
-            return;
-        };
-        let request = item.request.of_one(self.session.shown_of_batch());
-        self.state.form.take_over(&request);
-        self.session.is_seed_used = false;
-        let start = request.extend.or(request.image);
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image),
-            (Slot::Mask, request.mask),
-        ] {
-            let shown = self
-                .session
-                .inputs
-                .get(slot)
-                .map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_inputs(vec![path], placing);
-                }
-            }
+        if let Some(item) = self.queue.result(id) {
+            let request = item.request.of_one(self.session.shown_of_batch());
+            self.take_over_request(&request);
         }
     }
 
@@ -194,23 +165,5 @@ impl App {
             folder,
         };
         self.open(Task::Continue(result));
-    }
-
-    fn change_settings(&mut self, ctx: &Context, settings: Settings) {
-        if settings == self.settings {
-            return;
-        }
-        theme::choose(ctx, settings.interface.theme);
-        ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
-        let are_models_elsewhere = settings.models != self.settings.models;
-        let is_engine_another = settings.runtime != self.settings.runtime;
-        self.settings = settings;
-        self.session.are_settings_dirty = true;
-        if are_models_elsewhere {
-            self.load_models();
-        }
-        if is_engine_another {
-            self.check_engine();
-        }
     }
 }

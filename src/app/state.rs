@@ -10,12 +10,16 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::inputs::Inputs;
 use crate::app::memory::planning::Planning;
+use crate::app::palette::Palette;
 use crate::app::player::{Playback, Player, Watch};
+use crate::app::queue::desk::{QueueDesk, QueuePanel};
+use crate::app::settings::SettingsPage;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +30,11 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    /// The keys of settings that were changed last, newest first.
+    pub recent_settings: Vec<String>,
+    /// Commands of the palette that were used last, newest first.
+    pub recent_commands: Vec<String>,
+    pub queue: QueuePanel,
     /// How clips are played.
     pub playback: Playback,
 }
@@ -37,6 +46,9 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            recent_settings: Vec::new(),
+            recent_commands: Vec::new(),
+            queue: QueuePanel::default(),
             playback: Playback::default(),
         }
     }
@@ -112,6 +124,7 @@ pub enum Page {
     #[default]
     Watch,
     Doctor,
+    Settings,
 }
 
 /// A texture and the picture in it.
@@ -184,16 +197,22 @@ pub struct Session {
     pub field_errors: Vec<FieldError>,
     /// What will be done differently than the form says.
     pub field_notices: Vec<FieldNotice>,
-    /// The settings window's own copy while it is open.
-    pub settings_draft: Option<safelight_core::settings::Settings>,
+    pub settings: SettingsPage,
+    pub desktop: Desktop,
+    /// The list of commands, while it is open.
+    pub palette: Option<Palette>,
+    /// The list of shortcuts is open.
+    pub are_shortcuts_shown: bool,
+    /// Where there is no room for both: what is beside the form, and not the form.
+    pub is_view_shown: bool,
     pub doctor: DoctorPage,
+    pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// The engine's last line about its device.
     pub device_line: String,
-    pub are_settings_dirty: bool,
     /// Files are held over the window.
     pub held: Option<Held>,
     /// What the window system said of held files and never took back.

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use egui::{IconData, ViewportBuilder};
 
+use crate::app::desktop::{APP_ID, place};
 use crate::app::{App, StartupOptions};
 use crate::ui::theme;
 use crate::worker::WorkerHandle;
 
-/// The name of the desktop file, so that taskbars show the right icon.
-const APP_ID: &str = "org.safelight.Safelight";
 /// Bursts of events cost one repaint.
 const WAKE_AFTER: Duration = Duration::from_millis(16);
 
@@ -38,7 +37,9 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
         .paths
         .as_ref()
         .map(|paths| paths.data.join("window.ron"));
+    let scale = startup.settings.interface.scale;
     let options = eframe::NativeOptions {
+        window_builder: Some(Box::new(move |builder| place::at_scale(builder, scale))),
         viewport: ViewportBuilder::default()
             .with_title("Safelight")
             .with_app_id(APP_ID)

@@ -36,9 +36,9 @@ pub use surroundings::Surroundings;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A picture to start from in the window
-    #[arg(value_name = "PICTURE")]
-    picture: Option<PathBuf>,
+    /// Pictures or clips to open in the window, or in the one that is open already
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Bench(args)) => bench::run(&args, &surroundings),
-        None => window::run(surroundings, arguments.picture),
+        None => window::run(surroundings, arguments.files),
     }
 }
 

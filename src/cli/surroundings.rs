@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use safelight_core::settings::{LoadedSettings, Paths, Settings, runtime_folder};
+use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
@@ -44,6 +44,16 @@ impl Surroundings {
     /// For a worker that heeds later changes of the settings file.
     pub fn worker_options(&self) -> WorkerOptions {
         let file = self.paths.settings_file();
+        self.worker_options_by(move || Settings::load(&file).settings)
+    }
+
+    /// For a worker that goes by the settings of the window, which stay as they were while the file is broken.
+    pub fn worker_options_of(&self, live: &LiveSettings) -> WorkerOptions {
+        let live = live.clone();
+        self.worker_options_by(move || live.get().as_ref().clone())
+    }
+
+    fn worker_options_by(&self, settings: impl Fn() -> Settings + Send + 'static) -> WorkerOptions {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.times_file()),
@@ -51,12 +61,15 @@ impl Surroundings {
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
             limits: Box::new(move || {
-                let runtime = Settings::load(&file).settings.runtime;
+                let Settings {
+                    runtime, output, ..
+                } = settings();
                 WorkerLimits {
                     stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
                     cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
                     convolution: runtime.convolution,
                     attention: runtime.attention,
+                    crf: output.crf,
                 }
             }),
         }
@@ -69,19 +82,20 @@ impl Surroundings {
 
     /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.
     pub fn runtime_kind(&self) -> &'static str {
-        let exe = std::env::current_exe().ok();
-        let runtime = runtime_folder(
-            self.settings(),
-            std::env::var_os("SAFELIGHT_LIBTORCH"),
-            exe.as_deref().and_then(std::path::Path::parent),
-            &self.paths.cache,
-        );
+        let runtime = own_runtime(self.settings(), &self.paths.cache);
         runtime.map_or("cpu", |runtime| runtime.kind())
     }
 
     /// Starts engines on the runtime that the settings name at that moment.
     pub fn launcher(&self) -> Box<dyn EngineLauncher> {
         Box::new(self.process_launcher())
+    }
+
+    /// The same by the settings of the window.
+    pub fn launcher_of(&self, live: &LiveSettings) -> Box<dyn EngineLauncher> {
+        let live = live.clone();
+        let settings = move || live.get().as_ref().clone();
+        Box::new(ProcessLauncher::by(settings, &self.paths))
     }
 
     /// The same, for what is not a job.

@@ -7,18 +7,32 @@ use std::process::ExitCode;
 use std::thread::JoinHandle;
 
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::settings::LiveSettings;
 
 use super::Surroundings;
 use super::generate::explain;
+use crate::app::desktop::instance::{self, Start};
 use crate::app::{self, StartupOptions};
 use crate::worker;
 
-/// Opens the window, with a start picture if there is one, and returns when it is closed.
-pub fn run(surroundings: Surroundings, picture: Option<PathBuf>) -> ExitCode {
-    let options = surroundings.worker_options();
-    let launcher = surroundings.launcher();
+/// Opens the window with these files and returns when it is closed; or gives them to the window that is open.
+pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
+    let files: Vec<PathBuf> = files
+        .into_iter()
+        .filter_map(|path| std::path::absolute(path).ok())
+        .collect();
+    let instance = match instance::start(&files) {
+        Start::HandedOver => return ExitCode::SUCCESS,
+        Start::First(instance) => Some(instance),
+        Start::Alone => None,
+    };
+    let live = LiveSettings::new(surroundings.loaded.settings.clone());
+    let options = surroundings.worker_options_of(&live);
+    let launcher = surroundings.launcher_of(&live);
     let startup = StartupOptions {
-        picture: picture.and_then(|path| std::path::absolute(path).ok()),
+        files,
+        instance,
+        live_settings: live,
         ..StartupOptions::new(surroundings.loaded, surroundings.paths)
     };
     let mut thread: Option<JoinHandle<()>> = None;

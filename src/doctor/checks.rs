@@ -191,7 +191,7 @@ pub(super) fn output_folder(folder: &Path) -> Check {
             "output",
             format!("results cannot be written: {err}: {}", existing.display()),
         )
-        .advise("Choose another folder in the setting output.folder"),
+        .advise("Choose another folder in the settings output.folder and output.pictures_folder"),
     }
 }
 

@@ -7,20 +7,24 @@ mod create;
 mod doctor;
 mod icons;
 mod memory;
+mod narrow;
 mod notices;
+mod palette;
 mod queue;
-mod settings;
+pub mod settings;
 mod status;
 pub mod theme;
 mod watch;
 pub mod widgets;
 
 use egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
-use safelight_core::settings::{Settings, Theme};
+use safelight_core::settings::Settings;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
 use crate::app::queue::JobQueue;
+use crate::app::settings::SettingsCommand;
+use crate::app::shortcuts;
 use crate::app::state::{Page, Session, State};
 use widgets::palette;
 
@@ -79,19 +83,44 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         .frame(bar)
         .resizable(false)
         .show(ui, |ui| status::status_ui(ui, view));
-    Panel::left("form")
-        .frame(Frame::new().fill(palette.panel).inner_margin(Margin {
-            left: theme::FORM_MARGIN,
-            ..Margin::symmetric(0, 10)
-        }))
-        .resizable(false)
-        .exact_size(theme::FORM_WIDTH)
-        .show(ui, |ui| create::create_ui(ui, view));
-    if view.state.is_graph_open {
-        Panel::bottom("memory")
+    let is_narrow = ui.available_width() < theme::NARROW_WIDTH;
+    if is_narrow {
+        Panel::top("sides")
             .frame(bar)
             .resizable(false)
-            .show(ui, |ui| memory::memory_ui(ui, view));
+            .show(ui, |ui| narrow::sides_ui(ui, view));
+    }
+    let form = Frame::new().fill(palette.panel).inner_margin(Margin {
+        left: theme::FORM_MARGIN,
+        ..Margin::symmetric(0, 10)
+    });
+    if is_narrow && !view.session.is_view_shown {
+        CentralPanel::default()
+            .frame(form)
+            .show(ui, |ui| create::create_ui(ui, view));
+    } else {
+        if !is_narrow {
+            Panel::left("form")
+                .frame(form)
+                .resizable(false)
+                .exact_size(theme::FORM_WIDTH)
+                .show(ui, |ui| create::create_ui(ui, view));
+        }
+        beside_form_ui(ui, view, bar);
+    }
+    notices::notices_ui(ui.ctx(), view);
+    queue::questions::questions_ui(ui.ctx(), view);
+    palette::palette_ui(ui.ctx(), view);
+    palette::shortcuts_ui(ui.ctx(), view);
+    create::inputs::drop_overlay(ui, view);
+}
+
+/// What is looked at, and the memory graph below it.
+fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+    let palette = palette(ui);
+    queue::panel::panel_ui(ui, view);
+    if view.state.is_graph_open {
+        narrow::graph_ui(ui, view, bar);
     }
     CentralPanel::default()
         .frame(
@@ -105,10 +134,8 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
                 watch::watch_ui(ui, view);
             }
             Page::Doctor => doctor::doctor_ui(ui, view),
+            Page::Settings => settings::settings_ui(ui, view),
         });
-    notices::notices_ui(ui.ctx(), view);
-    settings::settings_ui(ui.ctx(), view);
-    create::inputs::drop_overlay(ui, view);
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -117,11 +144,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
         ui.label(RichText::new("Safelight").heading().strong());
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            if widgets::icon_button(ui, icons::GEAR, "Settings", "Device, folders and looks")
-                .clicked()
-            {
-                view.push(AppCommand::ShowSettings(true));
-            }
+            let explanation = shortcuts::explained("Device, folders and looks", "settings");
+            page_button(
+                ui,
+                view,
+                Page::Settings,
+                icons::GEAR,
+                "Settings",
+                &explanation,
+            );
             let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
             page_button(
                 ui,
@@ -131,18 +162,16 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 "Doctor",
                 explanation,
             );
-            let is_dark = view.settings.interface.theme == Theme::Dark;
+            queue::panel::header_button(ui, view);
+            let is_dark = ui.visuals().dark_mode;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")
             } else {
                 (icons::MOON, "Dark theme")
             };
-            if widgets::icon_button(ui, icon, name, "Switch between darkroom and daylight")
-                .clicked()
-            {
-                let mut settings = view.settings.clone();
-                settings.interface.theme = if is_dark { Theme::Light } else { Theme::Dark };
-                view.push(AppCommand::ChangeSettings(Box::new(settings)));
+            let explanation = shortcuts::explained("Switch between darkroom and daylight", "theme");
+            if widgets::icon_button(ui, icon, name, &explanation).clicked() {
+                view.push(AppCommand::Settings(SettingsCommand::SwitchTheme));
             }
         });
     });

@@ -66,6 +66,48 @@ pub const CHECK_NAME_WIDTH: f32 = 104.0;
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
+/// Between a page and its edges.
+pub const PAGE_MARGIN: i8 = 24;
+/// The names of settings, before their controls.
+pub const SETTINGS_NAME_WIDTH: f32 = 168.0;
+/// Where there is less room, names stand above their controls.
+pub const SETTINGS_NARROW: f32 = 460.0;
+/// The search above the settings.
+pub const SEARCH_WIDTH: f32 = 220.0;
+/// A setting with several choices.
+pub const CHOICE_WIDTH: f32 = 250.0;
+/// A folder that can be typed.
+pub const PATH_WIDTH: f32 = 380.0;
+/// A new variable of the engine.
+pub const VARIABLE_WIDTH: f32 = 250.0;
+/// A slider among the settings.
+pub const SETTINGS_SLIDER_WIDTH: f32 = 180.0;
+/// The way back to a default, or the room for it.
+pub const RESET_WIDTH: f32 = 36.0;
+/// Width of the command palette.
+pub const PALETTE_WIDTH: f32 = 560.0;
+/// Its list scrolls beyond this height.
+pub const PALETTE_HEIGHT: f32 = 380.0;
+/// The keys of a shortcut, before its name.
+pub const KEYS_WIDTH: f32 = 150.0;
+/// A line of that list.
+pub const PALETTE_ROW: f32 = 28.0;
+/// A window of less width shows the form or what is beside it.
+pub const NARROW_WIDTH: f32 = 760.0;
+/// In a window of less height the memory graph takes at most a part of it.
+pub const SHORT_HEIGHT: f32 = 520.0;
+/// Width of the queue's panel.
+pub const QUEUE_WIDTH: f32 = 316.0;
+/// Height of a job in it.
+pub const QUEUE_ROW: f32 = 58.0;
+/// Between two jobs.
+pub const QUEUE_GAP: f32 = 4.0;
+/// The place for a job's picture.
+pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
+/// Where there is no picture, the sign of what is made.
+pub const QUEUE_SIGN: f32 = 22.0;
+/// Width of a question in the middle of the window.
+pub const QUESTION_WIDTH: f32 = 400.0;
 /// Width of the settings window.
 pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
@@ -224,9 +266,27 @@ pub fn install(ctx: &Context) {
 /// Shows the chosen look.
 pub fn choose(ctx: &Context, theme: Theme) {
     ctx.set_theme(match theme {
-        Theme::Dark => egui::Theme::Dark,
-        Theme::Light => egui::Theme::Light,
+        Theme::Dark => egui::ThemePreference::Dark,
+        Theme::Light => egui::ThemePreference::Light,
+        Theme::System => egui::ThemePreference::System,
     });
+}
+
+/// How the desktop looks, where the look is to be the desktop's.
+pub fn follow(ctx: &Context, looks: Theme) {
+    let looks = match looks {
+        Theme::Light => egui::Theme::Light,
+        Theme::Dark | Theme::System => egui::Theme::Dark,
+    };
+    ctx.options_mut(|options| options.fallback_theme = looks);
+}
+
+/// The look that is not shown.
+pub fn other(ctx: &Context) -> Theme {
+    match ctx.theme() {
+        egui::Theme::Dark => Theme::Light,
+        egui::Theme::Light => Theme::Dark,
+    }
 }
 
 fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {

@@ -155,6 +155,13 @@ pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
     ui.add(Label::new(text).wrap());
 }
 
+/// So wide, or as wide as there is room for.
+pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
+    wanted
+        .min(ui.available_width() - 2.0 * ui.spacing().button_padding.x)
+        .max(theme::LABEL_WIDTH)
+}
+
 /// A button of a group of which one may be chosen.
 pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
     ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))

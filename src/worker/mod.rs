@@ -65,7 +65,7 @@ pub struct WorkerOptions {
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
 
-/// What the settings say of running an engine: how long it may be silent, and how it computes.
+/// What the settings say of running an engine: how long it may be silent, how it computes, and how well results are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
     /// Without any progress, before it counts as hung.
@@ -74,6 +74,8 @@ pub struct WorkerLimits {
     pub cancel_grace: Duration,
     pub convolution: ConvolutionChoice,
     pub attention: AttentionChoice,
+    /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
+    pub crf: u8,
 }
 
 /// Starts the worker thread. It ends when the handle is dropped; a running job is cancelled then.
@@ -136,6 +138,10 @@ fn work(
             engine.drop_engine();
             JobOutcome::Failed(panic_error(panic.as_ref()))
         });
+        if matches!(outcome, JobOutcome::Paused) {
+            // Whoever pauses wants the memory for something else.
+            engine.drop_engine();
+        }
         if let JobOutcome::Failed(err) = &outcome {
             tracing::error!("job {id} failed: {err}\n{}", err.details);
         }

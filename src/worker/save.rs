@@ -72,6 +72,8 @@ fn is_ours(path: &Path) -> bool {
 pub(super) struct Made<'a> {
     pub(super) engine: Option<&'a EngineReport>,
     pub(super) rungs: &'a [Climb],
+    /// Quality of lossy files.
+    pub(super) crf: u8,
 }
 
 /// What was written, and what of the settings beside it could not be, one sentence each.
@@ -101,7 +103,12 @@ pub(super) fn write(
         };
         let frames = clip.frames.iter().skip(index * num_frames).take(num_frames);
         let settings = settings_of(&one, inputs, made);
-        let paths = write_frames(&one.out, clip.fps, frames, &settings)?;
+        let options = ClipOptions {
+            fps: clip.fps,
+            crf: made.crf,
+            settings: Some(settings.to_string()),
+        };
+        let paths = write_frames(&one.out, frames, options)?;
         if one.sidecar
             && let Some(first) = paths.first()
             && let Err(why) = write_sidecar(&one.out, first, &settings)
@@ -115,15 +122,9 @@ pub(super) fn write(
 
 fn write_frames<'a>(
     out: &Path,
-    fps: f64,
     frames: impl Iterator<Item = &'a Arc<Picture>>,
-    settings: &Value,
+    options: ClipOptions,
 ) -> Result<Vec<PathBuf>, JobError> {
-    let options = ClipOptions {
-        fps,
-        settings: Some(settings.to_string()),
-        ..ClipOptions::default()
-    };
     let mut writer = ClipWriter::create(out, options).map_err(|err| error_of(&err))?;
     for frame in frames {
         writer.push(frame).map_err(|err| error_of(&err))?;

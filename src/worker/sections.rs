@@ -132,6 +132,7 @@ impl Walk<'_> {
         Made {
             engine: self.engine.report(),
             rungs: self.ladder.climbs(),
+            crf: self.limits.crf,
         }
     }
 }
@@ -160,7 +161,7 @@ impl GrowingFile {
             return error;
         }
         let (request, inputs) = (request.clone(), inputs.clone());
-        let (engine, rungs) = (made.engine.cloned(), made.rungs.to_vec());
+        let (engine, rungs, crf) = (made.engine.cloned(), made.rungs.to_vec(), made.crf);
         let own = clip.clone();
         self.being_written = clip.clone();
         let spawned = thread::Builder::new()
@@ -170,6 +171,7 @@ impl GrowingFile {
                 let made = Made {
                     engine: engine.as_ref(),
                     rungs: &rungs,
+                    crf,
                 };
                 save::write(&request, &joined, &inputs, made)
             });

@@ -89,10 +89,35 @@ fn every_input_has_a_name_in_every_state() {
     bench.finish_job(&second, 4);
     bench.harness.check_accessibility();
     bench.press("Settings");
-    let draft = bench.app().session.settings_draft.as_mut().unwrap();
-    draft.models.folders.push("models".into());
-    draft.runtime.device = safelight_core::job::DeviceChoice::Cuda(1);
+    let settings = &mut bench.app().settings;
+    settings.models.folders.push("models".into());
+    settings.models.wildcards.push("wildcards".into());
+    settings.memory.cap_gib = Some(20.0);
+    settings.runtime.device = safelight_core::job::DeviceChoice::Cuda(1);
+    let variable = ("MIOPEN_FIND_MODE".into(), "1".into());
+    settings.runtime.environment.extend([variable]);
     bench.settle();
+    bench.harness.check_accessibility();
+    bench.press("Doctor");
+    bench.harness.check_accessibility();
+    let ctx = bench.harness.ctx.clone();
+    for key in [egui::Key::F1, egui::Key::K] {
+        let modifiers = if key == egui::Key::K {
+            egui::Modifiers::COMMAND
+        } else {
+            egui::Modifiers::NONE
+        };
+        bench.harness.key_press_modifiers(modifiers, key);
+        bench.settle();
+        bench.harness.check_accessibility();
+    }
+    // The same at 300 % of a usual screen, where everything has little room.
+    bench.harness.key_press(egui::Key::Escape);
+    ctx.set_zoom_factor(1.0);
+    bench.harness.set_size(egui::vec2(640.0, 360.0));
+    bench.settle();
+    bench.harness.check_accessibility();
+    bench.press("Form");
     bench.harness.check_accessibility();
 }
 

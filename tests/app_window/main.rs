@@ -1,5 +1,6 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
+mod desktop;
 mod doctor;
 mod fetching;
 mod form;
@@ -12,9 +13,12 @@ mod pictures;
 mod planning;
 mod playback;
 mod problems;
+mod queue;
+mod queue_kept;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
+mod settings;
 mod variants;
 mod watching;

@@ -6,6 +6,7 @@
 mod fake_engine;
 mod inputs;
 mod ladder;
+mod pausing;
 mod sections;
 
 use std::path::PathBuf;
@@ -75,6 +76,7 @@ impl Rig {
                 cancel_grace: Duration::from_millis(200),
                 convolution: ConvolutionChoice::Auto,
                 attention: AttentionChoice::Auto,
+                crf: 16,
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();

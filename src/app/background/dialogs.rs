@@ -41,9 +41,11 @@ impl Background {
     pub fn pick_folder(&self, purpose: FolderSetting) {
         self.dialog("pick-folder", move || {
             let title = match purpose {
-                FolderSetting::Output => "Choose the folder for results",
+                FolderSetting::Output => "Choose the folder for clips",
+                FolderSetting::Pictures => "Choose the folder for pictures",
                 FolderSetting::Libtorch => "Choose a libtorch folder",
                 FolderSetting::Models => "Choose a folder with models",
+                FolderSetting::Wildcards => "Choose a folder with wildcard files",
             };
             Answer::PickedFolder(
                 purpose,

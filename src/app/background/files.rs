@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::naming;
-use safelight_core::settings::Settings;
 
 use crate::app::background::{Answer, FoundOutput, OutputWish, Task};
 use crate::app::inputs::opening::{continue_result, keep_pasted, open_inputs, opened_one};
@@ -39,9 +38,6 @@ pub(super) fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             };
             Some(Answer::Inputs(opened_one(opened, placing)))
         }
-        Task::SaveSettings(settings, path) => {
-            save_settings(&settings, &path).err().map(Answer::Problem)
-        }
         Task::Work(work) => work(),
         Task::FindLeft(jobs) => Some(Answer::Left(LeftJob::all(&jobs))),
         Task::FindOutput(wish) => {
@@ -49,14 +45,6 @@ pub(super) fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             Some(Answer::Output(id, find_output(wish, taken)))
         }
     }
-}
-
-fn save_settings(settings: &Settings, path: &Path) -> Result<(), JobError> {
-    settings.save(path).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(
-            "Make the file writable to keep them. Until then the libtorch folder and the time limits stay as the file has them, and the other settings are lost when Safelight is closed",
-        )
-    })
 }
 
 fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOutput, JobError> {

@@ -9,7 +9,7 @@ mod files;
 mod watch;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -20,14 +20,17 @@ use egui::ColorImage;
 use safelight_core::catalog::{Catalog, CatalogEntry, ModelSpec, SearchedPlace, Watch};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
-use safelight_core::settings::{Paths, Settings, runtime_folder};
+use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::commands::FolderSetting;
+use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::app::player::commands::PlayerAnswer;
+use crate::app::queue::desk::QueueAnswer;
+use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
 
@@ -84,17 +87,10 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
             .advise("Install Safelight again, or build it with `cargo xtask run`")
             .detail(format!("expected an executable: {}", engine.display())));
         }
-        let exe = std::env::current_exe().ok();
-        let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
-        runtime_folder(
-            settings,
-            variable,
-            exe.as_deref().and_then(Path::parent),
-            &paths.cache,
-        )
-        .map(drop)
-        .map_err(|err| {
-            JobError::new(
+        own_runtime(settings, &paths.cache)
+            .map(drop)
+            .map_err(|err| {
+                JobError::new(
                 JobErrorKind::Device,
                 "libtorch is missing, so no clip can be computed yet",
             )
@@ -102,7 +98,7 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
                 "Run `cargo xtask setup`, or choose a folder with libtorch 2.11.0 in the settings",
             )
             .detail(format!("{err}\n{err:?}"))
-        })
+            })
     })
 }
 
@@ -120,7 +116,6 @@ pub enum Task {
     KeepPasted(Arc<ColorImage>, PathBuf),
     /// Go on from a finished result.
     Continue(Continued),
-    SaveSettings(Box<Settings>, PathBuf),
     /// Look for jobs that another program left in this folder of jobs.
     FindLeft(PathBuf),
     FindOutput(OutputWish),
@@ -175,6 +170,10 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    Settings(SettingsAnswer),
+    Desktop(DesktopAnswer),
+    /// About the queue.
+    Queue(QueueAnswer),
     /// Of what is watched.
     Player(PlayerAnswer),
     Problem(JobError),
@@ -262,6 +261,11 @@ impl Background {
                 false
             }
         }
+    }
+
+    /// For a thread that is started elsewhere.
+    pub(in crate::app) fn postbox(&self) -> Postbox {
+        self.postbox.clone()
     }
 
     /// All answers that have arrived.

@@ -95,10 +95,15 @@ impl FormState {
         }
     }
 
+    /// Whether a picture comes of it, and no clip.
+    pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
+        let is_one = self.num_frames == 1 && spec.section_order.is_none();
+        is_one || spec.family.makes_pictures()
+    }
+
     /// The kind of file: a picture for a single frame, else what the settings say.
     pub fn extension(&self, spec: &ModelSpec, settings: &Settings) -> String {
-        let is_picture = self.num_frames == 1 && spec.section_order.is_none();
-        if is_picture || spec.family.makes_pictures() {
+        if self.makes_picture(spec) {
             "png".to_owned()
         } else {
             settings.output.format.clone()

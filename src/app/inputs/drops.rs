@@ -63,7 +63,7 @@ impl App {
         }
     }
 
-    fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
         if !paths.is_empty() {
             let placing = Placing {
                 slot,
@@ -73,8 +73,15 @@ impl App {
         }
     }
 
-    /// Has files opened: two when the model goes by two, else one.
+    /// Has files opened, unless there are more than places: then what they are for is asked.
     pub(in crate::app) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+        if !self.ask_about(&paths, placing) {
+            self.open_paths(paths, placing);
+        }
+    }
+
+    /// Has files opened: two when the model goes by two, else one.
+    pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.open(Task::OpenInputs {
             paths,

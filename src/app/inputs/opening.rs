@@ -66,7 +66,7 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> Op
     }
 }
 
-fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
+pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
     if may_move(path)
         && let Ok(info) = media::clip_info(path)
         && info.num_frames > 1

@@ -78,7 +78,7 @@ impl App {
 
     pub(in crate::app) fn take_player_answer(&mut self, answer: PlayerAnswer) {
         match answer {
-            PlayerAnswer::Opened(wish, opened) => self.take_opened(wish, opened),
+            PlayerAnswer::Opened(wish, opened) => self.take_opened_file(wish, opened),
             PlayerAnswer::Compared(wish, opened) => self.take_compared(wish, opened),
             PlayerAnswer::Saved(number, path) => self.take_saved(number, &path),
         }

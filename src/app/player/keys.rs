@@ -13,8 +13,7 @@ use crate::app::state::{Page, Viewing};
 impl App {
     pub(in crate::app) fn take_player_keys(&mut self, ctx: &Context) {
         let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        let is_elsewhere =
-            self.session.page != Page::Watch || self.session.settings_draft.is_some();
+        let is_elsewhere = self.session.page != Page::Watch;
         if is_typing || is_elsewhere {
             return;
         }
@@ -30,9 +29,6 @@ impl App {
         let of_player = [playback, full, leave].into_iter().flatten();
         self.commands.extend(of_player.map(AppCommand::Player));
         let keys = [
-            (Key::Space, AppCommand::TogglePlay),
-            (Key::ArrowLeft, AppCommand::StepFrame(-1)),
-            (Key::ArrowRight, AppCommand::StepFrame(1)),
             (Key::Home, AppCommand::ShowFrame(0)),
             (Key::End, AppCommand::ShowFrame(usize::MAX)),
         ];

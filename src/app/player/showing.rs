@@ -138,7 +138,11 @@ impl App {
         )
     }
 
-    pub(super) fn take_opened(&mut self, wish: u64, opened: Result<Box<OpenedFile>, JobError>) {
+    pub(super) fn take_opened_file(
+        &mut self,
+        wish: u64,
+        opened: Result<Box<OpenedFile>, JobError>,
+    ) {
         if let Some(opened) = self.of_wish(wish, opened) {
             let OpenedFile {
                 file,

@@ -1,24 +1,65 @@
-//! How what the form says becomes a waiting job.
+//! How what the form says becomes waiting jobs.
 
 use std::path::PathBuf;
 
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, prompt,
-    random_seed,
+    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, Validated, prompt, random_seed,
 };
+use safelight_core::settings::Settings;
 
 use crate::app::App;
-use crate::app::background::{OutputWish, Task};
-use crate::app::form::takes_batches;
+use crate::app::form::{FormState, takes_batches};
+use crate::app::inputs::Sources;
 use crate::app::queue::WaitingJob;
+use crate::app::queue::desk::no_folder;
 use crate::app::state::{Page, Severity};
+
+/// What a form stands for.
+pub(super) struct Made {
+    /// One, or several where a batch is not made at once.
+    pub requests: Vec<GenerateRequest>,
+    pub notices: Vec<Notice>,
+}
+
+/// The requests that a form stands for with these inputs, or all that is wrong with it.
+pub(super) fn requests_of(
+    form: &FormState,
+    spec: &ModelSpec,
+    sources: Sources<'_>,
+    settings: &Settings,
+) -> Result<Made, Vec<FieldError>> {
+    let Validated { request, notices } = form.to_request(spec, sources, settings)?;
+    // Each picture of a batch is to choose for itself.
+    let texts = [&request.prompt, &request.negative_prompt];
+    let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
+    let repeats = if takes_batches(spec) && !chooses {
+        1
+    } else {
+        form.batch_size.max(1)
+    };
+    let batch_size = if chooses { 1 } else { request.batch_size };
+    let one = |index: u32| GenerateRequest {
+        seed: request.seed.wrapping_add(u64::from(index)),
+        batch_size,
+        ..request.clone()
+    };
+    Ok(Made {
+        requests: (0..repeats).map(one).collect(),
+        notices,
+    })
+}
 
 impl App {
     pub(in crate::app) fn submit(&mut self) {
         let Some(spec) = self.session.model(&self.state.form).cloned() else {
             return;
         };
+        let is_edit = self.session.queue.editing.is_some();
+        if is_edit && self.session.inputs.num_opening > 0 {
+            // Its pictures are on their way.
+            return;
+        }
         if self.state.form.prompt.trim().is_empty() {
             self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
         }
@@ -26,94 +67,54 @@ impl App {
             self.roll_seed();
         }
         let sources = self.session.inputs.sources();
-        let checked = self.state.form.to_request(&spec, sources, &self.settings);
-        let Ok(Validated { request, notices }) = checked else {
+        let made = requests_of(&self.state.form, &spec, sources, &self.settings);
+        let Ok(Made { requests, notices }) = made else {
             // What is wrong stands beside the fields.
             return;
         };
-        let Some(folder) = self.output_folder() else {
-            let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
-                .advise("Choose one in the settings");
-            self.session.notify(Severity::Error, err);
+        let makes_picture = self.state.form.makes_picture(&spec);
+        if self.output_folder(makes_picture).is_none() {
+            self.session.notify(Severity::Error, no_folder());
             return;
-        };
-        // Each picture of a batch is to choose for itself.
-        let texts = [&request.prompt, &request.negative_prompt];
-        let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
-        let repeats = if takes_batches(&spec) && !chooses {
-            1
-        } else {
-            self.state.form.batch_size.max(1)
-        };
-        let batch_size = if chooses { 1 } else { request.batch_size };
-        let mut is_queued = false;
-        for index in 0..repeats {
-            let request = GenerateRequest {
-                seed: request.seed.wrapping_add(u64::from(index)),
-                batch_size,
-                ..request.clone()
-            };
-            is_queued |= self.queue_job(request, &spec, folder.clone());
         }
-        if is_queued {
-            self.state.form.settle(&request);
-            self.session.is_seed_used = true;
-            self.session.page = Page::Watch;
-            self.session.last_word.clear();
-            // What was said of an earlier one is done with.
-            self.session
-                .notices
-                .retain(|notice| notice.severity != Severity::Info);
+        if is_edit {
+            let device = self.settings.runtime.device;
+            let jobs = requests
+                .into_iter()
+                .map(|request| WaitingJob::new(request, device));
+            self.replace_edited(jobs.collect());
             self.say_changes(&spec.name, &notices);
-        }
-    }
-
-    /// Lets a job go on behind those that wait. It has its file's name already.
-    pub(in crate::app) fn resume(&mut self, id: JobId) {
-        let Some(at) = self.queue.left.iter().position(|job| job.id == id) else {
             return;
-        };
-        let left = self.queue.left.remove(at);
-        self.queue.waiting.push_back(WaitingJob {
-            id,
-            request: left.request,
-            device: self.settings.runtime.device,
-            has_output: true,
-            resume: Some(left.folder),
-        });
+        }
+        if let Some(first) = requests.first() {
+            self.state.form.settle(first);
+        }
+        self.queue_requests(requests);
+        self.session.is_seed_used = true;
+        self.session.page = Page::Watch;
+        self.session.is_view_shown = true;
+        self.session.last_word.clear();
+        // What was said of an earlier one is done with.
+        self.session
+            .notices
+            .retain(|notice| notice.severity != Severity::Info);
+        self.say_changes(&spec.name, &notices);
     }
 
-    /// Puts a job behind those that wait; its file is looked for meanwhile.
-    fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
-        let id = JobId::next();
-        let form = GenerateForm {
-            prompt: request.prompt.clone(),
-            negative_prompt: Some(request.negative_prompt.clone()),
-            seed: request.seed,
-            ..GenerateForm::default()
-        };
-        let wildcards = self
-            .paths
-            .as_ref()
-            .map(|paths| self.settings.wildcard_folders(paths));
-        let wish = OutputWish {
-            id,
-            folder,
-            form: Box::new(form),
-            wildcards: wildcards.unwrap_or_default(),
-            extension: self.state.form.extension(spec, &self.settings),
-        };
-        let is_queued = self.background.run(Task::FindOutput(wish));
-        if is_queued {
-            self.queue.waiting.push_back(WaitingJob {
-                id,
-                request,
-                device: self.settings.runtime.device,
-                has_output: false,
-                resume: None,
-            });
+    /// Puts new jobs behind those that wait, and before those of an earlier run that nobody has let go on.
+    pub(super) fn queue_requests(&mut self, requests: Vec<GenerateRequest>) {
+        let had_waiting = !self.queue.waiting.is_empty();
+        let held = self.queue.waiting.iter().position(|job| job.is_held);
+        let first = held.unwrap_or(self.queue.waiting.len());
+        for (at, request) in (first..).zip(requests) {
+            let job = WaitingJob::new(request, self.settings.runtime.device);
+            self.queue.waiting.insert(at, job);
         }
-        is_queued
+        self.queue.touch();
+        let must_wait = self.queue.running.is_some() || self.queue.waiting.len() > 1;
+        if must_wait && !had_waiting && !self.session.queue.was_closed {
+            self.state.queue.is_open = true;
+        }
     }
 
     /// One card with all that is made differently than the form said.
@@ -134,13 +135,15 @@ impl App {
         self.session.notify(Severity::Info, err);
     }
 
-    fn output_folder(&self) -> Option<PathBuf> {
-        let of_paths = || {
-            self.paths
-                .as_ref()
-                .map(|paths| paths.videos.join("Safelight"))
-        };
-        self.settings.output.folder.clone().or_else(of_paths)
+    /// Pictures have a folder of their own.
+    pub(super) fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
+        let output = &self.settings.output;
+        match (&self.paths, is_picture) {
+            (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
+            (Some(paths), false) => Some(output.folder_or_default(paths)),
+            (None, true) => output.pictures_folder.clone(),
+            (None, false) => output.folder.clone(),
+        }
     }
 
     pub(in crate::app) fn roll_seed(&mut self) {

@@ -172,7 +172,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

@@ -2,14 +2,20 @@
 //!
 //! Knows no widget; the window's place and other things that may be lost live elsewhere.
 
+mod edit;
 mod file;
+mod keys;
+mod live;
 mod paths;
 mod runtime;
+mod watch;
 
 pub use file::{LoadedSettings, SettingsError};
+pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use runtime::{Runtime, RuntimeMissing, kind_of, runtime_folder};
+pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
+pub use watch::{SettingsFile, SettingsWatch};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,6 +43,16 @@ impl Settings {
     pub fn wildcard_folders(&self, paths: &Paths) -> WildcardFolders {
         let own = std::iter::once(paths.wildcards());
         WildcardFolders::new(own.chain(self.models.wildcards.iter().cloned()))
+    }
+
+    /// Where results lie: the folder for clips, and that for pictures where it is another.
+    pub fn result_folders(&self, paths: &Paths) -> Vec<PathBuf> {
+        let mut folders = vec![self.output.folder_or_default(paths)];
+        let pictures = self.output.pictures_folder_or_default(paths);
+        if !folders.contains(&pictures) {
+            folders.push(pictures);
+        }
+        folders
     }
 }
 
@@ -125,11 +141,16 @@ impl MemorySettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputSettings {
-    /// Empty: the folder `Safelight` in the user's videos folder.
+    /// For clips. Empty: the folder `Safelight` in the user's videos folder.
     #[serde(deserialize_with = "none_when_empty")]
     pub folder: Option<PathBuf>,
+    /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
+    #[serde(deserialize_with = "none_when_empty")]
+    pub pictures_folder: Option<PathBuf>,
     /// `mp4`, `webm`, `gif`, `webp` or `png`.
     pub format: String,
+    /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
+    pub crf: u8,
     /// Also write the settings of each result beside it, as `.json`.
     pub sidecar: bool,
 }
@@ -137,12 +158,21 @@ pub struct OutputSettings {
 impl OutputSettings {
     /// The file kinds that results can have.
     pub const FORMATS: [&str; 5] = ["mp4", "webm", "gif", "webp", "png"];
+    /// The end of the scale of rate factors.
+    pub const WORST_CRF: u8 = 51;
 
-    /// The folder for results: the chosen one, else `Safelight` among the user's videos.
+    /// The folder for clips: the chosen one, else `Safelight` among the user's videos.
     pub fn folder_or_default(&self, paths: &Paths) -> PathBuf {
         self.folder
             .clone()
             .unwrap_or_else(|| paths.videos.join("Safelight"))
+    }
+
+    /// The folder for pictures: the chosen one, else `Safelight` among the user's pictures.
+    pub fn pictures_folder_or_default(&self, paths: &Paths) -> PathBuf {
+        self.pictures_folder
+            .clone()
+            .unwrap_or_else(|| paths.pictures.join("Safelight"))
     }
 }
 
@@ -150,7 +180,9 @@ impl Default for OutputSettings {
     fn default() -> Self {
         Self {
             folder: None,
+            pictures_folder: None,
             format: "mp4".to_owned(),
+            crf: 16,
             sidecar: false,
         }
     }
@@ -185,15 +217,19 @@ pub enum Theme {
     #[default]
     Dark,
     Light,
+    /// As the desktop has it.
+    System,
 }
 
-/// How the window looks.
+/// How the window looks and what it tells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterfaceSettings {
     pub theme: Theme,
     /// 1.0 is 100 %.
     pub scale: f32,
+    /// The desktop tells when a long job has ended and the window is not looked at.
+    pub notifications: bool,
 }
 
 impl Default for InterfaceSettings {
@@ -201,6 +237,7 @@ impl Default for InterfaceSettings {
         Self {
             theme: Theme::Dark,
             scale: 1.0,
+            notifications: true,
         }
     }
 }

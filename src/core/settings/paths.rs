@@ -25,6 +25,8 @@ pub struct Paths {
     pub programs: Option<ProgramPaths>,
     /// The user's videos.
     pub videos: PathBuf,
+    /// The user's pictures.
+    pub pictures: PathBuf,
 }
 
 /// The folders of a user and of the machine that programs are put into.
@@ -56,13 +58,8 @@ impl Paths {
                 data: base.data_dir(),
                 system: ["/opt", "/srv", "/workspace"].map(PathBuf::from).to_vec(),
             }),
-            videos: variable("XDG_VIDEOS_DIR")
-                .map(PathBuf::from)
-                .or_else(|| {
-                    let named = base.config_dir().join("user-dirs.dirs");
-                    videos_named_in(&fs::read_to_string(named).ok()?, base.home_dir())
-                })
-                .unwrap_or_else(|| base.home_dir().join("Videos")),
+            videos: media_folder(&base, "XDG_VIDEOS_DIR", "Videos"),
+            pictures: media_folder(&base, "XDG_PICTURES_DIR", "Pictures"),
         })
     }
 
@@ -80,6 +77,7 @@ impl Paths {
             huggingface: None,
             programs: None,
             videos: root.join("videos"),
+            pictures: root.join("pictures"),
         }
     }
 
@@ -100,6 +98,11 @@ impl Paths {
 
     pub fn jobs(&self) -> PathBuf {
         self.data.join("jobs")
+    }
+
+    /// The jobs that wait, and those that stopped: [`QueueFile`](crate::job::QueueFile).
+    pub fn queue_file(&self) -> PathBuf {
+        self.data.join("queue.json")
     }
 
     /// What was measured during the last jobs.
@@ -146,11 +149,23 @@ fn cache_folder(named: Option<OsString>, caches: &Path) -> PathBuf {
     when_set(named).map_or_else(|| caches.join("safelight"), PathBuf::from)
 }
 
-/// The videos folder by the desktop's own file, whose name is in the user's language.
-fn videos_named_in(text: &str, home: &Path) -> Option<PathBuf> {
+/// A folder of the user's: by the environment, by the desktop's own file, else by its usual name.
+fn media_folder(base: &impl etcetera::BaseStrategy, key: &str, usual: &str) -> PathBuf {
+    let named_by_desktop = || {
+        let text = fs::read_to_string(base.config_dir().join("user-dirs.dirs")).ok()?;
+        folder_named_in(&text, key, base.home_dir())
+    };
+    variable(key)
+        .map(PathBuf::from)
+        .or_else(named_by_desktop)
+        .unwrap_or_else(|| base.home_dir().join(usual))
+}
+
+/// A folder by the desktop's own file, where its name is in the user's language.
+fn folder_named_in(text: &str, key: &str, home: &Path) -> Option<PathBuf> {
     let value = text
         .lines()
-        .find_map(|line| line.trim().strip_prefix("XDG_VIDEOS_DIR="))?
+        .find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='))?
         .trim()
         .trim_matches('"');
     // The file allows nothing but these two forms.
@@ -234,7 +249,7 @@ mod tests {
     #[test]
     fn the_desktops_own_name_for_videos_is_understood() {
         let home = Path::new("/home/me");
-        let named = |line: &str| videos_named_in(line, home);
+        let named = |line: &str| folder_named_in(line, "XDG_VIDEOS_DIR", home);
         let text = "# a comment\nXDG_MUSIC_DIR=\"$HOME/M\"\nXDG_VIDEOS_DIR=\"$HOME/Vidéos\"\n";
         assert_eq!(named(text), Some("/home/me/Vidéos".into()));
         assert_eq!(named("XDG_VIDEOS_DIR=\"/data/v\""), Some("/data/v".into()));

@@ -8,7 +8,7 @@ use safelight_core::catalog::{InputUse, ModelSpec};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
-use crate::app::state::Models;
+use crate::app::state::{Models, Page};
 use crate::ui::create::fetch::{fetch_ui, missing_entries};
 use crate::ui::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
@@ -194,7 +194,7 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
     searched_ui(ui, view);
     ui.horizontal(|ui| {
         if ui.button("Open settings…").clicked() {
-            view.push(AppCommand::ShowSettings(true));
+            view.push(AppCommand::ShowPage(Page::Settings));
         }
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(AppCommand::ReloadModels);

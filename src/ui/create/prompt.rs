@@ -38,7 +38,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .first()
         .map_or("What should develop?", String::as_str)
         .to_owned();
-    TextEdit::multiline(&mut view.state.form.prompt)
+    let field = TextEdit::multiline(&mut view.state.form.prompt)
         .id_salt("prompt")
         .hint_text(hint)
         .font(TextStyle::Body)
@@ -47,8 +47,12 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .margin(egui::Margin::same(9))
         .show(ui)
         .response
-        .response
-        .labelled_by(label.id);
+        .response;
+    if std::mem::take(&mut view.session.desktop.is_prompt_wanted) {
+        field.request_focus();
+        field.scroll_to_me(None);
+    }
+    field.labelled_by(label.id);
     if !examples.is_empty() {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().button_padding.y = 2.0;

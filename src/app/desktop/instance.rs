@@ -1,0 +1,273 @@
+//! One window for each user and display: a second start hands its files to the first one and ends.
+//!
+//! A lock says who is the first, so a crashed one never stands in the way; a Unix socket takes the files. Without a
+//! folder for such things each start has a window of its own.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a message begins with.
+const GREETING: &[u8] = b"safelight 1\n";
+const ANSWER: &[u8] = b"ok\n";
+/// More than this is no list of files.
+const MAX_BYTES: u64 = 4 << 20;
+/// The other end is this program, which is quick, or something else.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A first one that has only just been started does not listen yet.
+const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// The first start, which takes the files of others.
+#[derive(Debug)]
+pub struct Instance {
+    pub(super) listener: UnixListener,
+    pub(super) claim: Claim,
+}
+
+/// Makes this the first one for as long as it lives.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: File,
+    socket: PathBuf,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Left behind, it would be taken away by the next one.
+        fs::remove_file(&self.socket).ok();
+    }
+}
+
+/// What became of a start.
+#[derive(Debug)]
+pub enum Start {
+    First(Instance),
+    /// The first one has the files and comes to the front.
+    HandedOver,
+    /// Nobody can be asked: a window of its own.
+    Alone,
+}
+
+/// Of this user's start with these files, on this display.
+pub fn start(files: &[PathBuf]) -> Start {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let Some(folder) = variable("XDG_RUNTIME_DIR") else {
+        return Start::Alone;
+    };
+    let display = variable("WAYLAND_DISPLAY").or_else(|| variable("DISPLAY"));
+    start_in(Path::new(&folder), &display.unwrap_or_default(), files)
+}
+
+/// The same in this folder.
+pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
+    let display: String = display
+        .to_string_lossy()
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let socket = folder.join(format!("safelight{display}.sock"));
+    match claim(&socket) {
+        Ok(Some(instance)) => return Start::First(instance),
+        Ok(None) => {}
+        Err(err) => {
+            tracing::debug!("other starts cannot be told from this one: {err}");
+            return Start::Alone;
+        }
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        match hand_over(&socket, files) {
+            Ok(()) => return Start::HandedOver,
+            // It does not listen yet, or ends at this moment.
+            Err(err)
+                if matches!(
+                    err.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                thread::sleep(RETRY_EVERY);
+            }
+            Err(err) => {
+                tracing::warn!("the running Safelight does not answer: {err}");
+                break;
+            }
+        }
+    }
+    Start::Alone
+}
+
+/// `None` when somebody else is the first.
+fn claim(socket: &Path) -> io::Result<Option<Instance>> {
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(socket.with_extension("lock"))?;
+    // The kernel lets go of it when its owner is gone, however that went.
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Ok(None),
+        Err(fs::TryLockError::Error(err)) => return Err(err),
+    }
+    match fs::remove_file(socket) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket)?;
+    fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+    Ok(Some(Instance {
+        listener,
+        claim: Claim {
+            _lock: lock,
+            socket: socket.to_owned(),
+        },
+    }))
+}
+
+fn hand_over(socket: &Path, files: &[PathBuf]) -> io::Result<()> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut message = GREETING.to_vec();
+    for file in files {
+        message.extend_from_slice(file.as_os_str().as_bytes());
+        message.push(0);
+    }
+    stream.write_all(&message)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = [0; ANSWER.len()];
+    stream.read_exact(&mut answer)?;
+    if answer == ANSWER {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is something else"))
+    }
+}
+
+/// Gives what others hand over, an empty list when they only want the window to be seen. Ends with the listener.
+pub fn serve(listener: &UnixListener, mut take: impl FnMut(Vec<PathBuf>)) {
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Too many open files, for example: it may pass.
+            thread::sleep(RETRY_EVERY);
+            continue;
+        };
+        match receive(stream) {
+            Ok(files) => take(files),
+            Err(err) => tracing::debug!("somebody at the socket was not understood: {err}"),
+        }
+    }
+}
+
+fn receive(mut stream: UnixStream) -> io::Result<Vec<PathBuf>> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut message = Vec::new();
+    (&mut stream).take(MAX_BYTES).read_to_end(&mut message)?;
+    let is_whole = (message.len() as u64) < MAX_BYTES;
+    let Some(list) = message.strip_prefix(GREETING).filter(|_| is_whole) else {
+        return Err(io::Error::other("it is no list of files"));
+    };
+    let paths = list.split(|byte| *byte == 0);
+    let paths = paths.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));
+    // A relative one would be looked for in a folder of another program.
+    let files = paths.filter(|path| path.is_absolute()).collect();
+    stream.write_all(ANSWER)?;
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    fn first(folder: &Path) -> Instance {
+        match start_in(folder, OsStr::new(":0"), &[]) {
+            Start::First(instance) => instance,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_second_start_hands_its_files_to_the_first_and_a_third_only_raises_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let Instance { listener, claim } = first(folder.path());
+        let mode = fs::metadata(&claim.socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (sender, taken) = bounded(4);
+        thread::Builder::new()
+            .spawn(move || serve(&listener, |files| sender.send(files).unwrap()))
+            .unwrap();
+        let odd = PathBuf::from(OsStr::from_bytes(b"/pictures/caf\xe9\n.png"));
+        let files = [odd.clone(), "/clips/a b.mp4".into(), "relative.png".into()];
+        let second = start_in(folder.path(), OsStr::new(":0"), &files);
+        assert!(matches!(second, Start::HandedOver), "{second:?}");
+        assert_eq!(taken.recv().unwrap(), [odd, "/clips/a b.mp4".into()]);
+        let third = start_in(folder.path(), OsStr::new(":0"), &[]);
+        assert!(matches!(third, Start::HandedOver), "{third:?}");
+        assert!(taken.recv().unwrap().is_empty());
+        let elsewhere = start_in(folder.path(), OsStr::new(":1"), &[]);
+        assert!(matches!(elsewhere, Start::First(_)), "another display");
+    }
+
+    #[test]
+    fn a_crashed_one_leaves_a_socket_that_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let Instance { listener, claim } = first(folder.path());
+        let socket = claim.socket.clone();
+        // As the kernel does with a program that is gone; its files stay.
+        std::mem::drop(listener);
+        let copy = folder.path().join("kept");
+        fs::hard_link(&socket, &copy).unwrap();
+        drop(claim);
+        fs::rename(copy, &socket).unwrap();
+        assert!(socket.exists());
+        first(folder.path());
+    }
+
+    #[test]
+    fn strangers_at_the_socket_are_not_listened_to_for_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let Instance { listener, claim } = first(folder.path());
+        let (sender, taken) = bounded(4);
+        thread::Builder::new()
+            .spawn(move || serve(&listener, |files| sender.send(files).unwrap()))
+            .unwrap();
+        let mut stranger = UnixStream::connect(&claim.socket).unwrap();
+        stranger
+            .write_all(b"GET / HTTP/1.1\r\n/etc/passwd\0")
+            .unwrap();
+        drop(stranger);
+        let mut flood = UnixStream::connect(&claim.socket).unwrap();
+        let chunk = vec![b'/'; 1 << 20];
+        flood.write_all(GREETING).unwrap();
+        while flood.write_all(&chunk).is_ok() {}
+        let second = start_in(folder.path(), OsStr::new(":0"), &["/a.png".into()]);
+        assert!(matches!(second, Start::HandedOver), "{second:?}");
+        assert_eq!(taken.recv().unwrap(), [PathBuf::from("/a.png")]);
+    }
+
+    #[test]
+    fn without_a_folder_to_write_in_each_start_is_alone() {
+        let missing = Path::new("/nowhere/at/all");
+        assert!(matches!(
+            start_in(missing, OsStr::new(":0"), &[]),
+            Start::Alone
+        ));
+    }
+}

@@ -1,0 +1,122 @@
+//! The window's remembered size and place, where it has to be corrected: another scale, a screen that is gone.
+//!
+//! Remembering is the window library's.
+
+use eframe::Frame;
+use egui::{Context, Rect, Vec2, ViewportBuilder, ViewportCommand, pos2, vec2};
+
+/// So much of the window, in pixels, has to be on some screen for somebody to get hold of it.
+const MIN_SEEN: Vec2 = vec2(160.0, 48.0);
+
+/// The remembered size is in points of the scale that the settings name, and the window is made before that acts.
+pub fn at_scale(builder: ViewportBuilder, scale: f32) -> ViewportBuilder {
+    let size = builder.inner_size;
+    let builder = match size {
+        Some(size) => builder.with_inner_size(size * scale),
+        None => builder,
+    };
+    // A large scale must not make a window that no screen has room for.
+    match builder.min_inner_size {
+        Some(least) => builder.with_min_inner_size(least / scale.max(1.0)),
+        None => builder,
+    }
+}
+
+/// Once the window is there: brings it back to a screen, and makes it no larger than that.
+pub fn correct(ctx: &Context, frame: &Frame) {
+    let Some(window) = frame.winit_window() else {
+        return;
+    };
+    let screens: Vec<Rect> = window
+        .available_monitors()
+        .map(|monitor| {
+            let (position, size) = (monitor.position(), monitor.size());
+            rect(position.x, position.y, size.width, size.height)
+        })
+        .collect();
+    // Where the window system keeps places to itself, it also looks after them.
+    let Ok(position) = window.outer_position() else {
+        return;
+    };
+    let size = window.outer_size();
+    let now = rect(position.x, position.y, size.width, size.height);
+    let Some(better) = corrected(now, &screens) else {
+        return;
+    };
+    let points = ctx.pixels_per_point();
+    if better.size() != now.size() {
+        ctx.send_viewport_cmd(ViewportCommand::InnerSize(better.size() / points));
+    }
+    ctx.send_viewport_cmd(ViewportCommand::OuterPosition(
+        (better.min.to_vec2() / points).to_pos2(),
+    ));
+}
+
+fn rect(x: i32, y: i32, width: u32, height: u32) -> Rect {
+    Rect::from_min_size(pos2(x as f32, y as f32), vec2(width as f32, height as f32))
+}
+
+/// A better place in pixels, when this one is no good.
+fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
+    let seen = |screen: &Rect| {
+        let part = window.intersect(*screen);
+        if part.is_positive() { part.area() } else { 0.0 }
+    };
+    let best = screens
+        .iter()
+        .copied()
+        .filter(|screen| screen.is_positive())
+        .max_by(|a, b| seen(a).total_cmp(&seen(b)))?;
+    let part = window.intersect(best);
+    let is_seen = part.width() >= MIN_SEEN.x.min(window.width())
+        && part.height() >= MIN_SEEN.y.min(window.height());
+    // Its title bar is what one gets hold of.
+    let is_held = window.min.y >= best.min.y - 1.0;
+    let fits = window.width() <= best.width() && window.height() <= best.height();
+    if is_seen && is_held && fits {
+        return None;
+    }
+    let size = window.size().min(best.size());
+    let last = best.max - size;
+    let min = window.min.clamp(best.min, last);
+    Some(Rect::from_min_size(min, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCREEN: Rect = Rect {
+        min: pos2(0.0, 0.0),
+        max: pos2(1920.0, 1080.0),
+    };
+
+    #[test]
+    fn a_window_on_a_screen_that_is_gone_comes_back_to_one_that_is_there() {
+        let window = rect(2500, 300, 1240, 820);
+        let second = rect(1920, 0, 1920, 1080);
+        assert_eq!(corrected(window, &[SCREEN, second]), None);
+        let better = corrected(window, &[SCREEN]).unwrap();
+        assert!(SCREEN.contains_rect(better) && better.size() == window.size());
+        assert_eq!(corrected(window, &[]), None, "nothing is known");
+    }
+
+    #[test]
+    fn a_window_is_no_larger_than_its_screen_and_its_title_bar_can_be_reached() {
+        let better = corrected(rect(-10, -40, 3720, 2460), &[SCREEN]).unwrap();
+        assert_eq!(better, SCREEN);
+        let better = corrected(rect(100, -300, 800, 600), &[SCREEN]).unwrap();
+        assert_eq!(better.min, pos2(100.0, 0.0));
+        assert_eq!(
+            corrected(rect(-200, 900, 1240, 820), &[SCREEN]),
+            None,
+            "half of it is seen"
+        );
+    }
+
+    #[test]
+    fn a_remembered_size_in_points_is_the_same_in_pixels_at_any_scale() {
+        let builder = ViewportBuilder::default().with_inner_size(vec2(620.0, 410.0));
+        assert_eq!(at_scale(builder, 2.0).inner_size, Some(vec2(1240.0, 820.0)));
+    }
+}

@@ -1,0 +1,60 @@
+//! The list of keyboard shortcuts, in groups.
+//!
+//! It shows the table that the keys are taken from, so it cannot be out of date.
+
+use egui::{Context, Frame, Grid, Id, Margin, Modal, RichText, ScrollArea, Ui};
+
+use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
+use crate::ui::widgets::{icon_button, palette};
+use crate::ui::{View, icons, theme};
+
+pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
+    if !view.session.are_shortcuts_shown {
+        return;
+    }
+    let screen = ctx.content_rect();
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
+    let response = Modal::new(Id::unique("shortcuts")).frame(frame).show(ctx, |ui| {
+        ui.set_width(theme::PALETTE_WIDTH.min(screen.width() - 4.0 * theme::GAP));
+        let is_closed = ui
+            .horizontal(|ui| {
+                ui.heading("Keyboard shortcuts");
+                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                    icon_button(ui, icons::X, "Close the shortcuts", "Back to the window (Escape)").clicked()
+                })
+                .inner
+            })
+            .inner;
+        ScrollArea::vertical().max_height(screen.height() * 0.7)
+                .min_scrolled_height(screen.height() * 0.7).show(ui, |ui| {
+            for group in Group::ALL {
+                group_ui(ui, group);
+            }
+            let weak = palette(ui).weak;
+            let text = "Tab and Shift+Tab go from control to control, Space presses, and the arrow keys move sliders.";
+            ui.label(RichText::new(text).color(weak));
+        });
+        is_closed
+    });
+    if response.inner || response.should_close() {
+        view.session.are_shortcuts_shown = false;
+    }
+}
+
+fn group_ui(ui: &mut Ui, group: Group) {
+    let of_group = |shortcut: &&Shortcut| shortcut.group == group && !shortcut.keys.is_empty();
+    ui.add_space(theme::SMALL_GAP);
+    ui.label(RichText::new(group.name()).strong());
+    Grid::new(("shortcuts", group.name()))
+        .num_columns(2)
+        .min_col_width(theme::KEYS_WIDTH)
+        .spacing([24.0, 4.0])
+        .show(ui, |ui| {
+            for shortcut in SHORTCUTS.iter().filter(of_group) {
+                let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
+                ui.label(RichText::new(keys.join(" or ")).monospace());
+                ui.label(shortcut.name);
+                ui.end_row();
+            }
+        });
+}

@@ -1,0 +1,195 @@
+//! The controls of settings: choices, switches, numbers, folders. Each is called as its row is.
+//!
+//! A path counts when its field is left, a number at once: nobody wants a search for each letter of a folder.
+
+use std::path::PathBuf;
+
+use egui::{ComboBox, DragValue, Response, Slider, TextEdit, Ui};
+use safelight_core::job::DeviceChoice;
+
+use super::Edit;
+use crate::app::commands::{AppCommand, FolderSetting};
+use crate::ui::widgets::{field_width, icon_button};
+use crate::ui::{icons, theme};
+
+impl Edit<'_> {
+    /// One of several.
+    pub(super) fn choice<T: Clone + PartialEq>(
+        &self,
+        ui: &mut Ui,
+        value: &mut T,
+        choices: &[(T, &str)],
+    ) {
+        let chosen = choices.iter().find(|(choice, _)| choice == value);
+        ComboBox::from_id_salt(self.row.key)
+            .selected_text(chosen.map_or("", |(_, text)| text))
+            .width(field_width(ui, theme::CHOICE_WIDTH))
+            .show_ui(ui, |ui| {
+                for (choice, text) in choices {
+                    ui.selectable_value(value, choice.clone(), *text);
+                }
+            })
+            .response
+            .on_hover_text(self.row.explanation)
+            .labelled_by(self.label);
+    }
+
+    /// On or off, with what that means beside it.
+    pub(super) fn switch(&self, ui: &mut Ui, value: &mut bool, text: &str) {
+        ui.checkbox(value, text)
+            .on_hover_text(self.row.explanation)
+            .accessible_name(self.row.name);
+    }
+
+    pub(super) fn secs(&self, ui: &mut Ui, value: &mut u64, least: u64) {
+        let drag = DragValue::new(value).range(least..=86_400).suffix(" s");
+        self.called(ui.add(drag));
+    }
+
+    /// A number of GiB, or what stands in its place.
+    pub(super) fn gib(&self, ui: &mut Ui, gib: &mut Option<f64>, automatic: &str) {
+        ui.horizontal_wrapped(|ui| {
+            let mut is_automatic = gib.is_none();
+            let name = format!("{}: {automatic}", self.row.name);
+            let checkbox = ui.checkbox(&mut is_automatic, automatic);
+            if checkbox.accessible_name(name).changed() {
+                *gib = (!is_automatic).then_some(8.0);
+            }
+            if let Some(gib) = gib {
+                let drag = DragValue::new(gib).range(0.0..=4096.0).speed(0.1);
+                self.called(ui.add(drag.fixed_decimals(1).suffix(" GiB")));
+            }
+        });
+    }
+
+    /// The constant rate factor, with words on its ends.
+    pub(super) fn quality(&self, ui: &mut Ui, crf: &mut u8) {
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().slider_width = field_width(ui, theme::SETTINGS_SLIDER_WIDTH);
+            let response = ui.add(Slider::new(crf, 0..=51));
+            self.called(response);
+            let words = match *crf {
+                0..=10 => "hardly any loss, large",
+                11..=18 => "looks like the original",
+                19..=27 => "small",
+                _ => "visibly worse",
+            };
+            ui.label(words);
+        });
+    }
+
+    /// Counts when it is let go or left: the window does not grow while it is dragged.
+    pub(super) fn scale(&mut self, ui: &mut Ui) {
+        let current = f64::from(self.settings.interface.scale) * 100.0;
+        let mut percent = self.page.scale_draft.unwrap_or(current);
+        let drag = DragValue::new(&mut percent)
+            .range(50.0..=300.0)
+            .fixed_decimals(0)
+            .update_while_editing(false)
+            .suffix(" %");
+        let response = ui.add(drag);
+        if response.dragged() {
+            self.page.scale_draft = Some(percent);
+        } else if response.drag_stopped() || response.changed() {
+            self.page.scale_draft = None;
+            self.settings.interface.scale = (percent / 100.0) as f32;
+        }
+        self.called(response);
+        for choice in [100, 125, 150, 200, 300] {
+            let is_chosen = (current - f64::from(choice)).abs() < 0.5;
+            let name = format!("Scale {choice} %");
+            let button = ui.selectable_label(is_chosen, choice.to_string());
+            if button.accessible_name(name).clicked() {
+                self.settings.interface.scale = choice as f32 / 100.0;
+            }
+        }
+    }
+
+    pub(super) fn device(&mut self, ui: &mut Ui) {
+        let mut device = self.settings.runtime.device;
+        let gpu = match device {
+            DeviceChoice::Cuda(index) => index,
+            _ => 0,
+        };
+        let first = format!("GPU {gpu}");
+        let choices = [
+            (DeviceChoice::Auto, "Automatic"),
+            (DeviceChoice::Cpu, "CPU"),
+            (DeviceChoice::Cuda(gpu), first.as_str()),
+        ];
+        ui.horizontal_wrapped(|ui| {
+            self.choice(ui, &mut device, &choices);
+            if let DeviceChoice::Cuda(index) = &mut device {
+                ui.add(DragValue::new(index).range(0..=15).prefix("number "))
+                    .on_hover_text("As libtorch counts them, from 0")
+                    .accessible_name("GPU number");
+            }
+        });
+        self.settings.runtime.device = device;
+    }
+
+    /// A path that can be typed or chosen; without one it is what the hint says.
+    pub(super) fn folder(
+        &mut self,
+        ui: &mut Ui,
+        folder: Option<PathBuf>,
+        purpose: FolderSetting,
+        hint: &str,
+    ) -> Option<PathBuf> {
+        let shown = folder.as_ref().map(|path| path.display().to_string());
+        let mut chosen = folder;
+        ui.horizontal(|ui| {
+            let room = theme::RESET_WIDTH + ui.spacing().item_spacing.x;
+            let width = field_width(ui, theme::PATH_WIDTH + room) - room;
+            let typed = self.typed(ui, "", shown.as_deref().unwrap_or_default(), hint, width);
+            if let Some(text) = typed {
+                chosen = (!text.trim().is_empty()).then(|| PathBuf::from(text.trim()));
+            }
+            let name = format!("Choose: {}", self.row.name);
+            if icon_button(ui, icons::FOLDER_OPEN, &name, "Choose a folder…").clicked() {
+                self.wishes.push(AppCommand::PickFolder(purpose));
+            }
+        });
+        chosen
+    }
+
+    /// A text that counts when its field is left; `part` tells several fields of one row apart.
+    pub(super) fn typed(
+        &mut self,
+        ui: &mut Ui,
+        part: &str,
+        value: &str,
+        hint: &str,
+        width: f32,
+    ) -> Option<String> {
+        let key = format!("{}{part}", self.row.key);
+        let draft = self.page.draft.as_ref().filter(|(of, _)| *of == key);
+        let mut text = draft.map_or(value, |(_, text)| text).to_owned();
+        let edit = TextEdit::singleline(&mut text)
+            .id_salt(&key)
+            .hint_text(hint)
+            .desired_width(width);
+        let response = ui.add(edit).on_hover_text(self.row.explanation);
+        if response.changed() {
+            self.page.draft = Some((key.clone(), text.clone()));
+        }
+        let has_draft = self.page.draft.as_ref().is_some_and(|(of, _)| *of == key);
+        // Left by a click, by Tab or by Enter; or by a page that was closed over it.
+        let is_left = has_draft && !response.has_focus();
+        if part.is_empty() {
+            response.labelled_by(self.label);
+        } else {
+            response.accessible_name(format!("{}{part}", self.row.name));
+        }
+        if is_left {
+            self.page.draft = None;
+        }
+        is_left.then_some(text)
+    }
+
+    fn called(&self, response: Response) {
+        response
+            .on_hover_text(self.row.explanation)
+            .labelled_by(self.label);
+    }
+}

@@ -1,0 +1,307 @@
+//! The window among others: title, notifications, keys, the command palette, little room.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers, ViewportCommand, ViewportId};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::desktop::{DesktopLinks, Message};
+use safelight::app::shortcuts::{SHORTCUTS, keys_text};
+use safelight::app::state::Page;
+use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate, Stage};
+use safelight_core::settings::Theme;
+
+use crate::harness::Bench;
+
+type Clicked = Box<dyn FnOnce() + Send>;
+type Messages = Arc<Mutex<Vec<(Message, Clicked)>>>;
+
+/// With a desktop that keeps what it is sent of jobs that took so long.
+fn with_desktop(notify_after: Duration) -> (Bench, Messages) {
+    let messages = Messages::default();
+    let kept = Arc::clone(&messages);
+    let bench = Bench::with(|startup| {
+        let notify = move |message, clicked| {
+            kept.lock()
+                .expect("nobody panicked")
+                .push((message, clicked));
+        };
+        startup.desktop = DesktopLinks {
+            notify: Arc::new(notify),
+            notify_after,
+            ..DesktopLinks::none()
+        };
+    });
+    (bench, messages)
+}
+
+fn set_focus(bench: &mut Bench, has_focus: bool) {
+    let input = bench.harness.input_mut();
+    input.focused = has_focus;
+    let window = input.viewports.entry(ViewportId::ROOT).or_default();
+    window.focused = Some(has_focus);
+    bench.harness.step();
+}
+
+/// What the window asked of the window system in the last frame.
+fn wishes(bench: &Bench) -> Vec<ViewportCommand> {
+    bench.harness.output().viewport_output[&ViewportId::ROOT]
+        .commands
+        .clone()
+}
+
+fn press_keys(bench: &mut Bench, modifiers: Modifiers, key: Key) {
+    bench.harness.key_press_modifiers(modifiers, key);
+    bench.settle();
+}
+
+#[test]
+fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards() {
+    let mut bench = Bench::new();
+    bench.write_prompt("a red boat sails to the right at sunset, slowly");
+    let sent = bench.start_job();
+    let mut titles = Vec::new();
+    let stage = Stage::Denoise;
+    let update = JobUpdate::Stage {
+        stage,
+        section: 0,
+        resumed: false,
+    };
+    bench
+        .far
+        .events
+        .send(safelight::worker::WorkerEvent {
+            id: sent.id,
+            update,
+        })
+        .unwrap();
+    for step in 1..=12 {
+        let update = JobUpdate::Step {
+            stage,
+            step,
+            num_steps: 12,
+            secs_left: 1.0,
+        };
+        bench
+            .far
+            .events
+            .send(safelight::worker::WorkerEvent {
+                id: sent.id,
+                update,
+            })
+            .unwrap();
+        bench.harness.step();
+        titles.extend(wishes(&bench).into_iter().filter_map(|wish| match wish {
+            ViewportCommand::Title(title) => Some(title),
+            _ => None,
+        }));
+    }
+    let last = titles.last().unwrap();
+    assert!(
+        last.contains(" % · a red boat sails to the right at sunset,…")
+            && last.ends_with(" — Safelight"),
+        "{last}"
+    );
+    assert!(
+        titles.len() <= 7,
+        "no more often than somebody can read: {titles:?}"
+    );
+    let output = crate::harness::output(&sent, 4);
+    let update = JobUpdate::Ended(JobOutcome::Finished(output));
+    bench
+        .far
+        .events
+        .send(safelight::worker::WorkerEvent {
+            id: sent.id,
+            update,
+        })
+        .unwrap();
+    bench.harness.step();
+    assert!(wishes(&bench).contains(&ViewportCommand::Title("Safelight".into())));
+}
+
+#[test]
+fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window() {
+    let (mut bench, messages) = with_desktop(Duration::ZERO);
+    bench.app().state.form.prompt = "a <red> boat".into();
+    let sent = bench.start_job();
+    set_focus(&mut bench, true);
+    bench.finish_job(&sent, 4);
+    assert!(messages.lock().unwrap().is_empty(), "it is looked at");
+    let sent = bench.start_job();
+    set_focus(&mut bench, false);
+    bench.finish_job(&sent, 4);
+    let (message, clicked) = messages.lock().unwrap().pop().unwrap();
+    assert!(message.summary.starts_with("Done in "), "{message:?}");
+    assert!(message.body.starts_with("a <red> boat\n"), "{message:?}");
+    clicked();
+    let mut is_raised = false;
+    for _ in 0..5 {
+        bench.harness.step();
+        is_raised |= wishes(&bench).contains(&ViewportCommand::Focus);
+    }
+    assert!(is_raised);
+    let sent = bench.start_job();
+    let failure = JobError::new(JobErrorKind::OutOfMemory, "memory ran out");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let (message, _) = messages.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (message.summary.as_str(), message.body.as_str()),
+        ("A job failed", "a <red> boat\nMemory ran out")
+    );
+    bench.app().settings.interface.notifications = false;
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 4);
+    assert!(messages.lock().unwrap().is_empty(), "they are off");
+}
+
+#[test]
+fn a_short_job_is_not_told_of() {
+    let (mut bench, messages) = with_desktop(Duration::from_secs(30));
+    let sent = bench.start_job();
+    set_focus(&mut bench, false);
+    bench.finish_job(&sent, 4);
+    assert!(messages.lock().unwrap().is_empty());
+}
+
+#[test]
+fn the_keys_for_the_scale_change_the_setting_and_stop_at_its_ends() {
+    let mut bench = Bench::new();
+    press_keys(&mut bench, Modifiers::COMMAND, Key::Plus);
+    assert_eq!(bench.app().settings.interface.scale, 1.1);
+    for _ in 0..30 {
+        press_keys(&mut bench, Modifiers::COMMAND, Key::Equals);
+    }
+    assert_eq!(bench.app().settings.interface.scale, 3.0);
+    assert_eq!(bench.harness.ctx.zoom_factor(), 3.0);
+    press_keys(&mut bench, Modifiers::COMMAND, Key::Num0);
+    assert_eq!(bench.app().settings.interface.scale, 1.0);
+    press_keys(&mut bench, Modifiers::COMMAND, Key::Minus);
+    assert_eq!(bench.app().settings.interface.scale, 0.9);
+}
+
+#[test]
+fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
+    let mut bench = Bench::new();
+    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
+    bench
+        .harness
+        .get_by_label("Search commands")
+        .type_text("dctr");
+    bench.settle();
+    bench.harness.get_by_label("Pages: Doctor (Ctrl+Shift+D)");
+    press_keys(&mut bench, Modifiers::NONE, Key::Enter);
+    assert_eq!(bench.app().session.page, Page::Doctor);
+    assert!(bench.app().session.palette.is_none());
+    // What was used last stands first, and a setting is shown on its page.
+    press_keys(&mut bench, Modifiers::COMMAND | Modifiers::SHIFT, Key::P);
+    let first = bench
+        .app()
+        .session
+        .palette
+        .as_mut()
+        .unwrap()
+        .chosen_entry()
+        .unwrap();
+    assert_eq!(first.name, "Doctor");
+    bench
+        .harness
+        .get_by_label("Search commands")
+        .type_text("setting hang limit");
+    bench.settle();
+    bench.press("Setting: Hang limit");
+    assert_eq!(bench.app().session.page, Page::Settings);
+    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
+    press_keys(&mut bench, Modifiers::NONE, Key::ArrowDown);
+    assert_eq!(bench.app().session.palette.as_ref().unwrap().chosen, 1);
+    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    assert!(bench.app().session.palette.is_none());
+    assert_eq!(
+        bench.app().session.page,
+        Page::Settings,
+        "one Escape closes one thing"
+    );
+    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    assert_eq!(bench.app().session.page, Page::Watch);
+}
+
+#[test]
+fn the_list_of_shortcuts_shows_every_key_of_the_table() {
+    let mut bench = Bench::new();
+    press_keys(&mut bench, Modifiers::NONE, Key::F1);
+    for keys in SHORTCUTS.iter().flat_map(|shortcut| shortcut.keys) {
+        bench.assert_shows(&keys_text(*keys));
+    }
+    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    assert!(!bench.app().session.are_shortcuts_shown);
+}
+
+#[test]
+fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
+    let mut bench = Bench::new();
+    bench.write_prompt("why?");
+    assert!(!bench.app().session.are_shortcuts_shown);
+    press_keys(&mut bench, Modifiers::COMMAND, Key::Comma);
+    assert_eq!(bench.app().session.page, Page::Settings);
+    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
+    let prompt = bench
+        .harness
+        .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
+    assert!(prompt.accesskit_node().is_focused());
+}
+
+#[test]
+fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
+    let mut bench = Bench::new();
+    let ctx = bench.harness.ctx.clone();
+    safelight::ui::theme::follow(&ctx, Theme::Light);
+    bench.settle();
+    assert_eq!(ctx.theme(), egui::Theme::Dark, "dark was chosen");
+    safelight::ui::theme::choose(&ctx, Theme::System);
+    bench.settle();
+    assert_eq!(ctx.theme(), egui::Theme::Light);
+    safelight::ui::theme::follow(&ctx, Theme::Dark);
+    bench.settle();
+    assert_eq!(ctx.theme(), egui::Theme::Dark);
+}
+
+#[test]
+fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
+    let mut bench = Bench::new();
+    let size = egui::vec2(640.0, 360.0);
+    bench.harness.set_size(size);
+    bench.settle();
+    let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
+    let fits = |bench: &Bench, name: &str| {
+        let rect = bench
+            .harness
+            .get_by_role_and_label(Role::Button, name)
+            .rect();
+        assert!(window.contains_rect(rect), "{name}: {rect:?}");
+    };
+    for name in [
+        "Form",
+        "View",
+        "Generate",
+        "Settings",
+        "Doctor",
+        "Hide memory",
+    ] {
+        fits(&bench, name);
+    }
+    bench.press("Settings");
+    fits(&bench, "Close the settings");
+    bench.app().settings.output.sidecar = true;
+    for row in safelight::ui::settings::rows() {
+        for node in bench.harness.query_all_by_label(row.name) {
+            let rect = node.rect();
+            assert!(rect.max.x <= size.x, "{}: {rect:?}", row.name);
+        }
+    }
+    bench.press("Form");
+    fits(&bench, "Generate");
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 4);
+    fits(&bench, "Hide memory");
+}

@@ -1,0 +1,236 @@
+//! The settings page and its file: each key has a control, changes of either act at once, and nothing is lost.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight_core::settings::{Settings, Theme};
+
+use crate::harness::Bench;
+
+/// As the window writes it at first, with all its comments.
+const DEFAULT_FILE: &str = include_str!("../../src/core/settings/default.toml");
+
+/// With a settings file and the page open.
+fn with_file(text: &str) -> (Bench, std::path::PathBuf) {
+    let mut bench = Bench::new();
+    let file = bench.home.path().join("config/settings.toml");
+    std::fs::create_dir_all(bench.home.path().join("config")).expect("a folder");
+    write(&file, text);
+    bench.press("Settings");
+    (bench, file)
+}
+
+/// As editors do it: another file, renamed.
+fn write(file: &std::path::Path, text: &str) {
+    let other = file.with_extension("new");
+    std::fs::write(&other, text).expect("a file");
+    std::fs::rename(other, file).expect("it is renamed");
+}
+
+fn read(file: &std::path::Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[test]
+fn every_key_of_the_settings_file_has_a_row_with_a_control_of_its_name() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    let file: toml::Table = DEFAULT_FILE.parse().unwrap();
+    for (section, table) in &file {
+        for key in table.as_table().unwrap().keys() {
+            let key = format!("{section}.{key}");
+            let row = safelight::ui::settings::rows().find(|row| row.key == key);
+            let row = row.unwrap_or_else(|| panic!("{key} has no row"));
+            assert!(!row.explanation.is_empty(), "{key}");
+            let controls = [
+                Role::TextInput,
+                Role::ComboBox,
+                Role::CheckBox,
+                Role::SpinButton,
+                Role::Slider,
+                Role::Button,
+            ];
+            let is_there = controls.into_iter().any(|role| {
+                let mut found = bench.harness.query_all_by_role(role);
+                found.any(|node| {
+                    let name = node.accesskit_node().label().unwrap_or_default();
+                    name == row.name
+                        || name.starts_with(&format!("{}:", row.name))
+                        || name == format!("Add: {}", row.name)
+                })
+            });
+            assert!(is_there, "{key} has no control called {}", row.name);
+        }
+    }
+}
+
+#[test]
+fn a_change_acts_at_once_and_is_in_the_file_a_moment_later_with_the_comments() {
+    let (mut bench, file) = with_file("# mine\n[output]\nsidecar = false # never\n");
+    bench
+        .harness
+        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
+        .click();
+    bench.settle();
+    assert!(bench.app().settings.output.sidecar);
+    bench.until("it is saved", |_| read(&file).contains("true"));
+    assert_eq!(read(&file), "# mine\n[output]\nsidecar = true # never\n");
+    bench.press("Reset: Settings beside results");
+    assert!(!bench.app().settings.output.sidecar);
+    bench.until("it is saved", |_| read(&file).contains("false"));
+}
+
+#[test]
+fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
+    let (mut bench, file) = with_file("[interface]\ntheme = 'dark'\n");
+    write(&file, "[interface]\ntheme = 'light'\n");
+    bench.until("it acts", |bench| {
+        bench.app().settings.interface.theme == Theme::Light
+    });
+    assert_eq!(bench.harness.ctx.theme(), egui::Theme::Light);
+    bench.assert_shows("Taken from the settings file: interface.theme");
+    assert!(bench.app().session.notices.is_empty());
+    write(
+        &file,
+        "[interface]\nscale = 2.0\n[models]\nfolders = ['/models']\n[future]\na = 1\n",
+    );
+    bench.until("it acts", |bench| {
+        bench.app().settings.interface.scale == 2.0
+    });
+    assert_eq!(bench.harness.ctx.zoom_factor(), 2.0);
+    let notices: Vec<String> = bench
+        .app()
+        .session
+        .notices
+        .iter()
+        .map(|it| it.summary.clone())
+        .collect();
+    assert_eq!(notices, ["the settings have an unknown section 'future'"]);
+    assert_eq!(read(&file).lines().count(), 6, "nothing was written");
+}
+
+#[test]
+fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_mended() {
+    let (mut bench, file) = with_file("[interface]\nscale = 1.5\n");
+    bench.until("it acts", |bench| {
+        bench.app().settings.interface.scale == 1.5
+    });
+    let broken = "[interface]\nscale = 1.5\ntheme = purple\n";
+    write(&file, broken);
+    bench.until("it is told", |bench| {
+        !bench.app().session.notices.is_empty()
+    });
+    bench.assert_shows("Line 3, column 9 of the settings");
+    assert_eq!(bench.app().settings.interface.scale, 1.5);
+    bench
+        .harness
+        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
+        .click_accesskit();
+    for _ in 0..20 {
+        bench.harness.step();
+    }
+    assert!(bench.app().settings.output.sidecar, "it counts");
+    assert_eq!(
+        read(&file),
+        broken,
+        "and is not written over what somebody is at"
+    );
+    write(&file, "[interface]\nscale = 1.25\n# mended\n");
+    bench.until("it is mended", |bench| {
+        bench.app().session.notices.is_empty()
+    });
+    bench.until("the change is saved", |_| {
+        read(&file).contains("sidecar = true")
+    });
+    assert!(read(&file).contains("# mended"));
+    assert_eq!(bench.app().settings.interface.scale, 1.25);
+}
+
+#[test]
+fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
+    let mut bench = Bench::of(crate::harness::flux_spec());
+    bench.press("Settings");
+    let folder = bench.home.path().join("art");
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Folder for pictures")
+        .focus();
+    bench.settle();
+    let text = folder.display().to_string();
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Folder for pictures")
+        .type_text(&text);
+    bench.settle();
+    assert_eq!(
+        bench.app().settings.output.pictures_folder,
+        None,
+        "it is being typed"
+    );
+    bench.harness.key_press(egui::Key::Enter);
+    bench.settle();
+    assert_eq!(
+        bench.app().settings.output.pictures_folder,
+        Some(folder.clone())
+    );
+    bench.app().state.form.prompt = "a boat".into();
+    bench.press("Generate");
+    let out = bench.next_job().request.out;
+    assert_eq!(out.parent(), Some(folder.as_path()));
+}
+
+#[test]
+fn the_search_finds_a_setting_by_any_of_its_words_and_hides_the_others() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench.app().session.settings.search = "miopen LOG".into();
+    bench.settle();
+    let shown = |bench: &Bench, name| bench.harness.query_all_by_label(name).count();
+    assert_eq!(
+        (shown(&bench, "MIOpen's log"), shown(&bench, "Look")),
+        (2, 0)
+    );
+    bench.app().session.settings.search = "zzz".into();
+    bench.settle();
+    bench.assert_shows("No setting is called");
+}
+
+#[test]
+fn a_variable_of_the_engine_is_added_and_taken_away() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench.scroll_to("Engine's variables: new");
+    bench
+        .harness
+        .get_by_label("Engine's variables: new")
+        .focus();
+    bench.settle();
+    bench
+        .harness
+        .get_by_label("Engine's variables: new")
+        .type_text("MIOPEN_FIND_MODE=1");
+    bench.harness.key_press(egui::Key::Enter);
+    bench.settle();
+    assert_eq!(
+        bench.app().settings.runtime.environment["MIOPEN_FIND_MODE"],
+        "1"
+    );
+    bench.scroll_to("Remove: MIOPEN_FIND_MODE");
+    bench.press("Remove: MIOPEN_FIND_MODE");
+    assert_eq!(bench.app().settings, Settings::default());
+}
+
+#[test]
+fn what_was_changed_last_is_saved_when_the_window_closes() {
+    let mut bench = Bench::new();
+    let file = bench.home.path().join("config/settings.toml");
+    bench.press("Light theme");
+    let home = bench.home;
+    eframe_exit(bench.harness);
+    assert!(read(&file).contains("theme = \"light\""));
+    drop(home);
+}
+
+/// As the window library ends it.
+fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::app::App>) {
+    eframe::App::on_exit(harness.state_mut());
+}
