@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::app::commands::AppCommand;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::Slot;
+use crate::app::player::commands::PlayerCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -68,6 +69,23 @@ const fn ctrl(key: Key) -> KeyboardShortcut {
 
 const fn ctrl_shift(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(CTRL_SHIFT, key)
+}
+
+/// One that counts while the picture is looked at.
+const fn watching(
+    id: &'static str,
+    name: &'static str,
+    keys: &'static [KeyboardShortcut],
+    command: fn() -> AppCommand,
+) -> Shortcut {
+    Shortcut {
+        id,
+        name,
+        group: Group::Watch,
+        scope: Scope::Watching,
+        keys,
+        command,
+    }
 }
 
 /// All of them, in the order in which they are listed.
@@ -136,30 +154,75 @@ pub const SHORTCUTS: &[Shortcut] = &[
         keys: &[key(Key::F5)],
         command: || AppCommand::ReloadModels,
     },
-    Shortcut {
-        id: "play",
-        name: "Play or pause",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::Space)],
-        command: || AppCommand::TogglePlay,
-    },
-    Shortcut {
-        id: "previous-frame",
-        name: "One frame back",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::ArrowLeft)],
-        command: || AppCommand::StepFrame(-1),
-    },
-    Shortcut {
-        id: "next-frame",
-        name: "One frame on",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::ArrowRight)],
-        command: || AppCommand::StepFrame(1),
-    },
+    watching("play", "Play or pause", &[key(Key::Space)], || {
+        AppCommand::TogglePlay
+    }),
+    watching(
+        "previous-frame",
+        "One frame back",
+        &[key(Key::ArrowLeft)],
+        || AppCommand::StepFrame(-1),
+    ),
+    watching(
+        "next-frame",
+        "One frame on",
+        &[key(Key::ArrowRight)],
+        || AppCommand::StepFrame(1),
+    ),
+    watching("first-frame", "The first frame", &[key(Key::Home)], || {
+        AppCommand::ShowFrame(0)
+    }),
+    watching("last-frame", "The last frame", &[key(Key::End)], || {
+        AppCommand::ShowFrame(usize::MAX)
+    }),
+    watching(
+        "repeat",
+        "Loop, back and forth, or play once",
+        &[key(Key::L)],
+        || AppCommand::Player(PlayerCommand::NextRepeat),
+    ),
+    watching(
+        "full-view",
+        "Give the picture the whole window",
+        &[key(Key::F)],
+        || AppCommand::Player(PlayerCommand::ToggleFull),
+    ),
+    watching("fit", "All of the picture", &[key(Key::Num0)], || {
+        AppCommand::Player(PlayerCommand::Fit)
+    }),
+    watching(
+        "own-size",
+        "The picture at 100 %",
+        &[key(Key::Num1)],
+        || AppCommand::Player(PlayerCommand::OwnSize),
+    ),
+    watching(
+        "more-of-b",
+        "Compared: more of B",
+        &[key(Key::OpenBracket)],
+        || AppCommand::Player(PlayerCommand::MoveDivider(-0.05)),
+    ),
+    watching(
+        "more-of-a",
+        "Compared: more of A",
+        &[key(Key::CloseBracket)],
+        || AppCommand::Player(PlayerCommand::MoveDivider(0.05)),
+    ),
+    watching("save-frame", "Save this frame", &[key(Key::S)], || {
+        AppCommand::Player(PlayerCommand::SaveFrame)
+    }),
+    watching("copy-frame", "Copy this frame", &[key(Key::C)], || {
+        AppCommand::Player(PlayerCommand::CopyFrame)
+    }),
+    watching(
+        "continue-from-frame",
+        "Continue from this frame",
+        &[],
+        || AppCommand::Player(PlayerCommand::UseFrame(Slot::Start)),
+    ),
+    watching("end-on-frame", "Use this frame as end picture", &[], || {
+        AppCommand::Player(PlayerCommand::UseFrame(Slot::End))
+    }),
     Shortcut {
         id: "live",
         name: "Look at the running job",

@@ -191,16 +191,3 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     assert!(bench.app().settings.memory.preserved_gib.is_some());
     assert!(bench.app().session.planning.preserved_draft.is_none());
 }
-
-#[test]
-fn the_settings_window_has_a_row_for_each_of_them() {
-    let mut bench = on_card(24 << 10);
-    bench.press("Settings");
-    for text in [
-        "Computed for each job",
-        "By the kind of the device",
-        "Keep models loaded",
-    ] {
-        bench.assert_shows(text);
-    }
-}

@@ -132,7 +132,11 @@ impl App {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
             }
-            DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
+            DesktopCommand::Back => {
+                if !self.leave_watched() {
+                    self.session.page = crate::app::state::Page::Watch;
+                }
+            }
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }
     }
