@@ -9,10 +9,13 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::desktop::DesktopCommand;
+use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::palette::Entry;
 use crate::app::player::commands::PlayerCommand;
+use crate::app::presets::PresetsCommand;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::restore::RestoreCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -40,10 +43,7 @@ pub enum AppCommand {
     ResetForm,
     UseExample(String),
     RollSeed,
-    /// Take over a preset's values, by its id.
-    ApplyPreset(String),
-    /// The values that stood before the preset.
-    UndoPreset,
+    Presets(PresetsCommand),
     /// Ask for a picture or clip in a file dialog.
     PickInput(Slot),
     /// Open files and put them where they belong.
@@ -81,12 +81,15 @@ pub enum AppCommand {
     /// Look at the running job.
     ShowLive,
     UseSettingsOf(JobId),
+    /// Something of the gallery's.
+    Gallery(GalleryCommand),
     /// Play a file of the gallery.
     PlayFile(PathBuf),
     /// Two files beside each other.
     CompareFiles(PathBuf, PathBuf),
     /// Fill the form with what a file says of how it was made.
     UseSettingsOfFile(PathBuf),
+    Restore(RestoreCommand),
     OpenFolderOf(JobId),
     CopyPathOf(JobId),
     /// Give the text to the clipboard.

@@ -32,6 +32,7 @@ impl App {
         for command in std::mem::take(&mut self.commands) {
             self.run_command(ctx, command);
         }
+        self.follow_gallery();
         self.start_next();
         self.tend_queue(ctx);
         self.check_form();
@@ -181,6 +182,9 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Presets(answer) => self.take_presets_answer(answer),
+            Answer::Restore(answer) => self.take_restore_answer(answer),
+            Answer::Gallery(answer) => self.take_gallery(ctx, *answer),
             Answer::Settings(answer) => self.take_settings(ctx, answer),
             Answer::Desktop(answer) => self.take_desktop(ctx, answer),
             Answer::Player(answer) => self.take_player_answer(answer),
@@ -196,6 +200,7 @@ impl App {
         self.background.watch(found.watched);
         self.settle_model();
         self.settle_arriving();
+        self.settle_restored();
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.

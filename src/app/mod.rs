@@ -10,12 +10,15 @@ pub mod desktop;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
+pub mod gallery;
 pub mod inputs;
 mod logic;
 pub mod memory;
 pub mod palette;
 pub mod player;
+pub mod presets;
 pub mod queue;
+pub mod restore;
 mod run_command;
 pub mod settings;
 pub mod shortcuts;
@@ -205,6 +208,7 @@ impl App {
         }
         app.check_engine();
         app.load_queue();
+        app.load_presets();
         app
     }
 

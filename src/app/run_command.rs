@@ -42,18 +42,7 @@ impl App {
             }
             AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
             AppCommand::RollSeed => self.roll_seed(),
-            AppCommand::ApplyPreset(id) => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned()
-                    && let Some(preset) = spec.presets.iter().find(|preset| preset.id == id)
-                {
-                    self.state.form.apply_preset(preset, &spec);
-                }
-            }
-            AppCommand::UndoPreset => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned() {
-                    self.state.form.undo_preset(&spec);
-                }
-            }
+            AppCommand::Presets(command) => self.run_presets_command(command),
             AppCommand::PickInput(slot) => {
                 self.session.is_picking = true;
                 self.background.pick_input(slot);
@@ -78,8 +67,11 @@ impl App {
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
             AppCommand::BeginFetch => self.send_fetch(Work::Fetch),
             AppCommand::PauseFetch => self.pause_fetch(),
+            AppCommand::Gallery(command) => self.run_gallery_command(command),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::UseSettingsOfFile(path) => self.use_settings_of_file(path),
+            AppCommand::Restore(command) => self.run_restore_command(command),
             AppCommand::PlayFile(path) => self.play_file(ctx, path),
             AppCommand::CompareFiles(a, b) => self.compare_files(ctx, a, b),
             other => self.run_result_command(ctx, &other),
@@ -90,7 +82,7 @@ impl App {
         self.session.page = page;
         self.session.is_view_shown = true;
         match page {
-            Page::Watch | Page::Settings => {}
+            Page::Watch | Page::Settings | Page::Gallery => {}
             Page::Doctor => self.open_doctor(),
         }
     }

@@ -248,6 +248,14 @@ pub const SHORTCUTS: &[Shortcut] = &[
         command: || AppCommand::ShowPage(Page::Watch),
     },
     Shortcut {
+        id: "gallery",
+        name: "Gallery",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[ctrl(Key::Num2)],
+        command: || AppCommand::ShowPage(Page::Gallery),
+    },
+    Shortcut {
         id: "settings",
         name: "Settings",
         group: Group::Pages,

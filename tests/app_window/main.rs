@@ -4,6 +4,7 @@ mod desktop;
 mod doctor;
 mod fetching;
 mod form;
+mod gallery;
 mod harness;
 mod inputs;
 mod jobs;
@@ -12,9 +13,11 @@ mod models;
 mod pictures;
 mod planning;
 mod playback;
+mod presets;
 mod problems;
 mod queue;
 mod queue_kept;
+mod restoring;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]

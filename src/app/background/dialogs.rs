@@ -9,6 +9,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::background::{Answer, Background};
 use crate::app::commands::FolderSetting;
 use crate::app::inputs::Slot;
+use crate::app::restore::RestoreAnswer;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 pub(in crate::app) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
@@ -37,6 +38,18 @@ impl Background {
         });
     }
 
+    /// Asks for a file whose settings are taken over.
+    pub fn pick_settings_file(&self) {
+        self.dialog("pick-settings", move || {
+            let kinds = [PICTURES, CLIPS, &["json", "txt"]].concat();
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose a picture, a clip or a JSON file with settings")
+                .add_filter("Files that say how they were made", &kinds)
+                .add_filter("All files", &["*"]);
+            Answer::Restore(RestoreAnswer::Picked(dialog.pick_file()))
+        });
+    }
+
     /// Asks for a folder.
     pub fn pick_folder(&self, purpose: FolderSetting) {
         self.dialog("pick-folder", move || {
@@ -59,7 +72,12 @@ impl Background {
             let begin = Instant::now();
             let answer = ask();
             let is_empty =
-                matches!(answer, Answer::PickedInput(_, None) | Answer::PickedFolder(_, None));
+                matches!(
+                answer,
+                Answer::PickedInput(_, None)
+                    | Answer::PickedFolder(_, None)
+                    | Answer::Restore(RestoreAnswer::Picked(None))
+            );
             postbox.post(answer);
             if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
                 let instead = "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";

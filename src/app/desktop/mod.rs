@@ -132,11 +132,9 @@ impl App {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
             }
-            DesktopCommand::Back => {
-                if !self.leave_watched() {
-                    self.session.page = crate::app::state::Page::Watch;
-                }
-            }
+            // What is chosen in the gallery lies above it, and so does what is compared above the picture.
+            DesktopCommand::Back if self.unchoose() || self.leave_watched() => {}
+            DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }
     }

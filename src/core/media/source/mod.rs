@@ -80,6 +80,20 @@ pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
     })
 }
 
+/// The first frame of the clip at `path`; the others are not decoded.
+pub(super) fn first_frame(path: &Path) -> Result<Picture, MediaError> {
+    let none = || MediaError::NoFrames {
+        path: path.to_path_buf(),
+    };
+    let mut first = None;
+    // The error only ends the reading.
+    let read = Source::open(path)?.read(false, &mut |frame| {
+        first = Some(frame);
+        Err(none())
+    });
+    first.map_or_else(|| Err(read.err().unwrap_or_else(none)), Ok)
+}
+
 /// All files that the clip at `path` consists of, in order: more than one only for numbered pictures.
 pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
     match Source::open(path)? {
