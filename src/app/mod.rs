@@ -10,14 +10,17 @@ pub mod desktop;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
+pub mod gallery;
 pub mod inputs;
 mod logic;
 pub mod loras;
 pub mod memory;
 pub mod palette;
 pub mod player;
+pub mod presets;
 pub mod prompt;
 pub mod queue;
+pub mod restore;
 mod run_command;
 pub mod settings;
 pub mod shortcuts;
@@ -208,7 +211,13 @@ impl App {
         }
         app.check_engine();
         app.load_queue();
+        app.load_presets();
         app
+    }
+
+    /// As a panel pushes it; carried out before the next frame.
+    pub fn push(&mut self, command: AppCommand) {
+        self.commands.push(command);
     }
 
     fn load_models(&mut self) {

@@ -10,7 +10,7 @@ use crate::app::commands::AppCommand;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::Slot;
 use crate::app::loras::LorasCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::prompt::{self, PromptCommand};
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -40,6 +40,8 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
+    /// While the prompt is written.
+    Prompt,
     /// Not while a field or button has the keyboard.
     Idle,
     /// The same, and the picture is looked at.
@@ -106,7 +108,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
         id: "earlier-prompt",
         name: "The prompt that was used before",
         group: Group::Make,
-        scope: Scope::Anywhere,
+        scope: Scope::Prompt,
         keys: &[alt(Key::ArrowUp)],
         command: || AppCommand::Prompt(PromptCommand::Older),
     },
@@ -114,7 +116,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
         id: "later-prompt",
         name: "The prompt that was used after it",
         group: Group::Make,
-        scope: Scope::Anywhere,
+        scope: Scope::Prompt,
         keys: &[alt(Key::ArrowDown)],
         command: || AppCommand::Prompt(PromptCommand::Newer),
     },
@@ -221,6 +223,14 @@ pub const SHORTCUTS: &[Shortcut] = &[
         scope: Scope::Anywhere,
         keys: &[ctrl(Key::Num1)],
         command: || AppCommand::ShowPage(Page::Watch),
+    },
+    Shortcut {
+        id: "gallery",
+        name: "Gallery",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[ctrl(Key::Num2)],
+        command: || AppCommand::ShowPage(Page::Gallery),
     },
     Shortcut {
         id: "settings",
@@ -370,6 +380,7 @@ impl App {
         for shortcut in ordered {
             let counts = match shortcut.scope {
                 Scope::Anywhere => true,
+                Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
                 Scope::Idle => !is_typing && !is_below,
                 Scope::Watching => !is_typing && !is_below && is_watching,
             };

@@ -5,6 +5,7 @@
 
 mod create;
 mod doctor;
+mod gallery;
 mod icons;
 mod memory;
 mod narrow;
@@ -69,6 +70,13 @@ impl View<'_> {
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
+    if view.session.watch.is_full && view.session.page == Page::Watch {
+        CentralPanel::default()
+            .frame(Frame::new().fill(palette.stage))
+            .show(ui, |ui| watch::watch_ui(ui, view));
+        notices::notices_ui(ui.ctx(), view);
+        return;
+    }
     let bar = Frame::new()
         .fill(palette.panel)
         .inner_margin(Margin::symmetric(14, 8));
@@ -127,6 +135,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Gallery => gallery::gallery_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
             Page::Settings => settings::settings_ui(ui, view),
         });
@@ -138,6 +147,8 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
         ui.label(RichText::new("Safelight").heading().strong());
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            ui.spacing_mut().button_padding.x = 7.0;
             let explanation = shortcuts::explained("Device, folders and looks", "settings");
             page_button(
                 ui,
@@ -155,6 +166,16 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 icons::STETHOSCOPE,
                 "Doctor",
                 explanation,
+            );
+            let explanation = "All results: search, look at them again, go on from them";
+            let explanation = shortcuts::explained(explanation, "gallery");
+            page_button(
+                ui,
+                view,
+                Page::Gallery,
+                icons::IMAGES,
+                "Gallery",
+                &explanation,
             );
             queue::panel::header_button(ui, view);
             let is_dark = ui.visuals().dark_mode;

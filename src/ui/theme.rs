@@ -125,14 +125,39 @@ pub const QUESTION_WIDTH: f32 = 400.0;
 pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
-/// Width of the labels before controls.
-pub const LABEL_WIDTH: f32 = 76.0;
+/// Width of the labels before controls, with room for a small button.
+pub const LABEL_WIDTH: f32 = 86.0;
+/// Of the icon that puts a field back.
+pub const SMALL_ICON: f32 = 12.0;
+/// Of a menu with fields.
+pub const MENU_WIDTH: f32 = 240.0;
 /// Width of the number behind a slider.
 pub const VALUE_WIDTH: f32 = 70.0;
+/// Around the picture.
+pub const STAGE_MARGIN: f32 = 16.0;
+/// The box with the speed of play.
+pub const SPEED_WIDTH: f32 = 64.0;
+/// As wide as a hand finds the line between two pictures.
+pub const DIVIDER_GRIP: f32 = 16.0;
 /// Corners of controls.
 pub const RADIUS: u8 = 6;
 /// Corners of cards and windows.
 pub const CARD_RADIUS: u8 = 10;
+
+/// The smallest and largest small picture of the gallery.
+pub const GALLERY_SIDES: std::ops::RangeInclusive<f32> = 96.0..=320.0;
+/// Between them.
+pub const GALLERY_GAP: f32 = 8.0;
+/// Width of the slider for their size.
+pub const GALLERY_SLIDER: f32 = 90.0;
+/// Width of the field that searches them.
+pub const GALLERY_SEARCH: f32 = 260.0;
+/// Beside the small pictures, what is known of one.
+pub const DETAILS_WIDTH: f32 = 268.0;
+/// Its picture is no higher.
+pub const DETAILS_PICTURE: f32 = 220.0;
+/// A long prompt scrolls beyond this height.
+pub const DETAILS_PROMPT: f32 = 132.0;
 
 #[expect(
     clippy::disallowed_methods,

@@ -38,7 +38,7 @@ pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
-use estimate::Estimates;
+pub use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;

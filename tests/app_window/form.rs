@@ -287,6 +287,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
 #[test]
 fn advanced_values_reach_the_job_and_can_be_reset() {
     let mut bench = Bench::new();
+    bench.scroll_to("Advanced");
     bench.harness.get_by_label("Advanced").click();
     bench.settle();
     let form = &mut bench.app().state.form;

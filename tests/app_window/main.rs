@@ -4,6 +4,7 @@ mod desktop;
 mod doctor;
 mod fetching;
 mod form;
+mod gallery;
 mod harness;
 mod inputs;
 mod jobs;
@@ -13,14 +14,16 @@ mod models;
 mod pictures;
 mod planning;
 mod playback;
+mod presets;
 mod problems;
 mod prompt;
 mod queue;
 mod queue_kept;
+mod restoring;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
 mod settings;
 mod variants;
-mod zz_pics;
+mod watching;

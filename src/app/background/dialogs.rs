@@ -10,6 +10,7 @@ use crate::app::background::{Answer, Background};
 use crate::app::commands::FolderSetting;
 use crate::app::inputs::Slot;
 use crate::app::loras::LorasAnswer;
+use crate::app::restore::RestoreAnswer;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 pub(in crate::app) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
@@ -35,6 +36,18 @@ impl Background {
                     .add_filter("Pictures", PICTURES),
             };
             Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
+        });
+    }
+
+    /// Asks for a file whose settings are taken over.
+    pub fn pick_settings_file(&self) {
+        self.dialog("pick-settings", move || {
+            let kinds = [PICTURES, CLIPS, &["json", "txt"]].concat();
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose a picture, a clip or a JSON file with settings")
+                .add_filter("Files that say how they were made", &kinds)
+                .add_filter("All files", &["*"]);
+            Answer::Restore(RestoreAnswer::Picked(dialog.pick_file()))
         });
     }
 
@@ -70,7 +83,9 @@ impl Background {
             let begin = Instant::now();
             let answer = ask();
             let is_empty = match &answer {
-                Answer::PickedInput(_, None) | Answer::PickedFolder(_, None) => true,
+                Answer::PickedInput(_, None)
+                | Answer::PickedFolder(_, None)
+                | Answer::Restore(RestoreAnswer::Picked(None)) => true,
                 Answer::Loras(LorasAnswer::Picked(paths)) => paths.is_empty(),
                 _ => false,
             };

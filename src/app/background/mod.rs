@@ -25,12 +25,16 @@ use safelight_core::settings::{Paths, Settings, own_runtime};
 use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
+use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::loras::LorasAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
+use crate::app::presets::PresetsAnswer;
 use crate::app::prompt::PromptAnswer;
 use crate::app::queue::desk::QueueAnswer;
+use crate::app::restore::RestoreAnswer;
 use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
@@ -173,10 +177,16 @@ pub enum Answer {
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
     Prompt(PromptAnswer),
     Loras(LorasAnswer),
+    Presets(PresetsAnswer),
+    Restore(RestoreAnswer),
+    /// Of the gallery's threads.
+    Gallery(Box<GalleryAnswer>),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
     /// About the queue.
     Queue(QueueAnswer),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 

@@ -132,6 +132,8 @@ impl App {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
             }
+            // What is chosen in the gallery lies above it.
+            DesktopCommand::Back if self.unchoose() => {}
             DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }

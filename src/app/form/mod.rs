@@ -3,6 +3,7 @@
 //! Checking is `GenerateForm::validate`'s; files are not looked at here.
 
 mod jobs;
+mod looks;
 mod loras;
 mod request;
 mod sampling;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::inputs::Sources;
 pub(in crate::app) use jobs::MadeJobs;
+pub use looks::{ASPECTS, Look, values_of};
 pub use loras::ChosenLora;
 pub use sampling::Sampling;
 pub use seed::SeedMode;
@@ -32,7 +34,7 @@ pub enum SizeChoice {
 }
 
 /// How long a clip that is made in sections is at first.
-const DEFAULT_SECS: f64 = 5.0;
+pub const DEFAULT_SECS: f64 = 5.0;
 
 /// What a model makes, in the words of the interface.
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
@@ -101,7 +103,7 @@ pub struct FormState {
     pub sampler: Sampler,
     pub sigma_schedule: SigmaSchedule,
     /// What stood before a preset was taken over.
-    pub before_preset: Option<Sampling>,
+    pub before_preset: Option<Look>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
     /// As typed.

@@ -17,6 +17,7 @@ use crate::app::inputs::opening::OpenedInputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
 use crate::app::loras::LorasCommand;
+use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Severity, color_image};
 
 impl App {
@@ -65,7 +66,14 @@ impl App {
     }
 
     pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+        // Those that are settings and nothing else: of several the first counts.
+        let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.into_iter().partition(|path| is_settings_file(path));
+        let settings = settings.into_iter().next();
+        self.commands
+            .extend(settings.map(AppCommand::UseSettingsOfFile));
         if !paths.is_empty() {
+            self.look_for_settings(&paths);
             let placing = Placing {
                 slot,
                 keeps_size: false,

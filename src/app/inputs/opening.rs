@@ -160,7 +160,8 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
     keep_picture(&picture, folder, "pasted")
 }
 
-fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
+/// Keeps a picture that has no file of its own.
+pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
     let path = folder.join(format!("{name}-{}.png", JobId::next()));
     fs::create_dir_all(folder).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;

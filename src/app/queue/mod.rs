@@ -20,7 +20,7 @@ use std::sync::Arc;
 use egui::TextureHandle;
 use safelight_core::job::{
     CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobId, JobOutput, JobUpdate,
-    Recipe, Stage,
+    Recipe, SectionOrder, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
@@ -216,7 +216,7 @@ impl RunningJob {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
             JobUpdate::Plan(plan) => {
-                self.memory.predict(plan.peak_bytes);
+                self.memory.predict(&plan);
                 self.plan = Some(plan);
             }
             JobUpdate::Stage {
@@ -236,7 +236,7 @@ impl RunningJob {
                     // The second expert counts on where the first one stopped.
                     self.step = None;
                 }
-                self.memory.begin(stage);
+                self.memory.begin(stage, section);
             }
             JobUpdate::StageEnded(_) => self.memory.end(),
             JobUpdate::Step {
@@ -257,7 +257,15 @@ impl RunningJob {
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
             JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
-            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
+            JobUpdate::Section(made) => {
+                let sections = self.request.sections;
+                let is_at_front =
+                    sections.is_some_and(|sections| sections.order == SectionOrder::Original);
+                match &mut self.growing {
+                    Some(clip) => clip.grow(made.clip, is_at_front),
+                    None => self.growing = Some(Player::new(made.clip)),
+                }
+            }
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }

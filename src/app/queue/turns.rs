@@ -5,7 +5,7 @@ use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind, Job
 use crate::app::App;
 use crate::app::background::{FoundOutput, OutputWish, Task};
 use crate::app::queue::{JobQueue, PauseWish, RunningJob, Stopped, StoppedJob, WaitingJob};
-use crate::app::state::{Severity, Viewing};
+use crate::app::state::Severity;
 use crate::worker::WorkerCommand;
 
 impl App {
@@ -95,8 +95,10 @@ impl App {
             ..RunningJob::new(job.id, job.request, cancel)
         });
         self.queue.touch();
-        self.session.viewing = Viewing::Live;
-        self.session.screen.clear();
+        if !self.session.watch.is_chosen {
+            self.show_live();
+            self.session.screen.clear();
+        }
     }
 
     /// The jobs stay for the next start of the program.
