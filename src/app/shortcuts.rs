@@ -11,7 +11,7 @@ use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::Slot;
 use crate::app::loras::LorasCommand;
 use crate::app::player::commands::PlayerCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::prompt::{self, PromptCommand};
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -41,6 +41,8 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
+    /// While the prompt is written.
+    Prompt,
     /// Not while a field or button has the keyboard.
     Idle,
     /// The same, and the picture is looked at.
@@ -134,20 +136,22 @@ pub const SHORTCUTS: &[Shortcut] = &[
         &[ctrl(Key::L)],
         || AppCommand::Desktop(DesktopCommand::FocusPrompt),
     ),
-    anywhere(
-        Group::Make,
-        "earlier-prompt",
-        "The prompt that was used before",
-        &[alt(Key::ArrowUp)],
-        || AppCommand::Prompt(PromptCommand::Older),
-    ),
-    anywhere(
-        Group::Make,
-        "later-prompt",
-        "The prompt that was used after it",
-        &[alt(Key::ArrowDown)],
-        || AppCommand::Prompt(PromptCommand::Newer),
-    ),
+    Shortcut {
+        id: "earlier-prompt",
+        name: "The prompt that was used before",
+        group: Group::Make,
+        scope: Scope::Prompt,
+        keys: &[alt(Key::ArrowUp)],
+        command: || AppCommand::Prompt(PromptCommand::Older),
+    },
+    Shortcut {
+        id: "later-prompt",
+        name: "The prompt that was used after it",
+        group: Group::Make,
+        scope: Scope::Prompt,
+        keys: &[alt(Key::ArrowDown)],
+        command: || AppCommand::Prompt(PromptCommand::Newer),
+    },
     anywhere(Group::Make, "loras", "Add a LoRA", &[], || {
         AppCommand::Loras(LorasCommand::Open)
     }),
@@ -426,6 +430,7 @@ impl App {
         for shortcut in ordered {
             let counts = match shortcut.scope {
                 Scope::Anywhere => true,
+                Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
                 Scope::Idle => !is_typing && !is_below,
                 Scope::Watching => !is_typing && !is_below && is_watching,
             };
