@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use safelight_core::catalog::lora::find;
 use safelight_core::catalog::{Catalog, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::restore::{Restored, match_model};
@@ -57,11 +58,15 @@ impl GenerateArgs {
         }
         self.seed = self.seed.or(restored.seed);
         if self.loras.is_empty() && !restored.loras.is_empty() {
-            let names = restored.loras.iter().map(|lora| lora.described());
-            warnings.push(format!(
-                "LoRAs are not taken over, give them with --lora FILE:STRENGTH: {}",
-                names.collect::<Vec<_>>().join(", ")
-            ));
+            let files = find(&surroundings.paths, surroundings.settings());
+            let (found, missing) = restored.find_loras(&files);
+            self.loras = found;
+            if !missing.is_empty() {
+                warnings.push(format!(
+                    "LoRAs that are not on this machine are left out, give them with --lora FILE:STRENGTH: {}",
+                    missing.join(", ")
+                ));
+            }
         }
         Ok((self, warnings))
     }
