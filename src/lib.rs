@@ -9,6 +9,7 @@
 //! Invariant: the window's thread never blocks.
 
 pub mod app;
+pub mod child;
 pub mod cli;
 pub mod doctor;
 pub mod download;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, runtime_folder};
+use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
@@ -82,13 +82,7 @@ impl Surroundings {
 
     /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.
     pub fn runtime_kind(&self) -> &'static str {
-        let exe = std::env::current_exe().ok();
-        let runtime = runtime_folder(
-            self.settings(),
-            std::env::var_os("SAFELIGHT_LIBTORCH"),
-            exe.as_deref().and_then(std::path::Path::parent),
-            &self.paths.cache,
-        );
+        let runtime = own_runtime(self.settings(), &self.paths.cache);
         runtime.map_or("cpu", |runtime| runtime.kind())
     }
 

@@ -3,14 +3,13 @@
 //! Does what the thread beside a job does, ten times a second, and starts no engine.
 
 use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobId, MemorySample};
-use safelight_core::settings::runtime_folder;
+use safelight_core::settings::own_runtime;
 use serde_json::json;
 
 use super::{Surroundings, out};
@@ -34,13 +33,7 @@ pub(super) struct TelemetryArgs {
 
 pub(super) fn run(args: &TelemetryArgs, surroundings: &Surroundings) -> ExitCode {
     let settings = surroundings.settings();
-    let executable = std::env::current_exe().ok();
-    let runtime = runtime_folder(
-        settings,
-        std::env::var_os("SAFELIGHT_LIBTORCH"),
-        executable.as_deref().and_then(Path::parent),
-        &surroundings.paths.cache,
-    );
+    let runtime = own_runtime(settings, &surroundings.paths.cache);
     let query = DeviceQuery {
         kind: runtime.as_ref().map_or("cpu", |runtime| runtime.kind()),
         device: args.device.unwrap_or(settings.runtime.device),

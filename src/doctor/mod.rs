@@ -6,7 +6,6 @@
 
 mod access;
 mod checks;
-mod child;
 mod counters;
 mod disk;
 mod gpu;
@@ -18,24 +17,23 @@ mod tests;
 mod variables;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use safelight_core::catalog::Catalog;
 use safelight_core::job::JobError;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
-    LoadedSettings, Paths, Runtime, RuntimeMissing, Settings, runtime_folder,
+    LoadedSettings, Paths, Runtime, RuntimeMissing, Settings, own_runtime,
 };
 use safelight_core::speed::SpeedLine;
 use serde::Serialize;
 
+pub use crate::child::Ended;
 use crate::telemetry::limit::within;
 use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
-pub use child::Ended;
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);
@@ -219,13 +217,7 @@ pub fn examine_this_machine(
     tell: &mut dyn FnMut(Check),
 ) {
     let loaded = Settings::load(&paths.settings_file());
-    let executable = std::env::current_exe().ok();
-    let runtime = runtime_folder(
-        &loaded.settings,
-        std::env::var_os("SAFELIGHT_LIBTORCH"),
-        executable.as_deref().and_then(Path::parent),
-        &paths.cache,
-    );
+    let runtime = own_runtime(&loaded.settings, &paths.cache);
     let mut engines = OwnEngines {
         launcher,
         device: loaded.settings.runtime.device,
@@ -254,11 +246,16 @@ impl Instruments for OwnEngines {
     fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError> {
         let mut command = self.launcher.command(self.device)?;
         command.args(["probe-speed", "--device", &self.device.to_string()]);
-        Ok(child::run(command, speed::LIMIT, &mut |line| {
-            if let Ok(line) = serde_json::from_str(line) {
-                tell(line);
-            }
-        }))
+        Ok(crate::child::run(
+            command,
+            speed::LIMIT,
+            &|| false,
+            &mut |line| {
+                if let Ok(line) = serde_json::from_str(line) {
+                    tell(line);
+                }
+            },
+        ))
     }
 }
 

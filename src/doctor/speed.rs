@@ -56,7 +56,7 @@ pub(super) fn all(
     });
     let at = begun.map_or_else(|| "the start".to_owned(), |probe| probe.label().to_owned());
     match ended {
-        Ok(Ended::Well) => {}
+        Ok(Ended::Well | Ended::Cancelled) => {}
         Ok(Ended::TooLate { secs }) => tell(
             Check::fail(
                 "speed",

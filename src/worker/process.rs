@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
-    Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings, runtime_folder,
+    Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings, own_runtime,
 };
 
 use super::environment::{self, EngineTarget};
@@ -64,13 +64,7 @@ impl ProcessLauncher {
         let cache = paths.cache.clone();
         Self::new(Box::new(move || {
             let settings = settings();
-            let exe = std::env::current_exe().ok();
-            let found = runtime_folder(
-                &settings,
-                std::env::var_os("SAFELIGHT_LIBTORCH"),
-                exe.as_deref().and_then(Path::parent),
-                &cache,
-            );
+            let found = own_runtime(&settings, &cache);
             (settings.runtime, found)
         }))
     }
@@ -290,7 +284,7 @@ impl ProcessControl {
 impl EngineControl for ProcessControl {
     fn kill(&mut self) {
         if let Some(child) = self.child.take() {
-            end_process(child);
+            crate::child::end(child);
         }
     }
 
@@ -314,23 +308,6 @@ impl EngineControl for ProcessControl {
             text: format!("the engine process ended: {how}\n{}", lines.join("\n")),
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
-    }
-}
-
-/// Ends a process at once, and waits a short while until it is gone.
-pub(super) fn end_process(mut child: Child) {
-    // Fails only when the process is gone already, which is what is wanted.
-    child.kill().ok();
-    let deadline = Instant::now() + EXIT_GRACE;
-    while matches!(child.try_wait(), Ok(None)) {
-        if Instant::now() >= deadline {
-            // Stuck in a driver, where no signal reaches it: the next job must not wait for that.
-            let reaper = thread::Builder::new().name("engine-reaper".to_owned());
-            // Without a thread for it, it stays a zombie until the app ends.
-            reaper.spawn(move || child.wait()).ok();
-            return;
-        }
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -3,14 +3,10 @@
 //! A probe runs in processes of its own, one a tier, because a vendor's library may hang in it or take its process
 //! along. What it finds is remembered on disk. Computes nothing and starts no engine.
 
-use std::io::{BufRead as _, BufReader, Read};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::catalog::Family;
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
 use safelight_core::memory::tiers::{
@@ -20,12 +16,10 @@ use safelight_core::memory::{Fault, Rung};
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
-use super::process::end_process;
+use crate::child::{self, Ended};
 
 /// How long one tier may take: loading libtorch from a cold disk, and the search of a library for its algorithms.
 const PROBE_LIMIT: Duration = Duration::from_mins(1);
-/// How often the cancel flag is looked at while a probe is silent.
-const WATCH: Duration = Duration::from_millis(25);
 
 /// What is remembered of devices.
 pub(super) struct Tiers {
@@ -182,80 +176,22 @@ fn run(
         .args(["probe", "--json", "--device", &device.to_string()])
         .args(["--tier", tier.name()])
         .args(["--shape", shape])
-        .args(["--dtype", &key.dtype])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        // Ctrl-C is for the app.
-        .process_group(0);
-    let began = Instant::now();
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(err) => return Some(failed(&format!("it could not be started: {err}"))),
-    };
-    let Some(lines) = child.stdout.take().and_then(lines_of) else {
-        end_process(child);
-        return Some(failed("its output could not be read"));
-    };
+        .args(["--dtype", &key.dtype]);
     let mut found = None;
-    loop {
-        if is_cancelled() {
-            end_process(child);
-            return None;
-        }
-        match lines.recv_timeout(WATCH) {
-            Ok(line) => {
-                let line = serde_json::from_str::<ProbeLine>(&line).ok();
-                let own = line.filter(|line| (line.tier, line.shape) == (tier, key.shape));
-                found = own.map(|line| line.end).or(found);
-            }
-            // What it said counts, whatever its destructors do behind it.
-            Err(RecvTimeoutError::Disconnected) if found.is_some() => {
-                end_process(child);
-                return found;
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = ended(&mut child, began + limit);
-                end_process(child);
-                let how = status.map_or_else(
-                    || "it closed its output and stayed".to_owned(),
-                    |status| format!("it ended without an answer: {status}"),
-                );
-                return Some(failed(&how));
-            }
-            Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {}
-            Err(RecvTimeoutError::Timeout) => {
-                end_process(child);
-                return Some(found.unwrap_or(TierEnd::TimedOut {
-                    secs: limit.as_secs_f64(),
-                }));
-            }
-        }
-    }
-}
-
-/// The lines of a stream, while a thread of their own waits for them.
-fn lines_of(stream: impl Read + Send + 'static) -> Option<Receiver<String>> {
-    let (sender, lines) = bounded(16);
-    let reader = thread::Builder::new().name("probe-stdout".to_owned());
-    let started = reader.spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                break;
-            }
-        }
+    let ended = child::run(command, limit, is_cancelled, &mut |line| {
+        let line = serde_json::from_str::<ProbeLine>(line).ok();
+        let own = line.filter(|line| (line.tier, line.shape) == (tier, key.shape));
+        found = own.map(|line| line.end).or_else(|| found.take());
     });
-    started.is_ok().then_some(lines)
-}
-
-/// How a process ended, `None` when it has not by `deadline`.
-fn ended(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => thread::sleep(WATCH),
-            Ok(None) | Err(_) => return None,
-        }
+    match (ended, found) {
+        (Ended::Cancelled, _) => None,
+        // What it said counts, whatever its destructors do behind it.
+        (_, Some(end)) => Some(end),
+        (Ended::TooLate { .. }, None) => Some(TierEnd::TimedOut {
+            secs: limit.as_secs_f64(),
+        }),
+        (Ended::Well, None) => Some(failed("it ended without an answer")),
+        (Ended::Badly { how, .. }, None) => Some(failed(&format!("without an answer: {how}"))),
     }
 }
 
@@ -264,6 +200,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
+    use std::time::Instant;
 
     use super::*;
 
@@ -348,7 +285,7 @@ mod tests {
         let TierEnd::Failed { reason } = &ends[0] else {
             panic!("{ends:?}");
         };
-        assert!(reason.contains("signal: 11"), "{reason}");
+        assert!(reason.contains("signal 11"), "{reason}");
         assert_eq!(ends[1], TierEnd::Wrong { error: 0.9 });
     }
 

@@ -19,4 +19,3 @@ mod sections;
 mod server;
 mod settings;
 mod variants;
-mod zz_pics;

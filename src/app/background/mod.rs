@@ -9,7 +9,7 @@ mod files;
 mod watch;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -20,7 +20,7 @@ use egui::ColorImage;
 use safelight_core::catalog::{Catalog, CatalogEntry, ModelSpec, SearchedPlace, Watch};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
-use safelight_core::settings::{Paths, Settings, runtime_folder};
+use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
@@ -85,17 +85,10 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
             .advise("Install Safelight again, or build it with `cargo xtask run`")
             .detail(format!("expected an executable: {}", engine.display())));
         }
-        let exe = std::env::current_exe().ok();
-        let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
-        runtime_folder(
-            settings,
-            variable,
-            exe.as_deref().and_then(Path::parent),
-            &paths.cache,
-        )
-        .map(drop)
-        .map_err(|err| {
-            JobError::new(
+        own_runtime(settings, &paths.cache)
+            .map(drop)
+            .map_err(|err| {
+                JobError::new(
                 JobErrorKind::Device,
                 "libtorch is missing, so no clip can be computed yet",
             )
@@ -103,7 +96,7 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
                 "Run `cargo xtask setup`, or choose a folder with libtorch 2.11.0 in the settings",
             )
             .detail(format!("{err}\n{err:?}"))
-        })
+            })
     })
 }
 

@@ -274,6 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_desktop_file_hands_over_several_files_and_is_called_as_the_window() {
+        let file = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
+        let has = |line: &str| file.lines().any(|its| its == line);
+        assert!(has("Exec=safelight %F"));
+        assert!(has(&format!("StartupWMClass={APP_ID}")) && has(&format!("Icon={APP_ID}")));
+    }
+
+    #[test]
     fn a_prompt_of_any_length_and_language_is_one_short_line() {
         assert_eq!(short("a red\n boat"), "a red boat");
         let long = short("a red boat sails to the right at sunset, in the distance a castle");

@@ -9,7 +9,7 @@ use safelight_core::job::{DeviceChoice, GenerateRequest, Lora};
 use safelight_core::memory::{
     Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
-use safelight_core::settings::{Paths, Settings, runtime_folder};
+use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::App;
 use crate::app::background::Task;
@@ -182,13 +182,7 @@ fn others(models: &[ModelSpec], request: &GenerateRequest) -> Vec<ModelSpec> {
 pub fn read_plan(paths: Paths) -> ReadPlan {
     Arc::new(move |settings, wish| {
         let weights = ModelWeights::read(wish.family, &wish.files, &wish.loras).ok()?;
-        let exe = std::env::current_exe().ok();
-        let runtime = runtime_folder(
-            settings,
-            std::env::var_os("SAFELIGHT_LIBTORCH"),
-            exe.as_deref().and_then(std::path::Path::parent),
-            &paths.cache,
-        );
+        let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
         let alternatives = wish.others.iter().filter_map(|spec| {
             Some(Alternative {

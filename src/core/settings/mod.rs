@@ -14,7 +14,7 @@ pub use file::{LoadedSettings, SettingsError};
 pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use runtime::{Runtime, RuntimeMissing, kind_of, runtime_folder};
+pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
 pub use watch::{SettingsFile, SettingsWatch};
 
 use std::collections::BTreeMap;

@@ -100,11 +100,23 @@ pub fn kind_of(lib: &Path) -> &'static str {
     }
 }
 
+/// The same for this process: its variable, its executable, and the app's cache folder.
+pub fn own_runtime(settings: &Settings, cache: &Path) -> Result<Runtime, RuntimeMissing> {
+    let executable = std::env::current_exe().ok();
+    let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
+    runtime_folder(
+        settings,
+        variable,
+        executable.as_deref().and_then(Path::parent),
+        cache,
+    )
+}
+
 /// The libtorch to use: what the variable `SAFELIGHT_LIBTORCH` names, what the settings name, what lies
 /// beside the executable, what set-up prepared in the cache, what the checkout's link leads to.
 ///
 /// What is named outright and wrong is an error: silently taking another one would surprise.
-pub fn runtime_folder(
+fn runtime_folder(
     settings: &Settings,
     variable: Option<OsString>,
     exe_folder: Option<&Path>,

@@ -64,7 +64,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let suggested = plan.suggested_preserved_bytes as f64 / GIB;
     let set = view.settings.memory.preserved_gib;
     let draft = view.session.planning.preserved_draft;
-    let mut value = draft.or(set).unwrap_or(suggested).min(most);
+    let shown = draft.or(set).unwrap_or(suggested).min(most);
+    let mut value = shown;
     ui.spacing_mut().slider_width = SLIDER_WIDTH;
     let slider = Slider::new(&mut value, 0.0..=most)
         .fixed_decimals(1)
@@ -73,7 +74,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let response = response.labelled_by(label.id);
     if response.dragged() {
         view.session.planning.preserved_draft = Some(value);
-    } else if response.changed() || response.drag_stopped() {
+    } else if response.drag_stopped() || (response.changed() && rounded(value) != rounded(shown)) {
+        // The slider's own rounding of what was computed is no wish of the user's.
         view.session.planning.preserved_draft = None;
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }

@@ -14,7 +14,9 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 /// Lines of complaint that are kept.
 const KEPT_LINES: usize = 10;
-/// How long a program whose output is closed may take to be gone.
+/// How often is looked whether somebody still wants to know, while the program is silent.
+const WATCH: Duration = Duration::from_millis(25);
+/// How long a program that was killed, or whose output is closed, may take to be gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 
 /// How it ended.
@@ -26,10 +28,17 @@ pub enum Ended {
     Badly { how: String, complaint: String },
     /// Not within its time.
     TooLate { secs: u64 },
+    /// Nobody wants to know any more.
+    Cancelled,
 }
 
 /// Runs it with a closed standard input and tells every line of its standard output.
-pub fn run(mut command: Command, limit: Duration, tell: &mut dyn FnMut(&str)) -> Ended {
+pub fn run(
+    mut command: Command,
+    limit: Duration,
+    is_cancelled: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&str),
+) -> Ended {
     let badly = |how: String| Ended::Badly {
         how,
         complaint: String::new(),
@@ -55,8 +64,13 @@ pub fn run(mut command: Command, limit: Duration, tell: &mut dyn FnMut(&str)) ->
         spawn("probe-stderr", move || keep_lines(stderr, &kept));
     }
     loop {
-        match heard.recv_deadline(deadline) {
+        if is_cancelled() {
+            end(child);
+            return Ended::Cancelled;
+        }
+        match heard.recv_deadline(deadline.min(Instant::now() + WATCH)) {
             Ok(line) => tell(&line),
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
             Err(RecvTimeoutError::Timeout) => {
                 end(child);
                 return Ended::TooLate {
@@ -118,13 +132,22 @@ fn keep_lines(stderr: impl Read, kept: &Mutex<VecDeque<String>>) {
     }
 }
 
-/// Kills it and does not wait: a thread does.
-fn end(mut child: Child) {
-    // Fails only when it is gone already.
+/// Kills it and waits a moment, so that what it held is free again.
+pub fn end(mut child: Child) {
+    // Fails only when the process is gone already, which is what is wanted.
     child.kill().ok();
-    spawn("probe-reaper", move || {
-        child.wait().ok();
-    });
+    let deadline = Instant::now() + EXIT_GRACE;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= deadline {
+            // Stuck in a driver, where no signal reaches it: nobody must wait for that. Without a thread it stays a
+            // zombie until the app ends.
+            spawn("reaper", move || {
+                child.wait().ok();
+            });
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +158,9 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut lines = Vec::new();
-        let ended = run(command, limit, &mut |line| lines.push(line.to_owned()));
+        let ended = run(command, limit, &|| false, &mut |line| {
+            lines.push(line.to_owned());
+        });
         (lines, ended)
     }
 
@@ -159,7 +184,7 @@ mod tests {
         assert_eq!(lines, ["first"]);
         assert!(matches!(ended, Ended::TooLate { .. }));
         let missing = Command::new("/nonexistent/program");
-        let ended = run(missing, Duration::from_secs(1), &mut |_| {});
+        let ended = run(missing, Duration::from_secs(1), &|| false, &mut |_| {});
         assert!(matches!(ended, Ended::Badly { how, .. } if how.contains("could not be started")));
     }
 }
