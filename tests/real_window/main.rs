@@ -4,6 +4,8 @@
 //! Leaves its pictures in `target/tmp/real-window` for whoever changed the window. Panels one by one are in
 //! `app_window`.
 
+#![cfg(test)]
+
 mod display;
 
 use std::fs;
