@@ -255,3 +255,27 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("there is no job that can go on"), "{text}");
 }
+
+#[test]
+fn inspect_says_how_another_programs_file_was_made() {
+    let home = Home::new();
+    let settings = r#"{"prompt": "a boat", "seed": 5, "steps": 25, "gs": 9.5, "model_type": "F1", "total_second_length": 4, "loras": {"ink": 0.5}}"#;
+    fs::write(home.path().join("clip.json"), settings).unwrap();
+    let output = run(&home, &["inspect", "clip.json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let shown = text(&output.stdout);
+    for part in [
+        "made with FramePack Studio",
+        "prompt: a boat",
+        "seed: 5",
+        "LoRAs: ink (0.5)",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+    let card = object(&run(&home, &["inspect", "--json", "clip.json"]));
+    assert_eq!(card["settings"]["distilled_guidance"], json!(9.5));
+    let output = run(&home, &["generate", "--from", "clip.json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = text(&output.stderr);
+    assert!(said.contains("no model of its family is here"), "{said}");
+}

@@ -129,3 +129,27 @@ fn what_cannot_be_planned_is_refused_in_one_sentence() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("--prompt"), "{text}");
 }
+
+#[test]
+fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
+    let home = Home::new();
+    let text = "a boat\nSteps: 3, Sampler: Euler, CFG scale: 2, Seed: 1, Size: 96x64, Frames: 9, Model: some";
+    let file = home.path().join("boat.txt");
+    std::fs::write(&file, text).unwrap();
+    let mut command = home.safelight();
+    let output = command
+        .args([
+            "plan", "--json", "--total", "24", "--frames", "5", "--model",
+        ])
+        .arg(tiny_model())
+        .arg("--from")
+        .arg(&file)
+        .output()
+        .unwrap();
+    let value = object(&output);
+    assert_eq!(
+        (&value["width"], &value["height"]),
+        (&96.into(), &64.into())
+    );
+    assert_eq!(value["num_frames"], 5);
+}

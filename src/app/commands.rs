@@ -9,8 +9,15 @@ use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
 use crate::app::desktop::DesktopCommand;
+use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasCommand;
 use crate::app::palette::Entry;
+use crate::app::player::commands::PlayerCommand;
+use crate::app::presets::PresetsCommand;
+use crate::app::prompt::PromptCommand;
+use crate::app::queue::commands::QueueCommand;
+use crate::app::restore::RestoreCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -31,20 +38,16 @@ pub enum AppCommand {
     Submit,
     /// Stop the running job.
     Cancel,
-    RemoveWaiting(JobId),
-    /// Let a job go on that was left behind.
-    Resume(JobId),
-    /// Do not show a job any more that could go on.
-    ForgetLeft(JobId),
+    /// About the jobs that wait or have stopped, and the whole queue.
+    Queue(QueueCommand),
     ChooseModel(String),
-    /// The model's own values for everything but the prompt.
+    /// The model's own values for everything but the prompt and the LoRAs.
     ResetForm,
     UseExample(String),
+    Prompt(PromptCommand),
+    Loras(LorasCommand),
     RollSeed,
-    /// Take over a preset's values, by its id.
-    ApplyPreset(String),
-    /// The values that stood before the preset.
-    UndoPreset,
+    Presets(PresetsCommand),
     /// Ask for a picture or clip in a file dialog.
     PickInput(Slot),
     /// Open files and put them where they belong.
@@ -82,12 +85,15 @@ pub enum AppCommand {
     /// Look at the running job.
     ShowLive,
     UseSettingsOf(JobId),
+    /// Something of the gallery's.
+    Gallery(GalleryCommand),
     /// Play a file of the gallery.
     PlayFile(PathBuf),
     /// Two files beside each other.
     CompareFiles(PathBuf, PathBuf),
     /// Fill the form with what a file says of how it was made.
     UseSettingsOfFile(PathBuf),
+    Restore(RestoreCommand),
     OpenFolderOf(JobId),
     CopyPathOf(JobId),
     /// Give the text to the clipboard.
@@ -98,4 +104,6 @@ pub enum AppCommand {
     StepFrame(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
+    /// About what is watched.
+    Player(PlayerCommand),
 }

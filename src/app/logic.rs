@@ -2,26 +2,18 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use egui::{Context, TextureHandle};
-use safelight_core::job::{
-    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
-};
+use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
 use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
-use crate::app::background::{Answer, FoundModels, FoundOutput};
+use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
-use crate::app::player::Player;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Models, Severity, Viewing, color_image};
-use crate::worker::{WorkerCommand, WorkerEvent};
+use crate::worker::WorkerEvent;
 
-/// Pictures a second of an animated latent preview.
-const PREVIEW_FPS: f64 = 4.0;
 /// The longer side of a result's thumbnail, sharp on a screen of double density.
 const THUMB_PX: u32 = 160;
 
@@ -40,8 +32,12 @@ impl App {
         for command in std::mem::take(&mut self.commands) {
             self.run_command(ctx, command);
         }
+        self.follow_gallery();
         self.start_next();
+        self.tend_queue(ctx);
+        self.look_at_chosen_loras();
         self.check_form();
+        self.count_tokens(ctx);
         self.save_settings_when_due(ctx);
         self.step_desktop(ctx);
         self.choose_picture(ctx);
@@ -51,6 +47,7 @@ impl App {
     fn take_input(&mut self, ctx: &Context) {
         self.take_files(ctx);
         self.take_shortcuts(ctx);
+        self.take_player_keys(ctx);
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {
@@ -64,11 +61,20 @@ impl App {
                 let warning = JobError::new(JobErrorKind::Internal, text);
                 self.session.notify(Severity::Warning, warning);
             }
+            JobUpdate::Lora(checked) => self.session.loras.take_checked(checked),
             update => {
                 if let JobUpdate::Device(line) = &update {
                     self.session.device_line.clone_from(line);
                 }
+                let planned = match &update {
+                    JobUpdate::Plan(plan) => Some(plan.clone()),
+                    _ => None,
+                };
                 running.apply(update);
+                if let Some(plan) = planned {
+                    let course = self.session.planning.course_of(&running.request, &plan);
+                    running.memory.expect(course);
+                }
             }
         }
     }
@@ -78,6 +84,14 @@ impl App {
             return;
         };
         self.notify_ended(ctx, &job, &outcome);
+        let (told, climbs) = match &outcome {
+            JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
+                (output.plan.clone(), output.rungs.clone())
+            }
+            JobOutcome::Cancelled | JobOutcome::Paused | JobOutcome::Failed(_) => {
+                (None, Vec::new())
+            }
+        };
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
             JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
@@ -85,16 +99,19 @@ impl App {
                 self.keep_result(ctx, &job, output);
                 "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
             }
+            JobOutcome::Paused => self.put_off(&job),
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
+                self.queue.fail(&job, err.clone());
                 self.session.notify(Severity::Error, err);
                 self.find_left();
             }
         }
+        self.end_turn();
         self.session.planning.forget();
         self.queue.last_memory = job.memory;
         self.queue.last_job = Some(job.id);
-        self.queue.last_memory.end();
+        self.queue.last_memory.conclude(told, climbs);
         if self.session.viewing == Viewing::Live {
             self.session.screen.clear();
             if let Some(last) = self.queue.results.last() {
@@ -141,11 +158,8 @@ impl App {
             Answer::Engine(Ok(())) => {}
             Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
-            Answer::Left(mut left) => {
-                let waiting = &self.queue.waiting;
-                left.retain(|job| waiting.iter().all(|waits| waits.id != job.id));
-                self.queue.left = left;
-            }
+            Answer::Left(left) => self.take_left(left),
+            Answer::Queue(answer) => self.take_queue_answer(ctx, answer),
             Answer::Output(id, found) => self.take_output(id, found),
             Answer::PickedInput(slot, path) => {
                 self.session.is_picking = false;
@@ -172,8 +186,14 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Presets(answer) => self.take_presets_answer(answer),
+            Answer::Restore(answer) => self.take_restore_answer(answer),
+            Answer::Gallery(answer) => self.take_gallery(ctx, *answer),
+            Answer::Prompt(answer) => self.take_prompt_answer(answer),
+            Answer::Loras(answer) => self.take_loras_answer(answer),
             Answer::Settings(answer) => self.take_settings(ctx, answer),
             Answer::Desktop(answer) => self.take_desktop(ctx, answer),
+            Answer::Player(answer) => self.take_player_answer(answer),
             Answer::Problem(err) => self.session.notify(Severity::Warning, err),
         }
     }
@@ -186,6 +206,7 @@ impl App {
         self.background.watch(found.watched);
         self.settle_model();
         self.settle_arriving();
+        self.settle_restored();
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.
@@ -195,69 +216,6 @@ impl App {
         {
             self.state.form.reset_to(first);
         }
-    }
-
-    fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
-        let Some(job) = self.queue.waiting.iter_mut().find(|job| job.id == id) else {
-            return;
-        };
-        match found {
-            Ok(FoundOutput {
-                path,
-                form,
-                notices,
-            }) => {
-                let request = &mut job.request;
-                request.out = path;
-                request.prompt = form.prompt;
-                request.prompt_template = form.prompt_template;
-                request.negative_prompt = form.negative_prompt.unwrap_or_default();
-                request.negative_prompt_template = form.negative_prompt_template;
-                job.has_output = true;
-                let model = request.model.clone();
-                self.say_changes(&model, &notices);
-            }
-            Err(err) => {
-                self.queue.waiting.retain(|job| job.id != id);
-                self.session.notify(Severity::Error, err);
-            }
-        }
-    }
-
-    /// Gives the worker the next job when it has none.
-    fn start_next(&mut self) {
-        if self.queue.running.is_some()
-            || !self.queue.waiting.front().is_some_and(|job| job.has_output)
-        {
-            return;
-        }
-        let Some(job) = self.queue.waiting.pop_front() else {
-            return;
-        };
-        let cancel = CancelToken::default();
-        let command = WorkerCommand::Generate {
-            id: job.id,
-            request: Box::new(job.request.clone()),
-            device: job.device,
-            cancel: cancel.clone(),
-            resume: job.resume.clone(),
-        };
-        if self.worker.try_send(command).is_err() {
-            self.queue.waiting.clear();
-            let log = self.paths.as_ref().map_or_else(String::new, |paths| {
-                format!("; the log says why: {}", paths.log_file().display())
-            });
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the worker of this window has ended",
-            )
-            .advise(format!("Close Safelight and open it again{log}"));
-            self.session.notify(Severity::Error, err);
-            return;
-        }
-        self.queue.running = Some(RunningJob::new(job.id, job.request, cancel));
-        self.session.viewing = Viewing::Live;
-        self.session.screen.clear();
     }
 
     /// What the form's fields will be told beside them.
@@ -274,56 +232,8 @@ impl App {
             Some(Ok(checked)) => (Vec::new(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
-    }
-
-    /// Puts the picture of this moment on the screen, and asks to be woken for the next one.
-    fn choose_picture(&mut self, ctx: &Context) {
-        let (now, is_visible) = ctx.input(|input| {
-            let viewport = input.viewport();
-            let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
-            (input.time, !is_hidden)
-        });
-        if !is_visible {
-            return;
-        }
-        let wait = match (self.session.viewing, &mut self.queue.running) {
-            (Viewing::Live, Some(job)) => {
-                let wait = job.growing.as_mut().map(|clip| clip.tick(now));
-                let (picture, wait) = match (&job.growing, wait) {
-                    (Some(clip), Some(wait)) => (clip.picture(), wait),
-                    _ => live_picture(job, now),
-                };
-                if let Some(picture) = picture {
-                    self.session.screen.show(ctx, picture);
-                }
-                wait
-            }
-            (Viewing::Result(_), _) => self.session.player.as_mut().and_then(|player| {
-                let wait = player.tick(now);
-                if let Some(picture) = player.picture() {
-                    self.session.screen.show(ctx, picture);
-                }
-                wait
-            }),
-            (Viewing::Live, None) => None,
-        };
-        if let Some(secs) = wait {
-            ctx.request_repaint_after(
-                Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(1)),
-            );
-        }
-    }
-
-    pub(super) fn show_result(&mut self, id: JobId) {
-        if let Some(item) = self.queue.result(id) {
-            let clip = Arc::clone(&item.output.clip);
-            self.session.player = Some(if item.is_pictures() {
-                Player::of_pictures(clip)
-            } else {
-                Player::new(clip)
-            });
-            self.session.viewing = Viewing::Result(id);
-        }
+        let of_loras = self.session.loras.errors(&self.state.form);
+        self.session.field_errors.extend(of_loras);
     }
 
     /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.
@@ -347,14 +257,4 @@ fn thumb_of(ctx: &Context, picture: &Picture) -> TextureHandle {
     let small = thumbnail(picture, THUMB_PX, THUMB_PX)
         .map_or_else(|_| color_image(picture), |small| color_image(&small));
     ctx.load_texture("result", small, Default::default())
-}
-
-/// The newest real frame, else the latents in a slow loop.
-fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<Picture>>, Option<f64>) {
-    if let Some(frame) = &job.frame {
-        return (Some(&frame.picture), None);
-    }
-    let turn = now_secs * PREVIEW_FPS;
-    let wait = (job.num_previews() > 1).then(|| (1.0 - turn.fract()) / PREVIEW_FPS + 0.02);
-    (job.preview(turn as usize), wait)
 }

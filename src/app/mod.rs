@@ -10,12 +10,17 @@ pub mod desktop;
 pub mod doctor;
 pub mod fetching;
 pub mod form;
+pub mod gallery;
 pub mod inputs;
 mod logic;
+pub mod loras;
 pub mod memory;
 pub mod palette;
 pub mod player;
+pub mod presets;
+pub mod prompt;
 pub mod queue;
+pub mod restore;
 mod run_command;
 pub mod settings;
 pub mod shortcuts;
@@ -38,6 +43,7 @@ use commands::AppCommand;
 use desktop::DesktopLinks;
 use desktop::instance::Instance;
 use doctor::Examine;
+use form::SeedMode;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
@@ -191,7 +197,7 @@ impl App {
         let told = problems.iter().map(|problem| problem.summary.clone());
         app.open_settings(told.collect(), broken_settings);
         app.open_desktop(instance);
-        if !app.state.form.is_seed_locked {
+        if app.state.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }
@@ -204,8 +210,14 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
-        app.find_left();
+        app.load_queue();
+        app.load_presets();
         app
+    }
+
+    /// As a panel pushes it; carried out before the next frame.
+    pub fn push(&mut self, command: AppCommand) {
+        self.commands.push(command);
     }
 
     fn load_models(&mut self) {
@@ -280,8 +292,13 @@ impl eframe::App for App {
     fn on_exit(&mut self) {
         self.save_settings();
         if let Some(job) = &self.queue.running {
-            job.cancel.cancel();
+            // It stays in the queue and can go on.
+            job.cancel.pause();
         }
+        for opening in &self.session.queue.opening {
+            opening.stop.cancel();
+        }
+        self.keep_queue_at_last();
         // What has come is noted every few seconds, and kept.
         self.pause_fetch();
     }

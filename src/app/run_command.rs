@@ -10,21 +10,24 @@ use crate::app::background::Task;
 use crate::app::commands::AppCommand;
 use crate::app::fetching::Work;
 use crate::app::inputs::opening::Continued;
-use crate::app::inputs::{Placing, Slot};
-use crate::app::state::{Page, Viewing};
+use crate::app::state::Page;
 
 impl App {
     pub(super) fn run_command(&mut self, ctx: &Context, command: AppCommand) {
         match command {
-            AppCommand::Submit => self.submit(),
+            AppCommand::Submit => {
+                if self.queue.running.is_none() && self.queue.waiting.is_empty() {
+                    // What is made now is what is waited for.
+                    self.session.watch.is_chosen = false;
+                }
+                self.submit();
+            }
             AppCommand::Cancel => {
                 if let Some(job) = &self.queue.running {
                     job.cancel.cancel();
                 }
             }
-            AppCommand::RemoveWaiting(id) => self.queue.waiting.retain(|job| job.id != id),
-            AppCommand::Resume(id) => self.resume(id),
-            AppCommand::ForgetLeft(id) => self.queue.left.retain(|job| job.id != id),
+            AppCommand::Queue(command) => self.run_queue_command(command),
             AppCommand::ChooseModel(id) => {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
@@ -38,19 +41,10 @@ impl App {
                 }
             }
             AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
+            AppCommand::Prompt(command) => self.run_prompt_command(command),
+            AppCommand::Loras(command) => self.run_loras_command(command),
             AppCommand::RollSeed => self.roll_seed(),
-            AppCommand::ApplyPreset(id) => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned()
-                    && let Some(preset) = spec.presets.iter().find(|preset| preset.id == id)
-                {
-                    self.state.form.apply_preset(preset, &spec);
-                }
-            }
-            AppCommand::UndoPreset => {
-                if let Some(spec) = self.session.model(&self.state.form).cloned() {
-                    self.state.form.undo_preset(&spec);
-                }
-            }
+            AppCommand::Presets(command) => self.run_presets_command(command),
             AppCommand::PickInput(slot) => {
                 self.session.is_picking = true;
                 self.background.pick_input(slot);
@@ -75,8 +69,13 @@ impl App {
             AppCommand::AskFetch => self.send_fetch(Work::Quote),
             AppCommand::BeginFetch => self.send_fetch(Work::Fetch),
             AppCommand::PauseFetch => self.pause_fetch(),
+            AppCommand::Gallery(command) => self.run_gallery_command(command),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::UseSettingsOfFile(path) => self.use_settings_of_file(path),
+            AppCommand::Restore(command) => self.run_restore_command(command),
+            AppCommand::PlayFile(path) => self.play_file(ctx, path),
+            AppCommand::CompareFiles(a, b) => self.compare_files(ctx, a, b),
             other => self.run_result_command(ctx, &other),
         }
     }
@@ -85,7 +84,7 @@ impl App {
         self.session.page = page;
         self.session.is_view_shown = true;
         match page {
-            Page::Watch | Page::Settings => {}
+            Page::Watch | Page::Settings | Page::Gallery => {}
             Page::Doctor => self.open_doctor(),
         }
     }
@@ -93,8 +92,8 @@ impl App {
     /// The commands about finished clips and their playback.
     fn run_result_command(&mut self, ctx: &Context, command: &AppCommand) {
         match *command {
-            AppCommand::ShowResult(id) => self.show_result(id),
-            AppCommand::ShowLive => self.session.viewing = Viewing::Live,
+            AppCommand::ShowResult(id) => self.choose(|app| app.show_result(id)),
+            AppCommand::ShowLive => self.choose(Self::show_live),
             AppCommand::UseSettingsOf(id) => self.use_settings_of(id),
             AppCommand::ContinueFrom(id) => self.continue_from(id),
             AppCommand::ExportTelemetry(id) => {
@@ -118,55 +117,18 @@ impl App {
                     "Path copied".clone_into(&mut self.session.last_word);
                 }
             }
-            AppCommand::TogglePlay => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.toggle()),
-            AppCommand::StepFrame(by) => self
-                .session
-                .player
-                .iter_mut()
-                .for_each(|player| player.step(by)),
-            AppCommand::ShowFrame(index) => {
-                self.session
-                    .player
-                    .iter_mut()
-                    .for_each(|player| player.show(index));
-            }
+            AppCommand::Player(ref command) => self.run_player_command(ctx, command),
+            AppCommand::TogglePlay => self.toggle_play(),
+            AppCommand::StepFrame(by) => self.playhead(|playhead| playhead.step(by)),
+            AppCommand::ShowFrame(index) => self.playhead(|playhead| playhead.show(index)),
             _ => {}
         }
     }
 
     fn use_settings_of(&mut self, id: JobId) {
-        let Some(item) = self.queue.result(id) else {
-            return;
-        };
-        let request = item.request.of_one(self.session.shown_of_batch());
-        self.state.form.take_over(&request);
-        self.session.is_seed_used = false;
-        let start = request.extend.or(request.image);
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image),
-            (Slot::Mask, request.mask),
-        ] {
-            let shown = self
-                .session
-                .inputs
-                .get(slot)
-                .map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_inputs(vec![path], placing);
-                }
-            }
+        if let Some(item) = self.queue.result(id) {
+            let request = item.request.of_one(self.session.shown_of_batch());
+            self.take_over_request(&request);
         }
     }
 

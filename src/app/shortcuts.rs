@@ -9,6 +9,8 @@ use crate::app::App;
 use crate::app::commands::AppCommand;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::Slot;
+use crate::app::loras::LorasCommand;
+use crate::app::prompt::PromptCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -70,6 +72,10 @@ const fn ctrl_shift(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(CTRL_SHIFT, key)
 }
 
+const fn alt(key: Key) -> KeyboardShortcut {
+    KeyboardShortcut::new(Modifiers::ALT, key)
+}
+
 /// All of them, in the order in which they are listed.
 pub const SHORTCUTS: &[Shortcut] = &[
     Shortcut {
@@ -95,6 +101,38 @@ pub const SHORTCUTS: &[Shortcut] = &[
         scope: Scope::Anywhere,
         keys: &[ctrl(Key::L)],
         command: || AppCommand::Desktop(DesktopCommand::FocusPrompt),
+    },
+    Shortcut {
+        id: "earlier-prompt",
+        name: "The prompt that was used before",
+        group: Group::Make,
+        scope: Scope::Anywhere,
+        keys: &[alt(Key::ArrowUp)],
+        command: || AppCommand::Prompt(PromptCommand::Older),
+    },
+    Shortcut {
+        id: "later-prompt",
+        name: "The prompt that was used after it",
+        group: Group::Make,
+        scope: Scope::Anywhere,
+        keys: &[alt(Key::ArrowDown)],
+        command: || AppCommand::Prompt(PromptCommand::Newer),
+    },
+    Shortcut {
+        id: "loras",
+        name: "Add a LoRA",
+        group: Group::Make,
+        scope: Scope::Anywhere,
+        keys: &[],
+        command: || AppCommand::Loras(LorasCommand::Open),
+    },
+    Shortcut {
+        id: "wildcard-folder",
+        name: "Open the folder of wildcards",
+        group: Group::Make,
+        scope: Scope::Anywhere,
+        keys: &[],
+        command: || AppCommand::Prompt(PromptCommand::OpenWildcardFolder),
     },
     Shortcut {
         id: "open",
@@ -183,6 +221,14 @@ pub const SHORTCUTS: &[Shortcut] = &[
         scope: Scope::Anywhere,
         keys: &[ctrl(Key::Num1)],
         command: || AppCommand::ShowPage(Page::Watch),
+    },
+    Shortcut {
+        id: "gallery",
+        name: "Gallery",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[ctrl(Key::Num2)],
+        command: || AppCommand::ShowPage(Page::Gallery),
     },
     Shortcut {
         id: "settings",

@@ -2,6 +2,7 @@
 //!
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
+use std::path::Path;
 use std::sync::Arc;
 
 use egui::{ColorImage, TextureHandle, TextureOptions};
@@ -10,14 +11,21 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
+use crate::app::commands::AppCommand;
 use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
+use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::Inputs;
+use crate::app::loras::LoraShelf;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
-use crate::app::player::Player;
+use crate::app::player::{Playback, Player, Watch};
+use crate::app::presets::OwnPresets;
+use crate::app::prompt::PromptDesk;
+use crate::app::queue::desk::{QueueDesk, QueuePanel};
+use crate::app::restore::Restoring;
 use crate::app::settings::SettingsPage;
 
 /// What may be lost without harm: the last form and what was folded open.
@@ -29,10 +37,14 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub gallery: GalleryLook,
     /// The keys of settings that were changed last, newest first.
     pub recent_settings: Vec<String>,
     /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
+    pub queue: QueuePanel,
+    /// How clips are played.
+    pub playback: Playback,
 }
 
 impl Default for State {
@@ -42,8 +54,11 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            gallery: GalleryLook::default(),
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
+            queue: QueuePanel::default(),
+            playback: Playback::default(),
         }
     }
 }
@@ -90,13 +105,33 @@ pub enum Severity {
 }
 
 /// Something to tell the user: a sentence, what to do, and details to copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Notice {
     pub id: u64,
     pub severity: Severity,
     pub summary: String,
     pub advice: String,
     pub details: String,
+    /// What can be done about it with one click.
+    pub action: Option<NoticeAction>,
+}
+
+/// A button on a card.
+#[derive(Clone, Debug)]
+pub struct NoticeAction {
+    pub label: &'static str,
+    pub explanation: &'static str,
+    pub command: AppCommand,
+}
+
+impl Notice {
+    /// Whether its button takes over the settings of this file.
+    pub fn offers_settings_of(&self, path: &Path) -> bool {
+        let action = self.action.as_ref();
+        action.is_some_and(|action| {
+            matches!(&action.command, AppCommand::UseSettingsOfFile(offered) if offered == path)
+        })
+    }
 }
 
 /// What the middle of the window shows.
@@ -105,6 +140,10 @@ pub enum Viewing {
     #[default]
     Live,
     Result(JobId),
+    /// A file from disk.
+    File,
+    /// Two results or files.
+    Compare,
 }
 
 /// What the large part of the window, beside the form, is given to.
@@ -113,6 +152,8 @@ pub enum Page {
     /// The picture that develops or plays.
     #[default]
     Watch,
+    /// All results.
+    Gallery,
     Doctor,
     Settings,
 }
@@ -146,6 +187,12 @@ impl Screen {
         *self = Self::default();
     }
 
+    /// The size in pixels of what it shows.
+    pub fn size(&self) -> Option<egui::Vec2> {
+        let shown = self.shown.as_ref()?;
+        Some(egui::vec2(shown.width as f32, shown.height as f32))
+    }
+
     /// The texture, and the size in pixels of what it shows.
     pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
         let shown = self.shown.as_ref()?;
@@ -173,7 +220,9 @@ pub struct Session {
     pub notices: Vec<Notice>,
     pub page: Page,
     pub viewing: Viewing,
+    /// Of a result or a file.
     pub player: Option<Player>,
+    pub watch: Watch,
     pub screen: Screen,
     /// What is wrong with the form at this moment.
     pub field_errors: Vec<FieldError>,
@@ -188,8 +237,14 @@ pub struct Session {
     /// Where there is no room for both: what is beside the form, and not the form.
     pub is_view_shown: bool,
     pub doctor: DoctorPage,
+    pub gallery: GalleryPage,
+    pub prompt: PromptDesk,
+    pub loras: LoraShelf,
+    pub queue: QueueDesk,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
+    /// How many seeds the last jobs used, counted from that one.
+    pub num_seeds_used: u64,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// The engine's last line about its device.
@@ -200,6 +255,9 @@ pub struct Session {
     pub num_stale_hovers: usize,
     /// What the form's job would need of memory.
     pub planning: Planning,
+    pub presets: OwnPresets,
+    /// Settings that are read from a file.
+    pub restoring: Restoring,
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,
@@ -224,6 +282,7 @@ impl Session {
             summary,
             advice,
             details,
+            action: None,
         });
     }
 

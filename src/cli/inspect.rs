@@ -1,4 +1,4 @@
-//! `safelight inspect`: the identity card of a model folder or of one weight file.
+//! `safelight inspect`: the identity card of a model folder or of one weight file; of a picture or clip how it was made.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use safelight_core::catalog::{
 use safelight_core::job::JobErrorKind;
 use serde_json::json;
 
-use super::{Surroundings, out};
+use super::{Surroundings, made_with, out};
 
-/// Say what a model folder or a weight file is, and what is missing or wrong
+/// Say what a model folder or a weight file is, and what is missing or wrong; of a picture, a clip or a JSON file how it was made, here or by another program
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// A folder, a file, or the id of a model on this disk
+    /// A folder, a file, a result, or the id of a model on this disk
     path: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -26,6 +26,13 @@ pub struct InspectArgs {
 
 /// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
 pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
+    if let Some(found) = made_with::read(&args.path) {
+        return if args.json {
+            out::print_json(&made_with::as_json(&args.path, &found), 0)
+        } else {
+            out::print(&made_with::as_text(&args.path, &found), 0)
+        };
+    }
     let card = match read(args, surroundings) {
         Ok(card) => card,
         Err(err) => return out::print_error(&err, args.json),

@@ -6,6 +6,7 @@ mod download;
 mod generate;
 mod inspect;
 mod log;
+mod made_with;
 mod models;
 mod out;
 mod plan;

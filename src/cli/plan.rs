@@ -81,7 +81,7 @@ struct Planned {
 }
 
 fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
-    let (mut generate, _) = args.generate.with_carried()?;
+    let (mut generate, _) = args.generate.with_carried(surroundings)?;
     // What is read changes nothing of what is needed.
     if generate.prompts_file.is_none() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));

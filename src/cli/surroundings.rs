@@ -56,7 +56,7 @@ impl Surroundings {
     fn worker_options_by(&self, settings: impl Fn() -> Settings + Send + 'static) -> WorkerOptions {
         WorkerOptions {
             jobs: self.paths.jobs(),
-            estimates: Some(self.paths.data.join("times.json")),
+            estimates: Some(self.paths.times_file()),
             telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),

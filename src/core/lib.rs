@@ -6,10 +6,15 @@
 
 pub mod catalog;
 pub mod files;
+pub mod gallery;
 pub mod job;
 pub mod media;
 pub mod memory;
 pub mod naming;
+pub mod presets;
 pub mod protocol;
+pub mod restore;
 pub mod settings;
 pub mod speed;
+pub mod tokens;
+pub mod trash;

@@ -3,8 +3,9 @@
 //! It looks at the disk, so it is nothing for the thread that draws.
 
 use std::collections::HashSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::media::numbered_path;
@@ -79,6 +80,40 @@ pub fn timestamp() -> String {
         })
 }
 
+/// Times for people to read, `2026-11-20 10:15`, from seconds since 1970: in the user's own time zone where
+/// the system can tell it.
+pub fn local_times(unix_secs: &[i64]) -> Vec<String> {
+    // Less than a pipe holds, so that nobody waits for anybody.
+    const AT_ONCE: usize = 1000;
+    let mut times = Vec::with_capacity(unix_secs.len());
+    for some in unix_secs.chunks(AT_ONCE) {
+        match asked_times(some).filter(|asked| asked.len() == some.len()) {
+            Some(asked) => times.extend(asked),
+            None => times.extend(some.iter().map(|secs| {
+                let text = utc_timestamp(u64::try_from(*secs).unwrap_or(0));
+                format!("{} {}:{}", &text[..10], &text[11..13], &text[13..15])
+            })),
+        }
+    }
+    times
+}
+
+fn asked_times(unix_secs: &[i64]) -> Option<Vec<String>> {
+    let mut date = Command::new("date")
+        .args(["-f", "-", "+%Y-%m-%d %H:%M"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let lines: Vec<String> = unix_secs.iter().map(|secs| format!("@{secs}")).collect();
+    let written = date.stdin.take()?.write_all(lines.join("\n").as_bytes());
+    let output = date.wait_with_output().ok()?;
+    written.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.lines().map(str::to_owned).collect())
+}
+
 /// The same in UTC.
 fn utc_timestamp(unix_secs: u64) -> String {
     let (days, secs) = (unix_secs / 86_400, unix_secs % 86_400);
@@ -128,6 +163,15 @@ mod tests {
         std::fs::write(folder.path().join("b_0001.png"), b"").unwrap();
         let beside = free_path(folder.path(), "b", "png", &mut taken);
         assert!(beside.ends_with("b-2.png"));
+    }
+
+    #[test]
+    fn as_many_times_come_back_as_were_asked_for() {
+        let secs: Vec<i64> = (0..2500).map(|index| index * 86_400).collect();
+        let times = local_times(&secs);
+        assert_eq!(times.len(), secs.len());
+        assert!(times.iter().all(|time| time.len() == 16), "{times:?}");
+        assert!(times[2400].starts_with("1976-07-2"), "{}", times[2400]);
     }
 
     #[test]

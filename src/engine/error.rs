@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use safelight_core::catalog::CatalogError;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::memory::{Fault, HostMemory, explain_shortage};
+use safelight_core::tokens::TokensError;
 use thiserror::Error;
 
 use crate::runtime::meminfo_bytes;
@@ -176,6 +177,16 @@ impl From<CatalogError> for EngineError {
             CatalogError::Io { source, path } => Self::Io { source, path },
             CatalogError::Config { reason, path } => Self::Config { reason, path },
             err => Self::Catalog(err),
+        }
+    }
+}
+
+impl From<TokensError> for EngineError {
+    fn from(err: TokensError) -> Self {
+        match err {
+            TokensError::Io { source, path } => Self::Io { source, path },
+            TokensError::Config { reason, path } => Self::Config { reason, path },
+            TokensError::Request { reason } => Self::Request { reason },
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod create;
 mod doctor;
+mod gallery;
 mod icons;
 mod memory;
 mod narrow;
@@ -69,6 +70,13 @@ impl View<'_> {
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
+    if view.session.watch.is_full && view.session.page == Page::Watch {
+        CentralPanel::default()
+            .frame(Frame::new().fill(palette.stage))
+            .show(ui, |ui| watch::watch_ui(ui, view));
+        notices::notices_ui(ui.ctx(), view);
+        return;
+    }
     let bar = Frame::new()
         .fill(palette.panel)
         .inner_margin(Margin::symmetric(14, 8));
@@ -102,14 +110,17 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         beside_form_ui(ui, view, bar);
     }
     notices::notices_ui(ui.ctx(), view);
+    queue::questions::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
+    create::loras::shelf::shelf_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
 }
 
 /// What is looked at, and the memory graph below it.
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let palette = palette(ui);
+    queue::panel::panel_ui(ui, view);
     if view.state.is_graph_open {
         narrow::graph_ui(ui, view, bar);
     }
@@ -124,6 +135,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Gallery => gallery::gallery_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
             Page::Settings => settings::settings_ui(ui, view),
         });
@@ -135,6 +147,8 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
         ui.label(RichText::new("Safelight").heading().strong());
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            ui.spacing_mut().button_padding.x = 7.0;
             let explanation = shortcuts::explained("Device, folders and looks", "settings");
             page_button(
                 ui,
@@ -153,6 +167,17 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 "Doctor",
                 explanation,
             );
+            let explanation = "All results: search, look at them again, go on from them";
+            let explanation = shortcuts::explained(explanation, "gallery");
+            page_button(
+                ui,
+                view,
+                Page::Gallery,
+                icons::IMAGES,
+                "Gallery",
+                &explanation,
+            );
+            queue::panel::header_button(ui, view);
             let is_dark = ui.visuals().dark_mode;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")

@@ -57,6 +57,13 @@ fn notice_ui(ui: &mut egui::Ui, view: &mut View<'_>, notice: &Notice) {
                 });
             });
         });
+        if let Some(action) = &notice.action {
+            let button = ui.button(action.label).on_hover_text(action.explanation);
+            if button.clicked() {
+                view.push(action.command.clone());
+                view.push(AppCommand::DismissNotice(notice.id));
+            }
+        }
         if !notice.details.is_empty() {
             details_ui(ui, view, notice);
         }

@@ -64,7 +64,10 @@ fn status_text(view: &View<'_>) -> String {
     if let Some(job) = &view.queue.running {
         return running_text(job, view.queue.waiting.len());
     }
-    if !view.queue.waiting.is_empty() {
+    if view.queue.is_paused {
+        return format!("Paused  ·  {} waiting", view.queue.waiting.len());
+    }
+    if view.queue.next(view.session.queue.edited()).is_some() {
         return "Preparing the next job…".to_owned();
     }
     if matches!(view.session.models, Models::Loading) {
@@ -81,6 +84,9 @@ fn status_text(view: &View<'_>) -> String {
 }
 
 fn running_text(job: &RunningJob, num_waiting: usize) -> String {
+    if job.cancel.is_paused() {
+        return "Pausing…".to_owned();
+    }
     if job.cancel.is_cancelled() {
         return "Cancelling…".to_owned();
     }

@@ -42,6 +42,19 @@ pub const BADGE_SIZE: f32 = 20.0;
 pub const PICKER_HEIGHT: f32 = 380.0;
 /// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
+/// Width of a searchable list behind a button.
+pub const LIST_WIDTH: f32 = 320.0;
+/// Width of the list of LoRAs.
+pub const SHELF_WIDTH: f32 = 560.0;
+/// How high that list is, and one LoRA in it.
+pub const SHELF_HEIGHT: f32 = 380.0;
+pub const SHELF_ROW_HEIGHT: f32 = 44.0;
+/// Letters of a name and of what stands below it, which fit into its width.
+pub const SHELF_NAME_COLUMNS: usize = 68;
+pub const SHELF_TEXT_COLUMNS: usize = 88;
+/// Width of the choice of the next seed, and of the dice behind it.
+pub const SEED_MODE_WIDTH: f32 = 102.0;
+pub const SEED_DICE_WIDTH: f32 = 62.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.
@@ -96,16 +109,55 @@ pub const PALETTE_ROW: f32 = 28.0;
 pub const NARROW_WIDTH: f32 = 760.0;
 /// In a window of less height the memory graph takes at most a part of it.
 pub const SHORT_HEIGHT: f32 = 520.0;
+/// Width of the queue's panel.
+pub const QUEUE_WIDTH: f32 = 316.0;
+/// Height of a job in it.
+pub const QUEUE_ROW: f32 = 58.0;
+/// Between two jobs.
+pub const QUEUE_GAP: f32 = 4.0;
+/// The place for a job's picture.
+pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
+/// Where there is no picture, the sign of what is made.
+pub const QUEUE_SIGN: f32 = 22.0;
+/// Width of a question in the middle of the window.
+pub const QUESTION_WIDTH: f32 = 400.0;
+/// Width of the settings window.
+pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
-/// Width of the labels before controls.
-pub const LABEL_WIDTH: f32 = 76.0;
+/// Width of the labels before controls, with room for a small button.
+pub const LABEL_WIDTH: f32 = 86.0;
+/// Of the icon that puts a field back.
+pub const SMALL_ICON: f32 = 12.0;
+/// Of a menu with fields.
+pub const MENU_WIDTH: f32 = 240.0;
 /// Width of the number behind a slider.
 pub const VALUE_WIDTH: f32 = 70.0;
+/// Around the picture.
+pub const STAGE_MARGIN: f32 = 16.0;
+/// The box with the speed of play.
+pub const SPEED_WIDTH: f32 = 64.0;
+/// As wide as a hand finds the line between two pictures.
+pub const DIVIDER_GRIP: f32 = 16.0;
 /// Corners of controls.
 pub const RADIUS: u8 = 6;
 /// Corners of cards and windows.
 pub const CARD_RADIUS: u8 = 10;
+
+/// The smallest and largest small picture of the gallery.
+pub const GALLERY_SIDES: std::ops::RangeInclusive<f32> = 96.0..=320.0;
+/// Between them.
+pub const GALLERY_GAP: f32 = 8.0;
+/// Width of the slider for their size.
+pub const GALLERY_SLIDER: f32 = 90.0;
+/// Width of the field that searches them.
+pub const GALLERY_SEARCH: f32 = 260.0;
+/// Beside the small pictures, what is known of one.
+pub const DETAILS_WIDTH: f32 = 268.0;
+/// Its picture is no higher.
+pub const DETAILS_PICTURE: f32 = 220.0;
+/// A long prompt scrolls beyond this height.
+pub const DETAILS_PROMPT: f32 = 132.0;
 
 #[expect(
     clippy::disallowed_methods,

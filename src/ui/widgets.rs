@@ -4,10 +4,11 @@
 //! knows a job.
 
 use egui::{
-    Align, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText, Slider,
-    Stroke, Ui, vec2,
+    Align, Align2, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText,
+    Slider, Stroke, TextEdit, Ui, vec2,
 };
 
+use crate::ui::icons;
 use crate::ui::theme::{self, Palette};
 
 /// The colours in use.
@@ -60,6 +61,11 @@ pub fn with_icon(icon: char, text: &str) -> String {
 
 /// A small rounded button that offers something to take over.
 pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    chip_of(ui, text, &format!("Example: {text}"), explanation)
+}
+
+/// The same by another name.
+pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
     let palette = palette(ui);
     let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
         .fill(palette.field)
@@ -67,7 +73,17 @@ pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
         .truncate();
     ui.add(button)
         .on_hover_text(explanation)
-        .accessible_name(format!("Example: {text}"))
+        .accessible_name(name)
+}
+
+/// A field for words to look for; `name` is its hint, too.
+pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
+    let edit = TextEdit::singleline(text)
+        .hint_text(name.to_owned())
+        .align(Align2::LEFT_CENTER)
+        .margin(Margin::symmetric(8, 4))
+        .desired_width(f32::INFINITY);
+    ui.add(edit).accessible_name(name)
 }
 
 /// The button that the whole window is about.
@@ -111,6 +127,81 @@ pub fn row<R>(
             })
             .inner;
         contents(ui, name.id)
+    })
+    .inner
+}
+
+/// What a field can be put back to.
+pub struct Own {
+    /// The field, as a screen reader says it behind "Reset".
+    pub name: &'static str,
+    /// Its own value, in words; nothing while the field has it.
+    pub value: Option<String>,
+}
+
+impl Own {
+    /// Of a field whose value is what the model has it at, or is not.
+    pub fn of<T: PartialEq>(
+        name: &'static str,
+        value: &T,
+        own: &T,
+        words: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            value: (value != own).then(|| words.into()),
+        }
+    }
+}
+
+/// As [`row`], with a small button beside the label while the field has another value than its own. The answer is
+/// whether it was pressed.
+pub fn own_row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    own: &Own,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> bool {
+    ui.horizontal(|ui| {
+        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
+        let weak = palette(ui).weak;
+        let (name, is_wanted) = ui
+            .allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+                ui.set_min_width(theme::LABEL_WIDTH);
+                ui.set_max_width(theme::LABEL_WIDTH);
+                ui.spacing_mut().item_spacing.x = 0.0;
+                let name = ui
+                    .label(RichText::new(label).color(weak))
+                    .on_hover_text(explanation);
+                let is_wanted = ui
+                    .with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        reset_button(ui, own)
+                    })
+                    .inner;
+                (name, is_wanted)
+            })
+            .inner;
+        contents(ui, name.id);
+        is_wanted
+    })
+    .inner
+}
+
+/// A quiet button that puts a field back; nothing while there is nothing to put back.
+pub fn reset_button(ui: &mut Ui, own: &Own) -> bool {
+    let Some(value) = &own.value else {
+        return false;
+    };
+    let icon = RichText::new(icons::RESET)
+        .size(theme::SMALL_ICON)
+        .color(palette(ui).weak);
+    ui.scope(|ui| {
+        ui.spacing_mut().button_padding.x = 1.0;
+        ui.add(Button::new(icon).frame_when_inactive(false))
+            .on_hover_text(format!("Back to {value}"))
+            .accessible_name(format!("Reset {}", own.name))
+            .clicked()
     })
     .inner
 }

@@ -10,14 +10,14 @@ use safelight_core::files::write_atomically;
 use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime, first_step};
 
 /// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
-#[derive(Debug, Default)]
-pub(super) struct Estimates {
+#[derive(Clone, Debug, Default)]
+pub struct Estimates {
     file: Option<PathBuf>,
     known: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 impl Estimates {
-    pub(super) fn load(file: Option<PathBuf>) -> Self {
+    pub fn load(file: Option<PathBuf>) -> Self {
         let known = file
             .as_ref()
             .and_then(|path| std::fs::read(path).ok())
@@ -49,12 +49,7 @@ impl Estimates {
     }
 
     /// Seconds that a stage of such a job took on a device, as far as that is known.
-    pub(super) fn secs_of(
-        &self,
-        request: &GenerateRequest,
-        device: &str,
-        stage: Stage,
-    ) -> Option<f64> {
+    pub fn secs_of(&self, request: &GenerateRequest, device: &str, stage: Stage) -> Option<f64> {
         let exact = self.known.get(&kind_of_job(request, device));
         let exact = exact.and_then(|known| known.get(stage.name()).copied());
         let pace = self.known.get(&pace_of_job(request, device));

@@ -93,6 +93,11 @@ impl JobEvents<'_> {
         self.cancel.is_cancelled() || self.events.gone.is_cancelled()
     }
 
+    /// Stopped so that it can go on later.
+    pub(super) fn is_paused(&self) -> bool {
+        self.cancel.is_paused()
+    }
+
     fn event(&self, update: JobUpdate) -> WorkerEvent {
         WorkerEvent {
             id: self.id,

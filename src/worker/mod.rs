@@ -38,7 +38,7 @@ pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
 
 use engine::EngineSlot;
-use estimate::Estimates;
+pub use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
@@ -138,6 +138,10 @@ fn work(
             engine.drop_engine();
             JobOutcome::Failed(panic_error(panic.as_ref()))
         });
+        if matches!(outcome, JobOutcome::Paused) {
+            // Whoever pauses wants the memory for something else.
+            engine.drop_engine();
+        }
         if let JobOutcome::Failed(err) = &outcome {
             tracing::error!("job {id} failed: {err}\n{}", err.details);
         }

@@ -62,7 +62,7 @@ impl Gathered {
 }
 
 impl Walk<'_> {
-    /// Runs the job. Its folder goes at the end, unless it failed after some of it was made.
+    /// Runs the job. Its folder goes at the end, unless it failed after some of it was made, or is paused.
     pub(super) fn run(&mut self) -> JobOutcome {
         let started = Instant::now();
         let (folder, inputs) = match self.prepare() {
@@ -88,6 +88,10 @@ impl Walk<'_> {
         };
         let outcome = match self.walk(&folder, &inputs, &mut gathered, started) {
             Ok(Some(output)) => JobOutcome::Finished(output),
+            Ok(None) if self.events.is_paused() => {
+                drop(gathered.growing.into_written());
+                return JobOutcome::Paused;
+            }
             // What the earlier program had finished is there still.
             Ok(None) if gathered.is_replaying() => return JobOutcome::Cancelled,
             Ok(None) => self

@@ -176,18 +176,43 @@ fn seed_of_next_job(bench: &mut Bench) -> u64 {
     sent.request.seed
 }
 
+fn choose_seed_mode(bench: &mut Bench, name: &str) {
+    bench.harness.get_by_label("Seed mode").click();
+    bench.settle();
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, name)
+        .click();
+    bench.settle();
+}
+
 #[test]
-fn an_unlocked_seed_is_new_for_every_clip_and_a_locked_one_stays() {
+fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
     let mut bench = Bench::new();
     let first = seed_of_next_job(&mut bench);
     let second = seed_of_next_job(&mut bench);
     assert_ne!(first, second);
     assert_eq!(bench.app().state.form.seed, second.to_string());
-    bench.press("Lock seed");
+    choose_seed_mode(&mut bench, "Fixed");
     assert_eq!(seed_of_next_job(&mut bench), second);
     assert_eq!(seed_of_next_job(&mut bench), second);
-    bench.press("Unlock seed");
-    assert_ne!(seed_of_next_job(&mut bench), second);
+    choose_seed_mode(&mut bench, "Increment");
+    assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(1));
+    bench.app().state.form.batch_size = 3;
+    assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(2));
+    for _ in 0..2 {
+        let rest = bench.next_job();
+        bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(5));
+    for _ in 0..2 {
+        let rest = bench.next_job();
+        bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    bench.app().state.form.batch_size = 1;
+    choose_seed_mode(&mut bench, "Random");
+    let last = seed_of_next_job(&mut bench);
+    assert!(last.wrapping_sub(second) > 16);
 }
 
 #[test]
@@ -262,6 +287,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
 #[test]
 fn advanced_values_reach_the_job_and_can_be_reset() {
     let mut bench = Bench::new();
+    bench.scroll_to("Advanced");
     bench.harness.get_by_label("Advanced").click();
     bench.settle();
     let form = &mut bench.app().state.form;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
@@ -171,7 +172,11 @@ impl Bench {
 
     /// With something changed before the window opens.
     pub fn with(change: impl FnOnce(&mut StartupOptions)) -> Self {
-        let home = tempfile::tempdir().expect("a temporary folder");
+        Self::in_home(tempfile::tempdir().expect("a temporary folder"), change)
+    }
+
+    /// With what an earlier window left in its home.
+    pub fn in_home(home: TempDir, change: impl FnOnce(&mut StartupOptions)) -> Self {
         let (worker, far) = WorkerHandle::detached();
         let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
         startup.models = Some(FoundModels {
@@ -190,6 +195,19 @@ impl Bench {
         let mut bench = Self { harness, far, home };
         bench.settle();
         bench
+    }
+
+    /// Closes the window; gives its home to the next one.
+    pub fn close(mut self) -> TempDir {
+        self.app().on_exit();
+        self.die()
+    }
+
+    /// The program dies; gives its home to the next one.
+    pub fn die(self) -> TempDir {
+        let Self { harness, home, .. } = self;
+        drop(harness);
+        home
     }
 
     pub fn app(&mut self) -> &mut App {

@@ -2,6 +2,7 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::form::SeedMode;
 use safelight_core::job::{Frame, JobId, JobOutcome, JobUpdate, Stage, StageTime};
 
 use crate::harness::{Bench, picture, sample};
@@ -248,7 +249,7 @@ fn a_waiting_job_can_be_taken_out_of_the_queue() {
 #[test]
 fn two_jobs_of_one_second_and_one_seed_get_two_files() {
     let mut bench = Bench::new();
-    bench.app().state.form.is_seed_locked = true;
+    bench.app().state.form.seed_mode = SeedMode::Fixed;
     let first = bench.start_job();
     bench.press("Generate");
     bench.finish_job(&first, 1);

@@ -4,18 +4,26 @@ mod desktop;
 mod doctor;
 mod fetching;
 mod form;
+mod gallery;
 mod harness;
 mod inputs;
 mod jobs;
 mod look;
+mod loras;
 mod models;
 mod pictures;
 mod planning;
 mod playback;
+mod presets;
 mod problems;
+mod prompt;
+mod queue;
+mod queue_kept;
+mod restoring;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
 mod settings;
 mod variants;
+mod watching;

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::memory::planning::PlanBasis;
+use safelight::app::state::Models;
 use safelight::telemetry::Device;
+use safelight::worker::Estimates;
 use safelight_core::catalog::{Family, ModelFiles};
-use safelight_core::job::JobUpdate;
-use safelight_core::memory::{Corrections, DeviceClass, DeviceFacts, ModelWeights};
+use safelight_core::job::{Climb, JobOutcome, JobUpdate, Stage};
+use safelight_core::memory::{
+    Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
+};
 
-use crate::harness::{Bench, pair_spec};
+use crate::harness::{Bench, output, pair_spec, sample};
 
 const GIB: u64 = 1 << 30;
 
@@ -42,6 +46,7 @@ fn on_card(mib: u64) -> Bench {
                     },
                 },
                 corrections: Corrections::default(),
+                times: Estimates::default(),
                 alternatives: Vec::new(),
             })
         });
@@ -98,4 +103,94 @@ fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
     bench.settle();
     assert_eq!(bench.app().settings.memory, Default::default());
+}
+
+#[test]
+fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
+    let mut bench = on_card(24 << 10);
+    bench.until("the plan is made", |bench| {
+        bench.has("Expected memory: at most")
+    });
+    bench.assert_shows("How long it takes is known once such a job was made here");
+    bench.assert_shows("Predicted peak");
+    let sent = bench.start_job();
+    let plan = bench.app().session.planning.planned().unwrap().plan.clone();
+    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
+    bench.say(sent.id, sample(0.0, 100, 50, 80, 24 << 10));
+    bench.say(sent.id, sample(4.0, 300, 50, 80, 24 << 10));
+    bench.assert_shows("Memory graph over 4 s: at most 300 MiB used");
+    bench.finish_job(&sent, 3);
+    // The last job stays, and the next one is a click away.
+    bench.assert_shows("Memory graph over 4 s");
+    bench.press("Next job");
+    bench.assert_shows("Expected memory: at most");
+    bench.press("Last job");
+    bench.assert_shows("Memory graph over 4 s");
+}
+
+#[test]
+fn what_happened_in_the_last_job_stands_in_a_line() {
+    let mut bench = on_card(24 << 10);
+    let sent = bench.start_job();
+    bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
+    let mut made = output(&sent, 3);
+    made.plan = PlanOutcome::of(vec![StageOutcome {
+        stage: Stage::Decode,
+        predicted_bytes: 5 << 29,
+        measured_bytes: 3 << 30,
+    }]);
+    made.rungs = vec![Climb {
+        stage: Stage::Decode,
+        section: 0,
+        rung: Rung::Tiles512,
+        helped: true,
+    }];
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.assert_shows("Last job: predicted 2.5, measured 3.0 GiB");
+    bench.assert_shows("Decoding frames went on in tiles of 512 pixels");
+}
+
+#[test]
+fn the_plan_of_another_model_does_not_stay() {
+    let mut bench = on_card(24 << 10);
+    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    let mut other = pair_spec();
+    other.id = "other".into();
+    other.files.transformer = "elsewhere".into();
+    let models = Models::Ready(vec![pair_spec(), other.clone()]);
+    bench.app().session.models = models;
+    bench.app().state.form.reset_to(&other);
+    bench.harness.step();
+    // It cannot start yet: the model wants a picture.
+    assert!(!bench.has("Fits: needs "));
+}
+
+#[test]
+fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
+    let mut bench = on_card(24 << 10);
+    bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    let slider = bench
+        .harness
+        .get_by_role_and_label(Role::Slider, "Preserved memory");
+    let rect = slider.rect();
+    let at = |share: f32| egui::pos2(rect.left() + rect.width() * share, rect.center().y);
+    let button = |pos, pressed| egui::Event::PointerButton {
+        pos,
+        button: egui::PointerButton::Primary,
+        pressed,
+        modifiers: egui::Modifiers::NONE,
+    };
+    bench.harness.event(egui::Event::PointerMoved(at(0.3)));
+    bench.harness.event(button(at(0.3), true));
+    bench.harness.step();
+    for share in [0.4, 0.5, 0.6] {
+        bench.harness.event(egui::Event::PointerMoved(at(share)));
+        bench.harness.step();
+        assert_eq!(bench.app().settings.memory.preserved_gib, None);
+    }
+    assert!(bench.app().session.planning.preserved_draft.is_some());
+    bench.harness.event(button(at(0.6), false));
+    bench.settle();
+    assert!(bench.app().settings.memory.preserved_gib.is_some());
+    assert!(bench.app().session.planning.preserved_draft.is_none());
 }

@@ -106,8 +106,10 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         std::fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
         folder = job.path().to_owned();
     });
-    let text = format!("2 of 4 sections: {}", request.prompt);
-    bench.until("it is offered", |bench| bench.has(&text));
+    bench.until("it is offered", |bench| {
+        bench.has("Unfinished, 2 of 4 sections")
+    });
+    bench.assert_shows(&request.prompt);
     bench.press(&format!("Go on with: {}", request.prompt));
     let mut command = None;
     bench.until("it is sent", |bench| {

@@ -56,9 +56,12 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
 }
 
 #[test]
-fn a_model_without_presets_shows_none() {
+fn a_model_without_presets_has_those_of_every_model() {
     let bench = Bench::new();
-    assert!(!bench.has("Preset"));
+    for name in ["Draft", "Balanced", "Final"] {
+        bench.harness.get_by_role_and_label(Role::Button, name);
+    }
+    assert!(!bench.has("Fast 4 steps"));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod fake_engine;
 mod inputs;
 mod ladder;
+mod pausing;
 mod sections;
 
 use std::path::PathBuf;

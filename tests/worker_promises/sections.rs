@@ -19,7 +19,7 @@ use super::fake_engine::Act;
 
 impl Rig {
     /// Lets the job go on that an earlier worker left in its folder.
-    fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
+    pub(crate) fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
         let request = JobFolder::at(folder).request().unwrap();
         let command = WorkerCommand::Generate {
             id: JobId::next(),

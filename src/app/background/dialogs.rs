@@ -9,6 +9,8 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::background::{Answer, Background};
 use crate::app::commands::FolderSetting;
 use crate::app::inputs::Slot;
+use crate::app::loras::LorasAnswer;
+use crate::app::restore::RestoreAnswer;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 pub(in crate::app) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
@@ -37,6 +39,18 @@ impl Background {
         });
     }
 
+    /// Asks for a file whose settings are taken over.
+    pub fn pick_settings_file(&self) {
+        self.dialog("pick-settings", move || {
+            let kinds = [PICTURES, CLIPS, &["json", "txt"]].concat();
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose a picture, a clip or a JSON file with settings")
+                .add_filter("Files that say how they were made", &kinds)
+                .add_filter("All files", &["*"]);
+            Answer::Restore(RestoreAnswer::Picked(dialog.pick_file()))
+        });
+    }
+
     /// Asks for a folder.
     pub fn pick_folder(&self, purpose: FolderSetting) {
         self.dialog("pick-folder", move || {
@@ -54,12 +68,27 @@ impl Background {
         });
     }
 
+    /// Asks for LoRA files.
+    pub fn pick_loras(&self) {
+        self.dialog("pick-loras", || {
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose LoRA files")
+                .add_filter("LoRAs", &["safetensors"]);
+            Answer::Loras(LorasAnswer::Picked(dialog.pick_files().unwrap_or_default()))
+        });
+    }
+
     fn dialog(&self, name: &str, ask: impl FnOnce() -> Answer + Send + 'static) {
         self.spawn(name, move |postbox| {
             let begin = Instant::now();
             let answer = ask();
-            let is_empty =
-                matches!(answer, Answer::PickedInput(_, None) | Answer::PickedFolder(_, None));
+            let is_empty = match &answer {
+                Answer::PickedInput(_, None)
+                | Answer::PickedFolder(_, None)
+                | Answer::Restore(RestoreAnswer::Picked(None)) => true,
+                Answer::Loras(LorasAnswer::Picked(paths)) => paths.is_empty(),
+                _ => false,
+            };
             postbox.post(answer);
             if is_empty && begin.elapsed() < NO_DIALOG_WITHIN {
                 let instead = "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";

@@ -25,9 +25,16 @@ use safelight_core::settings::{Paths, Settings, own_runtime};
 use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
+use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
+use crate::app::loras::LorasAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
+use crate::app::player::commands::PlayerAnswer;
+use crate::app::presets::PresetsAnswer;
+use crate::app::prompt::PromptAnswer;
+use crate::app::queue::desk::QueueAnswer;
+use crate::app::restore::RestoreAnswer;
 use crate::app::settings::SettingsAnswer;
 use crate::doctor::Check;
 use crate::worker::{LeftJob, engine_executable};
@@ -168,8 +175,18 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    Presets(PresetsAnswer),
+    Restore(RestoreAnswer),
+    /// Of the gallery's threads.
+    Gallery(Box<GalleryAnswer>),
+    Prompt(PromptAnswer),
+    Loras(LorasAnswer),
     Settings(SettingsAnswer),
     Desktop(DesktopAnswer),
+    /// About the queue.
+    Queue(QueueAnswer),
+    /// Of what is watched.
+    Player(PlayerAnswer),
     Problem(JobError),
 }
 

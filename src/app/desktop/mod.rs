@@ -132,6 +132,8 @@ impl App {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
             }
+            // What is chosen in the gallery lies above it.
+            DesktopCommand::Back if self.unchoose() => {}
             DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }
@@ -244,7 +246,7 @@ fn message_of(job: &RunningJob, outcome: &JobOutcome, took: Duration) -> Option<
             format!("{prompt}\n{}", sentence(&err.summary)),
         ),
         // Whoever cancels knows it.
-        JobOutcome::Cancelled | JobOutcome::Kept(_) => return None,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => return None,
     };
     Some(Message { summary, body })
 }

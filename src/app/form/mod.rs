@@ -2,8 +2,12 @@
 //!
 //! Checking is `GenerateForm::validate`'s; files are not looked at here.
 
+mod jobs;
+mod looks;
+mod loras;
 mod request;
 mod sampling;
+mod seed;
 
 use safelight_core::catalog::{Guidance, InputUse, ModelSpec};
 use safelight_core::job::{
@@ -12,7 +16,11 @@ use safelight_core::job::{
 use serde::{Deserialize, Serialize};
 
 use crate::app::inputs::Sources;
+pub(in crate::app) use jobs::MadeJobs;
+pub use looks::{ASPECTS, Look, values_of};
+pub use loras::ChosenLora;
 pub use sampling::Sampling;
+pub use seed::SeedMode;
 
 /// How the clip's size was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +34,7 @@ pub enum SizeChoice {
 }
 
 /// How long a clip that is made in sections is at first.
-const DEFAULT_SECS: f64 = 5.0;
+pub const DEFAULT_SECS: f64 = 5.0;
 
 /// What a model makes, in the words of the interface.
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
@@ -59,7 +67,11 @@ pub fn takes_batches(spec: &ModelSpec) -> bool {
 pub struct FormState {
     pub model: Option<String>,
     pub prompt: String,
+    /// Each line of the prompt is a job of its own.
+    pub is_one_a_line: bool,
     pub negative_prompt: String,
+    /// What changes the model, in order.
+    pub loras: Vec<ChosenLora>,
     pub fit: Fit,
     pub size: SizeChoice,
     /// Used when the size is custom.
@@ -91,12 +103,12 @@ pub struct FormState {
     pub sampler: Sampler,
     pub sigma_schedule: SigmaSchedule,
     /// What stood before a preset was taken over.
-    pub before_preset: Option<Sampling>,
+    pub before_preset: Option<Look>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
     /// As typed.
     pub seed: String,
-    pub is_seed_locked: bool,
+    pub seed_mode: SeedMode,
 }
 
 impl Default for FormState {
@@ -104,7 +116,9 @@ impl Default for FormState {
         Self {
             model: None,
             prompt: String::new(),
+            is_one_a_line: false,
             negative_prompt: String::new(),
+            loras: Vec::new(),
             fit: Fit::Crop,
             size: SizeChoice::Auto,
             width: 0,
@@ -128,18 +142,20 @@ impl Default for FormState {
             before_preset: None,
             vae_tile: None,
             seed: random_seed().to_string(),
-            is_seed_locked: false,
+            seed_mode: SeedMode::default(),
         }
     }
 }
 
 impl FormState {
-    /// The model's own values for everything but the prompt and the seed.
+    /// The model's own values for everything but the prompt, the LoRAs and the seed.
     pub fn reset_to(&mut self, spec: &ModelSpec) {
         let defaults = &spec.defaults;
         *self = Self {
             model: Some(spec.id.clone()),
             prompt: std::mem::take(&mut self.prompt),
+            is_one_a_line: self.is_one_a_line,
+            loras: std::mem::take(&mut self.loras),
             negative_prompt: defaults.negative_prompt.clone(),
             fit: self.fit,
             size: SizeChoice::Auto,
@@ -151,17 +167,19 @@ impl FormState {
             fps: defaults.fps,
             strength: defaults.strength.unwrap_or(1.0),
             seed: std::mem::take(&mut self.seed),
-            is_seed_locked: self.is_seed_locked,
+            seed_mode: self.seed_mode,
             ..Self::default()
         };
         self.set_sampling(Sampling::of_model(spec));
     }
 
-    /// Everything as it was for an earlier clip, its seed included and locked.
+    /// Everything as it was for an earlier clip, its LoRAs and its seed included, which stays.
     pub fn take_over(&mut self, request: &GenerateRequest) {
         *self = Self {
             model: Some(request.model.clone()),
             prompt: request.prompt.clone(),
+            is_one_a_line: false,
+            loras: request.loras.iter().map(ChosenLora::from).collect(),
             negative_prompt: request.negative_prompt.clone(),
             fit: request.fit,
             size: SizeChoice::Custom,
@@ -189,7 +207,7 @@ impl FormState {
             before_preset: None,
             vae_tile: request.vae_tile,
             seed: request.seed.to_string(),
-            is_seed_locked: true,
+            seed_mode: SeedMode::Fixed,
         };
     }
 

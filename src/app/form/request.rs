@@ -26,7 +26,7 @@ impl FormState {
         let has_sections = spec.section_order.is_some();
         let has_strength = spec.defaults.strength.is_some() && sources.image.is_some();
         let form = GenerateForm {
-            prompt: self.effective_prompt(spec).to_owned(),
+            prompt: self.prompts(spec).into_iter().next().unwrap_or_default(),
             negative_prompt: self.wanted_negative(spec),
             image: sources.image.cloned(),
             last_image: sources.last_image.cloned(),
@@ -51,6 +51,7 @@ impl FormState {
             end_step: self.end_step,
             vae_tile: self.vae_tile,
             memory: settings.memory.choice(),
+            loras: self.acting_loras(spec),
             shift: self.shift,
             sampler: Some(self.sampler),
             sigma_schedule: self.sigma_schedule,

@@ -1,13 +1,15 @@
-//! How noise becomes a clip, as the form's widgets hold it: what presets set.
+//! How noise becomes a clip, as the form's widgets hold it: the larger part of what presets set.
 
-use safelight_core::catalog::{ModelSpec, Preset};
+use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::presets::PresetValues;
 use serde::{Deserialize, Serialize};
 
-use crate::app::form::FormState;
+use crate::app::form::{FormState, has_two_experts};
 
-/// How noise becomes a clip: what a preset sets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// How noise becomes a clip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sampling {
     num_steps: u32,
     start_step: u32,
@@ -16,7 +18,6 @@ pub struct Sampling {
     guidance_scale_2: f64,
     shift: Option<f64>,
     sampler: Sampler,
-    #[serde(default)]
     sigma_schedule: SigmaSchedule,
 }
 
@@ -36,22 +37,30 @@ impl Sampling {
         }
     }
 
-    pub(super) fn of_preset(preset: &Preset, spec: &ModelSpec) -> Self {
-        Self {
-            num_steps: preset.num_steps,
-            start_step: 0,
-            end_step: None,
-            guidance_scale: preset.guidance_scale,
-            guidance_scale_2: preset.guidance_scale,
-            shift: preset.shift.or(spec.defaults.shift),
-            sampler: preset.sampler,
-            sigma_schedule: SigmaSchedule::default(),
+    /// With a preset's values over it, as far as they mean something to the model.
+    pub(super) fn with(mut self, values: &PresetValues, spec: &ModelSpec) -> Self {
+        self.num_steps = values.steps.unwrap_or(self.num_steps);
+        self.start_step = values.start_step.unwrap_or(self.start_step);
+        if let Some(end) = values.end_step {
+            self.end_step = (end > 0).then_some(end);
         }
+        if spec.guidance != Guidance::None {
+            self.guidance_scale = values.guidance.unwrap_or(self.guidance_scale);
+        }
+        if has_two_experts(spec) {
+            self.guidance_scale_2 = values.guidance_2.unwrap_or(self.guidance_scale_2);
+        }
+        if let Some(shift) = values.shift {
+            self.shift = (shift > 0.0).then_some(shift);
+        }
+        self.sampler = values.sampler.unwrap_or(self.sampler);
+        self.sigma_schedule = values.schedule.unwrap_or(self.sigma_schedule);
+        self
     }
 }
 
 impl FormState {
-    fn sampling(&self) -> Sampling {
+    pub(super) fn sampling(&self) -> Sampling {
         Sampling {
             num_steps: self.num_steps,
             start_step: self.start_step,
@@ -76,27 +85,5 @@ impl FormState {
             sampler: self.sampler,
             sigma_schedule: self.sigma_schedule,
         } = sampling;
-    }
-
-    /// The preset whose values the form has.
-    pub fn preset<'a>(&self, spec: &'a ModelSpec) -> Option<&'a Preset> {
-        let sampling = self.sampling();
-        spec.presets
-            .iter()
-            .find(|preset| Sampling::of_preset(preset, spec) == sampling)
-    }
-
-    /// Takes a preset's values, and keeps those that stood before for [`Self::undo_preset`].
-    pub fn apply_preset(&mut self, preset: &Preset, spec: &ModelSpec) {
-        if self.before_preset.is_none() && self.preset(spec).is_none() {
-            self.before_preset = Some(self.sampling());
-        }
-        self.set_sampling(Sampling::of_preset(preset, spec));
-    }
-
-    /// The values that stood before the preset, or the model's own when it came with the form.
-    pub fn undo_preset(&mut self, spec: &ModelSpec) {
-        let before = self.before_preset.take();
-        self.set_sampling(before.unwrap_or_else(|| Sampling::of_model(spec)));
     }
 }

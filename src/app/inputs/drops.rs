@@ -16,6 +16,8 @@ use crate::app::form::thing_of;
 use crate::app::inputs::opening::OpenedInputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
+use crate::app::loras::LorasCommand;
+use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Severity, color_image};
 
 impl App {
@@ -64,7 +66,14 @@ impl App {
     }
 
     pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+        // Those that are settings and nothing else: of several the first counts.
+        let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.into_iter().partition(|path| is_settings_file(path));
+        let settings = settings.into_iter().next();
+        self.commands
+            .extend(settings.map(AppCommand::UseSettingsOfFile));
         if !paths.is_empty() {
+            self.look_for_settings(&paths);
             let placing = Placing {
                 slot,
                 keeps_size: false,
@@ -73,8 +82,19 @@ impl App {
         }
     }
 
+    /// Has files opened, unless there are more than places: then what they are for is asked. LoRAs go where they belong.
+    pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
+        for path in paths.extract_if(.., |path| is_weight_file(path)) {
+            self.commands
+                .push(AppCommand::Loras(LorasCommand::Add(path)));
+        }
+        if !paths.is_empty() && !self.ask_about(&paths, placing) {
+            self.open_paths(paths, placing);
+        }
+    }
+
     /// Has files opened: two when the model goes by two, else one.
-    pub(in crate::app) fn open_inputs(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+    pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.open(Task::OpenInputs {
             paths,
@@ -194,4 +214,10 @@ fn has_clip_name(path: &Path) -> bool {
             .iter()
             .any(|ending| kind.eq_ignore_ascii_case(ending))
     })
+}
+
+/// A file of weights is a LoRA, or is told not to be one.
+fn is_weight_file(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
 }

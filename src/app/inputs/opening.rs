@@ -66,7 +66,7 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> Op
     }
 }
 
-fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
+pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
     if may_move(path)
         && let Ok(info) = media::clip_info(path)
         && info.num_frames > 1
@@ -160,7 +160,8 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
     keep_picture(&picture, folder, "pasted")
 }
 
-fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
+/// Keeps a picture that has no file of its own.
+pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
     let path = folder.join(format!("{name}-{}.png", JobId::next()));
     fs::create_dir_all(folder).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;

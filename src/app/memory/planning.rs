@@ -14,7 +14,9 @@ use safelight_core::settings::{Paths, Settings, own_runtime};
 use crate::app::App;
 use crate::app::background::Task;
 use crate::app::form::SizeChoice;
+use crate::app::memory::course::Course;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
+use crate::worker::Estimates;
 
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 8;
@@ -40,6 +42,8 @@ pub struct PlanBasis {
     pub weights: ModelWeights,
     pub machine: Device,
     pub corrections: Corrections,
+    /// How long earlier jobs took.
+    pub times: Estimates,
     pub alternatives: Vec<Alternative>,
 }
 
@@ -48,6 +52,8 @@ pub struct PlanBasis {
 pub struct Planned {
     request: GenerateRequest,
     pub plan: Plan,
+    /// What it is expected to look like over time.
+    pub course: Course,
     pub suggestions: Vec<Suggestion>,
 }
 
@@ -56,10 +62,15 @@ pub struct Planned {
 pub struct Planning {
     /// What was asked for last.
     wish: Option<PlanWish>,
-    basis: Option<PlanBasis>,
+    /// What was read, and for which wish.
+    basis: Option<(PlanWish, PlanBasis)>,
     planned: Option<Planned>,
     /// The preserved memory in GiB while the slider is dragged.
     pub preserved_draft: Option<f64>,
+    /// The cap in GiB while it is dragged.
+    pub cap_draft: Option<f64>,
+    /// The graph shows what is expected of the form's job, though there is one to look back on.
+    pub is_shown: bool,
 }
 
 impl Planning {
@@ -70,7 +81,7 @@ impl Planning {
     /// What the file thread read for the last wish.
     pub(in crate::app) fn take(&mut self, wish: &PlanWish, basis: Option<PlanBasis>) {
         if self.wish.as_ref() == Some(wish) {
-            self.basis = basis;
+            self.basis = basis.map(|basis| (wish.clone(), basis));
             self.planned = None;
         }
     }
@@ -80,9 +91,39 @@ impl Planning {
         self.wish = None;
     }
 
+    /// The request as the controls stand that are being dragged: what they would do is seen before it is kept.
+    fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
+        let mut request = request.clone();
+        let bytes = |gib: f64| (gib.max(0.0) * GIB) as u64;
+        if let Some(gib) = self.preserved_draft {
+            request.memory.preserved_bytes = Some(bytes(gib));
+        }
+        if let Some(gib) = self.cap_draft {
+            request.memory.cap_bytes = Some(bytes(gib));
+        }
+        request
+    }
+
+    /// Drops what was planned and read for something else.
+    fn keep_only(&mut self, is_of: impl Fn(&PlanWish) -> bool) {
+        if self.basis.as_ref().is_some_and(|(wish, _)| !is_of(wish)) {
+            self.basis = None;
+            self.planned = None;
+        }
+    }
+
+    /// How a plan of a request is expected to look over time.
+    pub(in crate::app) fn course_of(&self, request: &GenerateRequest, plan: &Plan) -> Course {
+        let basis = self.basis.as_ref().map(|(_, basis)| basis);
+        Course::of(plan, request, |stage| {
+            let basis = basis?;
+            basis.times.secs_of(request, &basis.machine.name, stage)
+        })
+    }
+
     /// Plans the request unless it is the planned one.
     fn settle(&mut self, request: &GenerateRequest) {
-        let Some(basis) = &self.basis else {
+        let Some((_, basis)) = &self.basis else {
             self.planned = None;
             return;
         };
@@ -102,6 +143,7 @@ impl Planning {
         let plan = planner.plan(request);
         self.planned = Some(Planned {
             suggestions: suggestions(&planner, request, &plan, &basis.alternatives),
+            course: self.course_of(request, &plan),
             request: request.clone(),
             plan,
         });
@@ -112,14 +154,25 @@ impl App {
     /// Plans what the form asks for, or nothing while it asks for nothing that can be.
     pub(in crate::app) fn plan_form(&mut self, request: Option<&GenerateRequest>) {
         let Some(request) = request else {
+            // What the form asks for may be half written, but never another model's plan.
+            let model = self.state.form.model.as_ref();
+            let planning = &mut self.session.planning;
+            let is_stale = planning
+                .planned
+                .as_ref()
+                .is_some_and(|planned| Some(&planned.request.model) != model);
+            if is_stale {
+                planning.planned = None;
+            }
             return;
         };
-        let planning = &self.session.planning;
-        let is_known = planning.wish.as_ref().is_some_and(|wish| {
-            wish.files == request.files
-                && wish.loras == request.loras
-                && wish.device == self.settings.runtime.device
-        });
+        let request = &self.session.planning.with_drafts(request);
+        let device = self.settings.runtime.device;
+        let is_of = |wish: &PlanWish| {
+            wish.files == request.files && wish.loras == request.loras && wish.device == device
+        };
+        self.session.planning.keep_only(is_of);
+        let is_known = self.session.planning.wish.as_ref().is_some_and(is_of);
         if !is_known {
             let wish = PlanWish {
                 family: request.family,
@@ -128,11 +181,13 @@ impl App {
                 device: self.settings.runtime.device,
                 others: others(self.session.models.all(), request),
             };
-            self.session.planning.wish = Some(wish.clone());
             let read = Arc::clone(&self.read_plan);
             let settings = Box::new(self.settings.clone());
-            self.background
-                .run(Task::ReadPlan(read, settings, Box::new(wish)));
+            let task = Task::ReadPlan(read, settings, Box::new(wish.clone()));
+            // What was not taken is asked for again with the next frame.
+            if self.background.run(task) {
+                self.session.planning.wish = Some(wish);
+            }
         }
         self.session.planning.settle(request);
     }
@@ -202,6 +257,7 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
                 },
             ),
             corrections: Corrections::load(&paths.corrections_file()),
+            times: Estimates::load(Some(paths.times_file())),
             alternatives: alternatives.collect(),
             weights,
         })

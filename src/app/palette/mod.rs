@@ -6,6 +6,8 @@ mod fuzzy;
 
 use crate::app::App;
 use crate::app::commands::AppCommand;
+use crate::app::presets::PresetsCommand;
+use crate::app::restore::RestoreCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::shortcuts::{SHORTCUTS, keys_text};
 
@@ -125,16 +127,19 @@ impl App {
             command,
         };
         if let Some(spec) = self.session.model(&self.state.form) {
-            entries.extend(spec.presets.iter().map(|preset| {
-                let command = AppCommand::ApplyPreset(preset.id.clone());
-                entry(
-                    format!("preset:{}", preset.id),
-                    &preset.name,
-                    "Preset",
-                    command,
-                )
+            let presets = self.session.presets.choices(spec).into_iter();
+            entries.extend(presets.map(|preset| {
+                let id = format!("preset:{}", preset.key.id());
+                let command = AppCommand::Presets(PresetsCommand::Apply(preset.key));
+                entry(id, &preset.name, "Preset", command)
             }));
         }
+        entries.push(entry(
+            "settings-of-file".to_owned(),
+            "Use the settings of a file…",
+            "Preset",
+            AppCommand::Restore(RestoreCommand::Pick),
+        ));
         entries.extend(self.session.models.all().iter().map(|spec| {
             let command = AppCommand::ChooseModel(spec.id.clone());
             entry(format!("model:{}", spec.id), &spec.name, "Model", command)

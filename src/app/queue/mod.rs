@@ -1,23 +1,32 @@
-//! The jobs of this session: waiting, the running one with all that it said, and the finished ones.
+//! The jobs of this session: waiting, the running one with all that it said, those that stopped, and the finished ones.
 //!
 //! Plain bookkeeping of what the worker reports; it sends nothing and draws nothing.
 
+pub mod after;
+pub mod commands;
+pub mod desk;
+mod editing;
+mod keeping;
+pub mod list;
+pub mod several;
 mod submit;
+pub mod thumbs;
+mod turns;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::TextureHandle;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobOutput, JobUpdate, Recipe, Stage,
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobId, JobOutput, JobUpdate,
+    Recipe, SectionOrder, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
 
 use crate::app::memory::MemoryHistory;
 use crate::app::player::Player;
-use crate::worker::LeftJob;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
@@ -32,6 +41,37 @@ pub struct WaitingJob {
     pub has_output: bool,
     /// The folder of the same job, where an earlier try left it.
     pub resume: Option<PathBuf>,
+    /// It is of an earlier run of the program, and waits until somebody lets it go on.
+    pub is_held: bool,
+    /// What it is made from and what was not there when the queue was read.
+    pub missing: Vec<PathBuf>,
+}
+
+/// Why a job stopped.
+#[derive(Clone, Debug)]
+pub enum Stopped {
+    Failed(JobError),
+    Paused,
+    /// The program ended while it ran.
+    Unfinished,
+}
+
+/// A job that does not run again by itself.
+#[derive(Clone, Debug)]
+pub struct StoppedJob {
+    pub job: WaitingJob,
+    pub why: Stopped,
+    /// How far it is, for people; empty where nothing of it is there.
+    pub progress: String,
+}
+
+/// What is to come of the running job when it has paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseWish {
+    /// It alone is paused: it stops and others go on.
+    Job,
+    /// With the whole queue: it is the first one again.
+    Queue,
 }
 
 /// The job that the worker has.
@@ -39,7 +79,9 @@ pub struct WaitingJob {
 pub struct RunningJob {
     pub id: JobId,
     pub request: GenerateRequest,
+    pub device: DeviceChoice,
     pub cancel: CancelToken,
+    pub pause: Option<PauseWish>,
     pub recipe: Option<Recipe>,
     /// The engine's line about its device.
     pub device_line: Option<String>,
@@ -76,7 +118,7 @@ pub struct ResultItem {
 impl ResultItem {
     /// Whether its frames are pictures of a batch, or one, rather than a clip.
     pub fn is_pictures(&self) -> bool {
-        self.request.num_frames == 1 && self.request.extend.is_none()
+        self.request.makes_pictures()
     }
 
     pub fn is_batch(&self) -> bool {
@@ -96,8 +138,16 @@ impl ResultItem {
 pub struct JobQueue {
     pub waiting: VecDeque<WaitingJob>,
     pub running: Option<RunningJob>,
-    /// Jobs that failed, or whose program died, and that can go on.
-    pub left: Vec<LeftJob>,
+    /// Jobs that failed, were paused, or whose program died.
+    pub stopped: Vec<StoppedJob>,
+    /// No further job starts.
+    pub is_paused: bool,
+    /// It is paused as soon as the running job has ended.
+    pub pauses_after: bool,
+    /// Jobs that nobody wants to see any more, though their folders are there.
+    pub forgotten: BTreeSet<JobId>,
+    /// Counts the changes to what is kept on disk.
+    revision: u64,
     /// Oldest first.
     pub results: Vec<ResultItem>,
     /// The graph of the last job, so that it can be read when the job has ended.
@@ -141,7 +191,9 @@ impl RunningJob {
         Self {
             id,
             request,
+            device: DeviceChoice::default(),
             cancel,
+            pause: None,
             recipe: None,
             device_line: None,
             stage: None,
@@ -164,7 +216,7 @@ impl RunningJob {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
             JobUpdate::Plan(plan) => {
-                self.memory.predict(plan.peak_bytes);
+                self.memory.predict(&plan);
                 self.plan = Some(plan);
             }
             JobUpdate::Stage {
@@ -184,7 +236,7 @@ impl RunningJob {
                     // The second expert counts on where the first one stopped.
                     self.step = None;
                 }
-                self.memory.begin(stage);
+                self.memory.begin(stage, section);
             }
             JobUpdate::StageEnded(_) => self.memory.end(),
             JobUpdate::Step {
@@ -205,7 +257,15 @@ impl RunningJob {
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
             JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
-            JobUpdate::Section(made) => self.growing = Some(Player::new(made.clip)),
+            JobUpdate::Section(made) => {
+                let sections = self.request.sections;
+                let is_at_front =
+                    sections.is_some_and(|sections| sections.order == SectionOrder::Original);
+                match &mut self.growing {
+                    Some(clip) => clip.grow(made.clip, is_at_front),
+                    None => self.growing = Some(Player::new(made.clip)),
+                }
+            }
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
         }
     }

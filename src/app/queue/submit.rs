@@ -1,17 +1,15 @@
-//! How what the form says becomes a waiting job.
+//! How what the form says becomes waiting jobs.
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, Notice, Validated, prompt,
-    random_seed,
+    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, random_seed,
 };
 
 use crate::app::App;
-use crate::app::background::{OutputWish, Task};
-use crate::app::form::takes_batches;
+use crate::app::form::MadeJobs;
 use crate::app::queue::WaitingJob;
+use crate::app::queue::desk::no_folder;
 use crate::app::state::{Page, Severity};
 
 impl App {
@@ -19,102 +17,91 @@ impl App {
         let Some(spec) = self.session.model(&self.state.form).cloned() else {
             return;
         };
+        let is_edit = self.session.queue.editing.is_some();
+        if is_edit && self.session.inputs.num_opening > 0 {
+            // Its pictures are on their way.
+            return;
+        }
         if self.state.form.prompt.trim().is_empty() {
             self.state.form.prompt = self.state.form.effective_prompt(&spec).to_owned();
         }
-        if self.session.is_seed_used && !self.state.form.is_seed_locked {
-            self.roll_seed();
+        if self.session.is_seed_used {
+            self.state.form.advance_seed(self.session.num_seeds_used);
+            self.session.is_seed_used = false;
         }
         let sources = self.session.inputs.sources();
-        let checked = self.state.form.to_request(&spec, sources, &self.settings);
-        let Ok(Validated { request, notices }) = checked else {
-            // What is wrong stands beside the fields.
+        let made = match self.state.form.to_requests(&spec, sources, &self.settings) {
+            Ok(made) => made,
+            Err(errors) => {
+                self.say_refused(&errors);
+                return;
+            }
+        };
+        let MadeJobs {
+            requests,
+            notices,
+            num_seeds,
+        } = made;
+        let makes_picture = self.state.form.makes_picture(&spec);
+        if self.output_folder(makes_picture).is_none() {
+            self.session.notify(Severity::Error, no_folder());
             return;
-        };
-        let Some(folder) = self.output_folder(&spec) else {
-            let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
-                .advise("Choose one in the settings");
-            self.session.notify(Severity::Error, err);
-            return;
-        };
-        // Each picture of a batch is to choose for itself.
-        let texts = [&request.prompt, &request.negative_prompt];
-        let chooses = texts.into_iter().any(|text| prompt::has_choices(text));
-        let repeats = if takes_batches(&spec) && !chooses {
-            1
-        } else {
-            self.state.form.batch_size.max(1)
-        };
-        let batch_size = if chooses { 1 } else { request.batch_size };
-        let mut is_queued = false;
-        for index in 0..repeats {
-            let request = GenerateRequest {
-                seed: request.seed.wrapping_add(u64::from(index)),
-                batch_size,
-                ..request.clone()
-            };
-            is_queued |= self.queue_job(request, &spec, folder.clone());
         }
-        if is_queued {
-            self.state.form.settle(&request);
-            self.session.is_seed_used = true;
-            self.session.page = Page::Watch;
-            self.session.is_view_shown = true;
-            self.session.last_word.clear();
-            // What was said of an earlier one is done with.
-            self.session
-                .notices
-                .retain(|notice| notice.severity != Severity::Info);
+        self.remember_prompt(&spec);
+        if is_edit {
+            let device = self.settings.runtime.device;
+            let jobs = requests
+                .into_iter()
+                .map(|request| WaitingJob::new(request, device));
+            self.replace_edited(jobs.collect());
             self.say_changes(&spec.name, &notices);
-        }
-    }
-
-    /// Lets a job go on behind those that wait. It has its file's name already.
-    pub(in crate::app) fn resume(&mut self, id: JobId) {
-        let Some(at) = self.queue.left.iter().position(|job| job.id == id) else {
             return;
-        };
-        let left = self.queue.left.remove(at);
-        self.queue.waiting.push_back(WaitingJob {
-            id,
-            request: left.request,
-            device: self.settings.runtime.device,
-            has_output: true,
-            resume: Some(left.folder),
-        });
+        }
+        if let Some(first) = requests.first() {
+            self.state.form.settle(first);
+        }
+        self.queue_requests(requests);
+        self.session.is_seed_used = true;
+        self.session.num_seeds_used = num_seeds;
+        self.session.page = Page::Watch;
+        self.session.is_view_shown = true;
+        self.session.last_word.clear();
+        // What was said of an earlier one is done with.
+        self.session
+            .notices
+            .retain(|notice| notice.severity != Severity::Info);
+        self.say_changes(&spec.name, &notices);
     }
 
-    /// Puts a job behind those that wait; its file is looked for meanwhile.
-    fn queue_job(&mut self, request: GenerateRequest, spec: &ModelSpec, folder: PathBuf) -> bool {
-        let id = JobId::next();
-        let form = GenerateForm {
-            prompt: request.prompt.clone(),
-            negative_prompt: Some(request.negative_prompt.clone()),
-            seed: request.seed,
-            ..GenerateForm::default()
-        };
-        let wildcards = self
-            .paths
-            .as_ref()
-            .map(|paths| self.settings.wildcard_folders(paths));
-        let wish = OutputWish {
-            id,
-            folder,
-            form: Box::new(form),
-            wildcards: wildcards.unwrap_or_default(),
-            extension: self.state.form.extension(spec, &self.settings),
-        };
-        let is_queued = self.background.run(Task::FindOutput(wish));
-        if is_queued {
-            self.queue.waiting.push_back(WaitingJob {
-                id,
-                request,
-                device: self.settings.runtime.device,
-                has_output: false,
-                resume: None,
-            });
+    /// A card for what no field says: one of several prompts is wrong.
+    fn say_refused(&mut self, errors: &[FieldError]) {
+        let is_said = |err: &FieldError| self.session.field_errors.contains(err);
+        let unsaid: Vec<&str> = errors
+            .iter()
+            .filter(|err| !is_said(err))
+            .map(|err| err.message.as_str())
+            .collect();
+        if !unsaid.is_empty() {
+            let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; "))
+                .advise("Nothing was queued. Correct the prompt, then press Generate again");
+            self.session.notify(Severity::Error, err);
         }
-        is_queued
+    }
+
+    /// Puts new jobs behind those that wait, and before those of an earlier run that nobody has let go on.
+    pub(super) fn queue_requests(&mut self, requests: Vec<GenerateRequest>) {
+        let had_waiting = !self.queue.waiting.is_empty();
+        let held = self.queue.waiting.iter().position(|job| job.is_held);
+        let first = held.unwrap_or(self.queue.waiting.len());
+        for (at, request) in (first..).zip(requests) {
+            let job = WaitingJob::new(request, self.settings.runtime.device);
+            self.queue.waiting.insert(at, job);
+        }
+        self.queue.touch();
+        let must_wait = self.queue.running.is_some() || self.queue.waiting.len() > 1;
+        if must_wait && !had_waiting && !self.session.queue.was_closed {
+            self.state.queue.is_open = true;
+        }
     }
 
     /// One card with all that is made differently than the form said.
@@ -136,9 +123,8 @@ impl App {
     }
 
     /// Pictures have a folder of their own.
-    fn output_folder(&self, spec: &ModelSpec) -> Option<PathBuf> {
+    pub(super) fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
         let output = &self.settings.output;
-        let is_picture = self.state.form.makes_picture(spec);
         match (&self.paths, is_picture) {
             (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
             (Some(paths), false) => Some(output.folder_or_default(paths)),

@@ -149,8 +149,12 @@ impl App {
         let are_models_elsewhere = settings.models.folders != self.settings.models.folders
             || settings.models.search_installs != self.settings.models.search_installs;
         let is_engine_another = settings.runtime.libtorch != self.settings.runtime.libtorch;
+        let are_results_elsewhere = settings.output != self.settings.output;
         self.live_settings.set(settings.clone());
         self.settings = settings;
+        if are_results_elsewhere && self.session.page == Page::Gallery {
+            self.open_gallery();
+        }
         if are_models_elsewhere {
             self.load_models();
         }

@@ -158,7 +158,7 @@ pub struct GenerateArgs {
     /// Also write the settings beside the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it
+    /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it. Of files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) what can be had is taken over
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)

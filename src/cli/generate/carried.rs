@@ -3,31 +3,35 @@
 //! Arguments that are given stay; nothing is opened but the file and what it names.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, Lora};
+use safelight_core::job::{GenerateRequest, JobError, Lora};
 use safelight_core::media;
-use serde::Deserialize;
+use safelight_core::restore::{self, Carried, Found};
 
 use super::args::{GenerateArgs, unusable};
-
-/// What our files carry.
-#[derive(Deserialize)]
-struct Carried {
-    request: GenerateRequest,
-    /// The fingerprints of its pictures, its clip and the parts of the model that were named.
-    #[serde(default)]
-    inputs: BTreeMap<String, String>,
-}
+use super::restored::says_nothing;
+use crate::cli::Surroundings;
 
 impl GenerateArgs {
     /// These arguments, with what they leave open taken from the file that `--from` names, and what is
     /// not as it was when that file was made, a sentence each.
-    pub fn with_carried(mut self) -> Result<(Self, Vec<String>), JobError> {
+    pub fn with_carried(
+        self,
+        surroundings: &Surroundings,
+    ) -> Result<(Self, Vec<String>), JobError> {
         let Some(file) = &self.from else {
             return Ok((self, Vec::new()));
         };
-        let Carried { request, inputs } = carried(file)?;
+        match restore::read(file).map_err(|err| unusable(&err))? {
+            Some(Found::Own(carried)) => Ok(self.with_own(*carried)),
+            Some(Found::Other(restored)) => self.with_restored(&restored, surroundings),
+            None => Err(says_nothing(file)),
+        }
+    }
+
+    fn with_own(mut self, carried: Carried) -> (Self, Vec<String>) {
+        let Carried { request, inputs } = carried;
         let mut warnings = self.take_inputs(&request, &inputs);
         warnings.extend(self.take_companions(&request, &inputs));
         warnings.extend(self.take_loras(&request, &inputs));
@@ -84,7 +88,7 @@ impl GenerateArgs {
         self.vae_tile = self.vae_tile.or(request.vae_tile);
         self.seed = self.seed.or(Some(request.seed));
         self.dtype = self.dtype.or(Some(request.dtype));
-        Ok((self, warnings))
+        (self, warnings)
     }
 
     /// Takes over the carried pictures and clip, and tells which are not what they were.
@@ -223,22 +227,4 @@ impl GenerateArgs {
             })
             .collect()
     }
-}
-
-fn carried(file: &Path) -> Result<Carried, JobError> {
-    let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
-    let text = media::read_settings(file)
-        .map_err(|err| unusable(&err))?
-        .ok_or_else(|| {
-            invalid(format!(
-                "expected a file that Safelight made, found none of its settings in {}",
-                file.display()
-            ))
-        })?;
-    serde_json::from_str(&text).map_err(|err| {
-        invalid(format!(
-            "the settings in the file cannot be understood ({err}): {}",
-            file.display()
-        ))
-    })
 }

@@ -5,6 +5,7 @@ mod carried;
 mod jobs;
 mod memory;
 mod report;
+mod restored;
 pub mod resume;
 mod telemetry;
 
@@ -61,7 +62,7 @@ pub(super) fn report_misunderstood(err: &JobError) {
 
 /// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
-    let (args, warnings) = args.with_carried()?;
+    let (args, warnings) = args.with_carried(surroundings)?;
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
@@ -172,7 +173,7 @@ fn outcome_of(
 fn exit_code(outcome: &JobOutcome) -> u8 {
     match outcome {
         JobOutcome::Finished(_) => 0,
-        JobOutcome::Cancelled | JobOutcome::Kept(_) => CANCELLED,
+        JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => CANCELLED,
         JobOutcome::Failed(err) => err.kind.exit_code(),
     }
 }

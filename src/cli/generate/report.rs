@@ -160,7 +160,7 @@ impl Report for JsonReport {
                 "rungs": output.rungs,
                 "device": self.device,
             }),
-            JobOutcome::Cancelled => json!({"event": "cancelled"}),
+            JobOutcome::Cancelled | JobOutcome::Paused => json!({"event": "cancelled"}),
             JobOutcome::Kept(output) => json!({
                 "event": "cancelled",
                 "path": output.path(),
@@ -311,7 +311,7 @@ impl Report for HumanReport {
                 say(&summary(output));
                 print_paths(output);
             }
-            JobOutcome::Cancelled => say("Cancelled"),
+            JobOutcome::Cancelled | JobOutcome::Paused => say("Cancelled"),
             JobOutcome::Kept(output) => {
                 say("Cancelled; what was made is kept");
                 print_paths(output);

@@ -237,7 +237,7 @@ impl<'a> Soak<'a> {
                 // A cancel, or a fault behind the job's last stage, may come too late.
                 true
             }
-            JobOutcome::Cancelled | JobOutcome::Kept(_) => {
+            JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => {
                 tally.cancelled += 1;
                 card.cancel_after.is_some()
             }

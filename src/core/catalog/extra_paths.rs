@@ -36,6 +36,9 @@ const KEYS: &[&str] = &[
     "vae",
 ];
 
+/// The key whose folders hold LoRAs.
+const LORA_KEY: &str = "loras";
+
 /// What `~` and `$NAME` in a file stand for.
 pub(super) struct Surroundings<'a> {
     pub home: Option<&'a Path>,
@@ -49,12 +52,29 @@ struct Section {
     is_default: bool,
     /// Only of the keys with models.
     folders: Vec<String>,
+    lora_folders: Vec<String>,
 }
 
-/// The folders that a file names, those of its default sections first. No file, no folders.
+/// The folders with models that a file names, those of its default sections first. No file, no folders.
 pub(super) fn read(
     file: &Path,
     surroundings: &Surroundings<'_>,
+) -> Result<Vec<PathBuf>, CatalogError> {
+    read_folders(file, surroundings, |section| &section.folders)
+}
+
+/// The same for folders with LoRAs.
+pub(super) fn read_loras(
+    file: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<PathBuf>, CatalogError> {
+    read_folders(file, surroundings, |section| &section.lora_folders)
+}
+
+fn read_folders(
+    file: &Path,
+    surroundings: &Surroundings<'_>,
+    folders: impl Fn(&Section) -> &[String],
 ) -> Result<Vec<PathBuf>, CatalogError> {
     if !file.is_file() {
         return Ok(Vec::new());
@@ -73,7 +93,7 @@ pub(super) fn read(
     let beside = file.parent().unwrap_or_else(|| Path::new(""));
     let places = sections
         .iter()
-        .flat_map(|section| places(section, beside, surroundings));
+        .flat_map(|section| places(section, folders(section), beside, surroundings));
     Ok(places.take(MAX_PLACES).collect())
 }
 
@@ -97,12 +117,17 @@ fn text_of(file: &Path) -> Result<String, CatalogError> {
 }
 
 /// The folders of one section, under its base, which itself lies beside the file where it is relative.
-fn places(section: &Section, beside: &Path, surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+fn places(
+    section: &Section,
+    folders: &[String],
+    beside: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Vec<PathBuf> {
     let base = match &section.base {
         Some(base) => beside.join(surroundings.expand(base)),
         None => beside.to_owned(),
     };
-    let named = section.folders.iter().map(|folder| {
+    let named = folders.iter().map(|folder| {
         let place = base.join(surroundings.expand(folder));
         // Without `./` and slashes at the end.
         place.components().collect::<PathBuf>()
@@ -112,7 +137,7 @@ fn places(section: &Section, beside: &Path, surroundings: &Surroundings<'_>) -> 
     }
     // One line says enough of a tree that is gone.
     let there = named.filter(|place| place.is_dir()).collect::<Vec<_>>();
-    let gone = (!section.folders.is_empty()).then(|| base.components().collect());
+    let gone = (!folders.is_empty()).then(|| base.components().collect());
     there.into_iter().chain(gone).collect()
 }
 
@@ -224,9 +249,14 @@ impl<'a> Reader<'a> {
                         .iter()
                         .any(|word| value.eq_ignore_ascii_case(word));
                 }
-                _ if KEYS.contains(&key.as_str()) => {
+                key if KEYS.contains(&key) || key == LORA_KEY => {
                     let lines = value.lines().map(str::trim).filter(|it| !it.is_empty());
-                    section.folders.extend(lines.map(str::to_owned));
+                    let folders = if key == LORA_KEY {
+                        &mut section.lora_folders
+                    } else {
+                        &mut section.folders
+                    };
+                    folders.extend(lines.map(str::to_owned));
                 }
                 _ => {}
             }

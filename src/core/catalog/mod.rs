@@ -57,6 +57,7 @@ pub use flux::keys::FluxTransformerKeys;
 pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransformerKeys};
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
+pub(crate) use names::model_words;
 pub use networks::kl_vae::KlVaeKeys;
 pub use networks::llama::llama_cpp_from_llama;
 pub use networks::t5::llama_cpp_from_t5;

@@ -236,7 +236,7 @@ pub(super) fn without_side(name: &str) -> String {
 
 /// What a name says of a model apart from its storage and its side, in a steady order: the same for
 /// `wan2.1_i2v_480p_14B_fp16` and `Wan2_1-I2V-14B-480P_fp8_e4m3fn`.
-pub(super) fn model_words(name: &str) -> Vec<String> {
+pub(crate) fn model_words(name: &str) -> Vec<String> {
     let mut is_in_block_type = false;
     let mut words: Vec<String> = name
         .split(|c: char| !c.is_alphanumeric())

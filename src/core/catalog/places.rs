@@ -33,6 +33,9 @@ pub(super) struct Places {
     pub all: Vec<SearchedPlace>,
     /// Lists that could not be read, and folders of the settings that are gone.
     pub problems: Vec<CatalogError>,
+    /// Folders of programs, and the lists of folders that were read.
+    installs: Vec<PathBuf>,
+    lists: Vec<PathBuf>,
     home: Option<PathBuf>,
     seen: HashSet<PathBuf>,
 }
@@ -61,6 +64,34 @@ impl Places {
             places.add(path, None);
         }
         places
+    }
+
+    /// Where LoRAs may lie: beside and below models, in programs' own folders, and in the folders that lists name for
+    /// them; with each, whether all weights in it are LoRAs. What is there is not looked at.
+    pub(super) fn of_loras(&self) -> Vec<(PathBuf, bool)> {
+        let surroundings = self.surroundings();
+        let listed = self.lists.iter().flat_map(|list| {
+            // What is wrong with a list is told with the models.
+            extra_paths::read_loras(list, &surroundings).unwrap_or_default()
+        });
+        let places = self.all.iter().map(|place| place.path.clone());
+        let beside = self.all.iter().filter_map(|place| place.path.parent());
+        let programs = self.installs.iter().map(PathBuf::as_path).chain(beside);
+        let inner = programs
+            .flat_map(|program| sorted_entries(program).unwrap_or_default())
+            .filter(|folder| is_for_loras(folder) && folder.is_dir());
+        let others = places.chain(inner).map(|place| {
+            let is_for_loras = is_for_loras(&place);
+            (place, is_for_loras)
+        });
+        listed.map(|place| (place, true)).chain(others).collect()
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            home: self.home.as_deref(),
+            variable: &|name| std::env::var(name).ok(),
+        }
     }
 
     fn add(&mut self, path: &Path, named_in: Option<&Path>) {
@@ -103,18 +134,19 @@ impl Places {
     /// The places of one program; none where the folder is no program's.
     fn add_install(&mut self, install: &Path) {
         self.add_listed(&installs::extra_paths_in(install));
-        for folder in installs::model_folders(install) {
+        let folders = installs::model_folders(install);
+        if !folders.is_empty() {
+            self.installs.push(install.to_owned());
+        }
+        for folder in folders {
             self.add(&folder, None);
         }
     }
 
     /// The places that a list of ComfyUI names.
     fn add_listed(&mut self, list: &Path) {
-        let surroundings = Surroundings {
-            home: self.home.as_deref(),
-            variable: &|name| std::env::var(name).ok(),
-        };
-        match extra_paths::read(list, &surroundings) {
+        self.lists.push(list.to_owned());
+        match extra_paths::read(list, &self.surroundings()) {
             Ok(listed) => {
                 for path in listed {
                     self.add(&path, Some(list));
@@ -123,6 +155,19 @@ impl Places {
             Err(err) => self.problems.push(err),
         }
     }
+}
+
+/// Whether a file or folder of this name has to do with LoRAs.
+pub(super) fn is_for_loras(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // In the middle of a word it is part of another: exploration, floral.
+    let lower = name.to_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_alphanumeric());
+    words.any(|word| {
+        ["lora", "loras", "lycoris"]
+            .iter()
+            .any(|sign| word.starts_with(sign) || word.ends_with(sign))
+    })
 }
 
 fn has_ending(path: &Path, endings: &[&str]) -> bool {

@@ -19,6 +19,7 @@ mod pairs;
 mod parts;
 mod planned;
 mod published;
+mod shelf;
 mod sources;
 mod storage;
 mod tiny;

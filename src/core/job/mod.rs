@@ -1,14 +1,15 @@
 //! What a job is: from the form that widgets and arguments fill in, over the validated request and
 //! its recipe of stages, to the updates and the one end.
 //!
-//! Plain data only: no threads, no channels; the job's folder and the files of wildcards are all here
-//! that touches the disk.
+//! Plain data only: no threads, no channels; the job's folder, the queue's file and the files of wildcards
+//! are all here that touches the disk.
 
 mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
 pub mod prompt;
+mod queue_file;
 mod recipe;
 mod request;
 mod sections;
@@ -21,6 +22,7 @@ pub use folder::JobFolder;
 pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
+pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,

@@ -419,6 +419,11 @@ pub fn first_step(num_steps: u32, strength: f64) -> u32 {
 }
 
 impl GenerateRequest {
+    /// Whether single pictures come of it, one or a batch, and no clip.
+    pub fn makes_pictures(&self) -> bool {
+        self.num_frames == 1 && self.extend.is_none()
+    }
+
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
         match self.family {
@@ -457,6 +462,13 @@ impl GenerateRequest {
         self.sections
             .map(|sections| SectionPrompts::of(&self.prompt, &sections, self.fps))
             .transpose()
+    }
+
+    /// The files that the job is made from, as the user named them, beside the model itself.
+    pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        let given = [&self.image, &self.last_image, &self.extend, &self.mask];
+        let loras = self.loras.iter().map(|lora| &lora.path);
+        given.into_iter().flatten().chain(loras)
     }
 
     /// Whether the clip starts from a given frame, of a picture or of another clip.

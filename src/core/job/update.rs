@@ -182,6 +182,8 @@ pub enum JobOutcome {
     Cancelled,
     /// Cancelled when some sections had been made: these are there, as a clip of their own.
     Kept(JobOutput),
+    /// Stopped for a while: its folder has what was finished, and it can go on from there.
+    Paused,
     Failed(JobError),
 }
 

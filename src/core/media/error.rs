@@ -151,6 +151,8 @@ pub enum MediaError {
 
     #[error("expected a picture, a clip or a JSON file that can carry settings, found {found}: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
+    #[error("the settings in the file cannot be understood ({detail}): {path}", path = path.display())]
+    UnknownSettings { detail: String, path: PathBuf },
 }
 
 impl MediaError {

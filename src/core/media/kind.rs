@@ -42,6 +42,9 @@ impl Kind {
     }
 }
 
+/// What a file of text is called.
+pub(super) const TEXT: &str = "a text file";
+
 /// As many bytes as [`sniff`] looks at.
 const HEAD_BYTES: usize = 512;
 
@@ -103,7 +106,7 @@ pub(crate) fn sniff(head: &[u8]) -> Kind {
         if is_json {
             Kind::Json
         } else {
-            Kind::Other("a text file")
+            Kind::Other(TEXT)
         }
     } else {
         Kind::Other("a file of another kind")

@@ -7,6 +7,7 @@ mod clip;
 mod error;
 mod fingerprint;
 mod kind;
+mod look;
 mod metadata;
 mod open;
 mod pixels;
@@ -14,6 +15,7 @@ mod place;
 mod preview;
 mod resize;
 mod source;
+mod texts;
 
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
@@ -22,10 +24,16 @@ pub use clip::{
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
+pub use look::{MediaInfo, first_picture, media_info};
+#[cfg(test)]
+pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;
 pub use resize::{crop_to_aspect, resize_lanczos};
-pub use source::{ClipInfo, MAX_CLIP_PIXELS, clip_files, clip_info, last_frame, open_clip};
+pub use source::{
+    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
+};
+pub use texts::{Text, read_texts};

@@ -67,6 +67,11 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
+    /// The user's own presets.
+    pub fn presets_file(&self) -> PathBuf {
+        self.config.join("presets.toml")
+    }
+
     /// Everything under one folder, and nothing of this user's: for tests.
     pub fn under(root: &Path) -> Self {
         Self {
@@ -100,9 +105,19 @@ impl Paths {
         self.data.join("jobs")
     }
 
+    /// The jobs that wait, and those that stopped: [`QueueFile`](crate::job::QueueFile).
+    pub fn queue_file(&self) -> PathBuf {
+        self.data.join("queue.json")
+    }
+
     /// What was measured during the last jobs.
     pub fn telemetry(&self) -> PathBuf {
         self.data.join("telemetry")
+    }
+
+    /// How long the stages of earlier jobs took.
+    pub fn times_file(&self) -> PathBuf {
+        self.data.join("times.json")
     }
 
     /// How far the plan's predictions were off on the devices of this machine.
@@ -118,6 +133,26 @@ impl Paths {
     /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).
     pub fn memory_counters(&self) -> PathBuf {
         self.data.join("ladder.json")
+    }
+
+    /// What the gallery knows of files; made anew when it is lost.
+    pub fn gallery_index(&self) -> PathBuf {
+        self.data.join("gallery.json")
+    }
+
+    /// The results that the user likes.
+    pub fn favourites_file(&self) -> PathBuf {
+        self.data.join("favourites.json")
+    }
+
+    /// The gallery's small pictures.
+    pub fn thumbnails(&self) -> PathBuf {
+        self.cache.join("thumbnails")
+    }
+
+    /// The desktop's trash in this user's home.
+    pub fn trash(&self) -> PathBuf {
+        self.data.with_file_name("Trash")
     }
 
     pub fn log_file(&self) -> PathBuf {

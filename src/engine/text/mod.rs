@@ -1,28 +1,20 @@
-//! Prompts to token ids to embeddings.
+//! Token ids to embeddings.
 //!
-//! Encoders here know nothing of the model that reads their embeddings; cleaning and padding rules that belong to
-//! one family are named after it.
+//! How prompts become ids is `core`'s ([`safelight_core::tokens`]). Encoders here know nothing of the model that reads
+//! their embeddings; rules that belong to one family are named after it.
 
-mod classes;
-mod clean;
 mod clip;
 mod hunyuan;
 mod llama;
 mod llama_config;
-mod llama_gguf;
-mod repair;
-mod special;
-mod spiece;
 mod t5;
 mod tokenizer;
 mod umt5;
 
-pub use clean::clean_wan_prompt;
 pub use clip::{ClipTextConfig, ClipTextEmbeds, ClipTextEncoder};
 pub use hunyuan::HunyuanTemplate;
 pub use llama::LlamaEncoder;
 pub use llama_config::LlamaConfig;
-pub use spiece::SpieceModel;
 pub use t5::{T5Config, T5Encoder};
 pub use tokenizer::{TextTokenizer, Tokens};
 pub use umt5::{Umt5Config, Umt5Encoder};

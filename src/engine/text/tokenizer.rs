@@ -1,21 +1,13 @@
-//! Text to token ids, padded and cut as `transformers` does it.
+//! `core`'s tokenizers with their ids as tensors.
 //!
-//! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
-//! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
+//! Everything about the ids themselves is [`safelight_core::tokens`]' business.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::Value;
+use safelight_core::tokens::{self, TokenIds};
 use tch::Tensor;
-use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
-use super::classes;
-use super::llama_gguf::{self, LlamaTokenizer};
-use super::special::SpecialTokens;
-use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
 use crate::error::EngineError;
-use crate::json;
 
 /// Ids and mask of one text, both `(1, length)` integers.
 #[derive(Debug)]
@@ -31,324 +23,40 @@ pub struct Tokens {
 impl Tokens {
     /// What is said of a text that is longer than the encoder reads.
     pub fn cut_notice(&self, role: &str) -> Option<String> {
-        Self::notice_of_cut(role, self.num_cut, self.ids.size()[1])
-    }
-
-    pub(super) fn notice_of_cut(role: &str, cut: usize, length: i64) -> Option<String> {
-        let name = if role == "negative" {
-            "negative prompt"
-        } else {
-            "prompt"
-        };
-        (cut > 0).then(|| {
-            format!("the {name} is longer than the {length} tokens that the text encoder reads: its last {cut} are left out")
-        })
+        tokens::cut_notice(role, self.num_cut, self.ids.size()[1] as usize)
     }
 }
 
-pub struct TextTokenizer {
-    inner: Inner,
-    pad_id: i64,
-    length: usize,
-    path: PathBuf,
+impl From<TokenIds> for Tokens {
+    fn from(said: TokenIds) -> Self {
+        Self {
+            ids: Tensor::from_slice(&said.ids).unsqueeze(0),
+            mask: Tensor::from_slice(&said.mask()).unsqueeze(0),
+            num_tokens: said.num_tokens as i64,
+            num_cut: said.num_cut,
+        }
+    }
 }
 
-/// The two forms in which the same tokenizer is published. They agree on known characters only.
-enum Inner {
-    Json(Box<Tokenizer>),
-    Spiece(Box<SpieceModel>),
-}
+pub struct TextTokenizer(tokens::TextTokenizer);
 
 impl TextTokenizer {
-    /// Opens a tokenizer where users have it; texts come out with `length` ids.
-    ///
-    /// `place` is a folder with `tokenizer.json`, with `vocab.json` and `merges.txt`, or with `spiece.model`, the
-    /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; a `.safetensors` file that
-    /// carries the latter in its tensor `spiece_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
-    /// absent, what its `tokenizer_config.json` says.
+    /// Opens a tokenizer where users have it, as [`tokens::TextTokenizer::open`] does.
     pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
-        if length < 1 {
-            let reason = "a text needs room for at least one token".to_owned();
-            return Err(EngineError::Request { reason });
-        }
-        let json = if place.is_dir() {
-            place.join("tokenizer.json")
-        } else {
-            place.to_owned()
-        };
-        let is_json = has_end(&json, "json");
-        if is_json && (json.exists() || !place.is_dir()) {
-            return Self::read_json(json, class, length);
-        }
-        if place.join("vocab.json").exists() && place.join("merges.txt").exists() {
-            return Self::read_clip(place, class, length);
-        }
-        if let Some(LlamaTokenizer { value, pad }) = llama_gguf::read(place)? {
-            return Self::build(Ok(value), Vec::new(), &pad, length, place.to_owned());
-        }
-        Self::read_spiece(place, length)
-    }
-
-    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
-        let file: Value = json::read(&path)?;
-        let special = SpecialTokens::read(folder_of(&path), &file["added_tokens"])?;
-        let class = class_of(class, &special);
-        if class.starts_with("T5Tokenizer") {
-            let eos = special.named("eos_token", "</s>");
-            let value = classes::t5(&file, eos);
-            return Self::t5(value, &special, length, path);
-        }
-        if class.starts_with("CLIPTokenizer") {
-            let model = &file["model"];
-            return Self::clip(&model["vocab"], &model["merges"], &special, length, path);
-        }
-        let pad = special.named("pad_token", "<pad>").to_owned();
-        // A Llama's own has none: what the padding is does not matter where nobody attends to it.
-        let lacks_pad = |text: &str| {
-            let added = file["added_tokens"].as_array().into_iter().flatten();
-            let mut all = added.map(|token| &token["content"]);
-            file["model"]["vocab"].get(text).is_none() && !all.any(|content| content == text)
-        };
-        let is_llama = file["model"]["type"] == "BPE" && !lacks_pad(llama_gguf::END);
-        let pad = if is_llama && lacks_pad(&pad) {
-            llama_gguf::END.to_owned()
-        } else {
-            pad
-        };
-        Self::build(Ok(file), Vec::new(), &pad, length, path)
-    }
-
-    fn read_clip(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, EngineError> {
-        let special = SpecialTokens::read(folder, &Value::Null)?;
-        let path = folder.join("vocab.json");
-        let class = class_of(class, &special);
-        if !class.is_empty() && !class.starts_with("CLIPTokenizer") {
-            let reason = format!("a {class} needs more than a vocabulary and merges");
-            return Err(EngineError::Config { reason, path });
-        }
-        let vocab: Value = json::read(&path)?;
-        let merges = folder.join("merges.txt");
-        let text = fs::read_to_string(&merges).map_err(|source| EngineError::Io {
-            source,
-            path: merges.clone(),
-        })?;
-        let merges = classes::merges(&text).map_err(|reason| EngineError::Config {
-            reason,
-            path: merges,
-        })?;
-        Self::clip(&vocab, &merges, &special, length, path)
-    }
-
-    fn read_spiece(place: &Path, length: usize) -> Result<Self, EngineError> {
-        let found = SpieceModel::find_model(place)?;
-        let (model, path) = found.ok_or_else(|| EngineError::Config {
-            reason: if has_end(place, "gguf") {
-                "it carries no tokenizer of a T5 or a Llama 3 in its metadata".to_owned()
-            } else if has_end(place, "safetensors") {
-                format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
-            } else if place.is_dir() {
-                "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here"
-                    .to_owned()
-            } else {
-                "there is no tokenizer.json or spiece.model here".to_owned()
-            },
-            path: place.to_owned(),
-        })?;
-        if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_model(&model) {
-            let special = if is_weight_file(&path) {
-                SpecialTokens::default()
-            } else {
-                SpecialTokens::read(folder_of(&path), &Value::Null)?
-            };
-            let eos = special.named("eos_token", "</s>");
-            let count = special.extra_ids.unwrap_or(classes::T5_EXTRA_IDS);
-            let value = classes::t5_of_pieces(&with_extra(pieces, count), &normalizer, eos);
-            return Self::t5(value, &special, length, path);
-        }
-        let model = SpieceModel::from_model(&model, &path)?;
-        Ok(Self {
-            pad_id: model.pad_id(),
-            inner: Inner::Spiece(Box::new(model)),
-            length,
-            path,
-        })
-    }
-
-    fn t5(
-        value: Result<Value, String>,
-        special: &SpecialTokens,
-        length: usize,
-        path: PathBuf,
-    ) -> Result<Self, EngineError> {
-        let defaults = [
-            ("eos_token", "</s>"),
-            ("unk_token", "<unk>"),
-            ("pad_token", "<pad>"),
-        ];
-        let count = special.extra_ids.unwrap_or(classes::T5_EXTRA_IDS);
-        let extra = classes::t5_extra_tokens(count);
-        let added = special.additions(&defaults, extra);
-        let pad = special.named("pad_token", "<pad>");
-        Self::build(value, added, pad, length, path)
-    }
-
-    fn clip(
-        vocab: &Value,
-        merges: &Value,
-        special: &SpecialTokens,
-        length: usize,
-        path: PathBuf,
-    ) -> Result<Self, EngineError> {
-        let (start, end) = ("<|startoftext|>", "<|endoftext|>");
-        let defaults = [
-            ("bos_token", start),
-            ("eos_token", end),
-            ("unk_token", end),
-            ("pad_token", end),
-        ];
-        let [bos, eos, unk, pad] = defaults.map(|(role, text)| special.named(role, text));
-        let value = classes::clip(vocab, merges, [bos, eos, unk]);
-        let added = special.additions(&defaults, None);
-        Self::build(value, added, pad, length, path)
-    }
-
-    fn build(
-        value: Result<Value, String>,
-        added: Vec<AddedToken>,
-        pad: &str,
-        length: usize,
-        path: PathBuf,
-    ) -> Result<Self, EngineError> {
-        let bad = |reason: String| EngineError::Config {
-            reason,
-            path: path.clone(),
-        };
-        let mut inner: Tokenizer = serde_json::from_value(value.map_err(&bad)?)
-            .map_err(|err| bad(format!("not a tokenizer: {err}")))?;
-        inner
-            .add_tokens(added)
-            .map_err(|err| bad(err.to_string()))?;
-        let pad_id = inner
-            .token_to_id(pad)
-            .ok_or_else(|| bad(format!("it has no token '{pad}' to pad with")))?;
-        let around = inner.get_post_processor();
-        let around = around.map_or(0, |template| template.added_tokens(false));
-        if length < around {
-            let reason = format!("{length} tokens are too few: {around} stand around every text");
-            return Err(EngineError::Request { reason });
-        }
-        inner.with_padding(None);
-        let cut = TruncationParams {
-            max_length: length,
-            ..TruncationParams::default()
-        };
-        inner
-            .with_truncation(Some(cut))
-            .map_err(|err| bad(err.to_string()))?;
-        Ok(Self {
-            inner: Inner::Json(Box::new(inner)),
-            pad_id: i64::from(pad_id),
-            length,
-            path,
-        })
+        Ok(Self(tokens::TextTokenizer::open(place, class, length)?))
     }
 
     pub fn encode(&self, text: &str) -> Result<Tokens, EngineError> {
-        let mut num_cut = 0;
-        let mut ids = match &self.inner {
-            Inner::Json(tokenizer) => {
-                let encoding = tokenizer.encode(text, true);
-                let encoding = encoding.map_err(|err| EngineError::Config {
-                    reason: format!("the tokenizer failed: {err}"),
-                    path: self.path.clone(),
-                })?;
-                if encoding.get_ids().len() >= self.length {
-                    num_cut = uncut_len(tokenizer, text).saturating_sub(self.length);
-                }
-                encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
-            }
-            Inner::Spiece(model) => {
-                let mut ids = model.encode(text);
-                if ids.len() > self.length {
-                    num_cut = ids.len() - self.length;
-                    ids.truncate(self.length - 1);
-                    ids.push(model.eos_id());
-                }
-                ids
-            }
-        };
-        ids.truncate(self.length);
-        let num_tokens = ids.len();
-        ids.resize(self.length, self.pad_id);
-        let mut mask = vec![1_i64; num_tokens];
-        mask.resize(self.length, 0);
-        Ok(Tokens {
-            ids: Tensor::from_slice(&ids).unsqueeze(0),
-            mask: Tensor::from_slice(&mask).unsqueeze(0),
-            num_tokens: num_tokens as i64,
-            num_cut,
-        })
+        Ok(self.0.encode(text)?.into())
     }
 
     /// Refuses an encoder whose table ends before the tokenizer's ids do.
     pub fn check_ids(&self, table_size: i64) -> Result<(), EngineError> {
-        let vocab_size = self.vocab_size();
-        if vocab_size <= table_size {
-            return Ok(());
-        }
-        Err(EngineError::Config {
-            reason: format!(
-                "the tokenizer has {vocab_size} ids, the text encoder only {table_size}"
-            ),
-            path: self.path.clone(),
-        })
+        Ok(self.0.check_ids(table_size)?)
     }
 
     /// One more than the largest id that can come out.
     pub fn vocab_size(&self) -> i64 {
-        match &self.inner {
-            Inner::Json(tokenizer) => {
-                let ids = tokenizer.get_vocab(true).into_values();
-                i64::from(ids.max().unwrap_or(0)) + 1
-            }
-            Inner::Spiece(model) => model.vocab_size(),
-        }
+        self.0.vocab_size()
     }
-}
-
-/// How many ids the whole of a text has.
-fn uncut_len(tokenizer: &Tokenizer, text: &str) -> usize {
-    let mut whole = tokenizer.clone();
-    // Taking a limit away cannot fail, and without the number the text is only not told of.
-    if whole.with_truncation(None).is_err() {
-        return 0;
-    }
-    whole
-        .encode(text, true)
-        .map_or(0, |encoding| encoding.get_ids().len())
-}
-
-/// The class that reads a tokenizer: the pipeline's, or else its own.
-fn class_of<'a>(class: Option<&'a str>, special: &'a SpecialTokens) -> &'a str {
-    class
-        .filter(|class| *class != "AutoTokenizer")
-        .unwrap_or(&special.class)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or_else(|| Path::new(""))
-}
-
-/// Files beside it speak of other tokenizers.
-fn is_weight_file(path: &Path) -> bool {
-    has_end(path, "safetensors") || has_end(path, "gguf")
-}
-
-/// A `spiece.model` lacks a T5's last tokens.
-fn with_extra(mut pieces: Value, count: u32) -> Value {
-    if let Value::Array(pieces) = &mut pieces {
-        let numbers = (0..count).rev();
-        pieces.extend(numbers.map(|i| serde_json::json!([format!("<extra_id_{i}>"), 0.0])));
-    }
-    pieces
 }

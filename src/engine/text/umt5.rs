@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use safelight_core::catalog::{Component, Family, TextEncoderKeys};
+use safelight_core::tokens::spiece::SPIECE_TENSOR;
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::spiece::SPIECE_TENSOR;
 use super::t5::{T5Config, T5Encoder, Tables};
 use crate::error::EngineError;
 use crate::hooks::Hooks;

@@ -24,6 +24,7 @@ mod state;
 mod transformer;
 
 use safelight_core::job::GenerateRequest;
+use safelight_core::tokens::{SpieceModel, clean_wan_prompt};
 use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
@@ -33,7 +34,7 @@ use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::{Placement, warn_unexpected};
-use crate::text::{SpieceModel, TextTokenizer, Tokens, Umt5Encoder, clean_wan_prompt};
+use crate::text::{TextTokenizer, Tokens, Umt5Encoder};
 use crate::vae::{Tiling, WanVaeDecoder, denormalize};
 
 pub use condition::{encode_image, encode_vision};

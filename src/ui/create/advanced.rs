@@ -8,13 +8,13 @@ use crate::app::commands::AppCommand;
 use crate::app::form::FormState;
 use crate::ui::View;
 use crate::ui::create::guidance::guidance_ui;
-use crate::ui::widgets::{field_error, field_note, row, wide_slider};
+use crate::ui::widgets::{Own, field_error, field_note, own_row, wide_slider};
 
 /// A tile of a size that suits most memory, for who turns tiles on.
 const USUAL_TILE_PX: u32 = 512;
 
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    steps_ui(ui, &mut view.state.form);
+    steps_ui(ui, &mut view.state.form, spec);
     said_ui(ui, view, &["steps"]);
     part_ui(ui, view);
     said_ui(ui, view, &["start-step", "end-step"]);
@@ -29,7 +29,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     shift_ui(ui, &mut view.state.form, spec);
     said_ui(ui, view, &["shift"]);
     if !spec.family.makes_pictures() {
-        fps_ui(ui, view);
+        fps_ui(ui, view, spec);
         said_ui(ui, view, &["fps"]);
     }
     tile_ui(ui, view, spec);
@@ -40,7 +40,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     if ui
         .button("Reset to the model's defaults")
-        .on_hover_text("Everything but the prompt, the pictures and the seed")
+        .on_hover_text("Everything but the prompt, the LoRAs, the pictures and the seed")
         .clicked()
     {
         view.push(AppCommand::ResetForm);
@@ -59,15 +59,21 @@ pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
     }
 }
 
-fn steps_ui(ui: &mut Ui, form: &mut FormState) {
+fn steps_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     let explanation = "How many times the picture is refined. More is slower and cleaner";
-    row(ui, "Steps", explanation, |ui, label| {
+    let default = spec.defaults.num_steps;
+    let own = Own::of("steps", &form.num_steps, &default, default.to_string());
+    let reset = own_row(ui, "Steps", explanation, &own, |ui, label| {
         let slider = Slider::new(&mut form.num_steps, 1..=100).clamping(SliderClamping::Never);
         let response = wide_slider(ui, slider, explanation).labelled_by(label);
         if response.changed() {
             form.settle_part();
         }
     });
+    if reset {
+        form.num_steps = default;
+        form.settle_part();
+    }
 }
 
 fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -76,7 +82,9 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
         view.thing()
     );
     let form = &mut view.state.form;
-    row(ui, "Made steps", &explanation, |ui, _| {
+    let part = (form.start_step, form.end_step);
+    let own = Own::of("made steps", &part, &(0, None), "all of them");
+    let reset = own_row(ui, "Made steps", &explanation, &own, |ui, _| {
         let num_steps = form.num_steps;
         ui.label("from");
         ui.add(DragValue::new(&mut form.start_step).speed(0.1))
@@ -92,6 +100,9 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
             form.end_step = (end != num_steps).then_some(end);
         }
     });
+    if reset {
+        (form.start_step, form.end_step) = (0, None);
+    }
 }
 
 fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
@@ -104,7 +115,9 @@ fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
             text.to_owned()
         }
     };
-    row(ui, "Sampler", explanation, |ui, label| {
+    let default = spec.defaults.sampler;
+    let own = Own::of("sampler", &form.sampler, &default, default.label());
+    let reset = own_row(ui, "Sampler", explanation, &own, |ui, label| {
         ComboBox::from_id_salt("sampler")
             .selected_text(form.sampler.label())
             .width(ui.available_width())
@@ -122,6 +135,9 @@ fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
                 text(form.sampler)
             ));
     });
+    if reset {
+        form.sampler = default;
+    }
 }
 
 /// What speaks for a sampler.
@@ -138,7 +154,9 @@ fn sampler_text(sampler: Sampler) -> &'static str {
 
 fn schedule_ui(ui: &mut Ui, form: &mut FormState) {
     let explanation = "How the noise levels of the steps are spaced";
-    row(ui, "Schedule", explanation, |ui, label| {
+    let default = SigmaSchedule::default();
+    let own = Own::of("schedule", &form.sigma_schedule, &default, default.label());
+    let reset = own_row(ui, "Schedule", explanation, &own, |ui, label| {
         ComboBox::from_id_salt("schedule")
             .selected_text(form.sigma_schedule.label())
             .width(ui.available_width())
@@ -157,6 +175,9 @@ fn schedule_ui(ui: &mut Ui, form: &mut FormState) {
                 schedule_text(form.sigma_schedule)
             ));
     });
+    if reset {
+        form.sigma_schedule = default;
+    }
 }
 
 /// What a schedule is.
@@ -171,7 +192,10 @@ fn schedule_text(schedule: SigmaSchedule) -> &'static str {
 
 fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     let explanation = "Where the steps are spent: higher on the composition, lower on the details";
-    row(ui, "Shift", explanation, |ui, label| {
+    let default = spec.defaults.shift;
+    let words = default.map_or_else(|| "the model's own".to_owned(), |shift| shift.to_string());
+    let own = Own::of("shift", &form.shift, &default, words);
+    let reset = own_row(ui, "Shift", explanation, &own, |ui, label| {
         let mut is_own = form.shift.is_some();
         let toggle = ui
             .checkbox(&mut is_own, "")
@@ -199,13 +223,19 @@ fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
             }
         }
     });
+    if reset {
+        form.shift = default;
+    }
 }
 
-fn fps_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation =
         "Frames a second of the written clip. It changes how fast it plays, not what is made";
     let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
-    row(ui, "Frame rate", explanation, |ui, label| {
+    let default = spec.defaults.fps;
+    let form_fps = clip_fps.map_or(view.state.form.fps, |_| default);
+    let own = Own::of("frame rate", &form_fps, &default, default.to_string());
+    let reset = own_row(ui, "Frame rate", explanation, &own, |ui, label| {
         let mut fps = clip_fps.unwrap_or(view.state.form.fps);
         let value = DragValue::new(&mut fps)
             .range(0.0..=240.0)
@@ -221,6 +251,9 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.state.form.fps = fps;
         }
     });
+    if reset {
+        view.state.form.fps = default;
+    }
 }
 
 fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
@@ -238,7 +271,8 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         )
     };
     let form = &mut view.state.form;
-    row(ui, "VAE tiles", explanation, |ui, _| {
+    let own = Own::of("VAE tiles", &form.vae_tile, &None, whole);
+    let reset = own_row(ui, "VAE tiles", explanation, &own, |ui, _| {
         let mut is_tiled = form.vae_tile.is_some();
         let toggle = ui
             .checkbox(&mut is_tiled, "")
@@ -259,6 +293,9 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             }
         }
     });
+    if reset {
+        form.vae_tile = None;
+    }
 }
 
 /// For models whose clips are made section by section.
@@ -266,7 +303,8 @@ fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation =
         "Skips steps that would change little: about twice as fast, with a loss. For drafts";
     let form = &mut view.state.form;
-    row(ui, "Step cache", explanation, |ui, label| {
+    let own = Own::of("step cache", &form.step_cache, &None, "off");
+    let reset = own_row(ui, "Step cache", explanation, &own, |ui, label| {
         let name = form.step_cache.map_or("Off", |cache| cache.kind.label());
         ComboBox::from_id_salt("step cache")
             .selected_text(name)
@@ -293,4 +331,7 @@ fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
             .accessible_name("Step cache threshold");
         }
     });
+    if reset {
+        form.step_cache = None;
+    }
 }

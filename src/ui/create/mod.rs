@@ -4,10 +4,12 @@ pub(super) mod advanced;
 pub(super) mod fetch;
 mod guidance;
 pub(super) mod inputs;
+pub(super) mod loras;
 mod model;
 mod parameters;
 mod presets;
 mod prompt;
+mod seed;
 mod slot;
 
 use egui::{Frame, Margin, Panel, ScrollArea, Ui};
@@ -37,6 +39,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
                 prompt::prompt_ui(ui, view);
                 ui.add_space(theme::GAP);
                 inputs::inputs_ui(ui, view);
+                loras::loras_ui(ui, view);
                 parameters::parameters_ui(ui, view);
                 ui.add_space(theme::SMALL_GAP);
             });

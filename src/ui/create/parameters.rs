@@ -1,27 +1,16 @@
 //! Size, length, presets and seed; everything else is folded away under "Advanced".
 
-use egui::{CollapsingHeader, ComboBox, DragValue, Slider, TextEdit, Ui};
+use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{SectionOrder, Sections, WINDOW};
 
-use crate::app::commands::AppCommand;
-use crate::app::form::{FormState, SizeChoice, takes_batches};
+use crate::app::form::{ASPECTS, DEFAULT_SECS, FormState, SizeChoice, takes_batches};
 use crate::ui::create::advanced::{advanced_ui, said_ui};
 use crate::ui::create::presets::presets_ui;
-use crate::ui::widgets::{field_hint, icon_button, icon_toggle, row, seconds_text, wide_slider};
-use crate::ui::{View, icons, theme};
+use crate::ui::create::seed::seed_ui;
+use crate::ui::widgets::{Own, field_hint, own_row, row, seconds_text, wide_slider};
+use crate::ui::{View, theme};
 
-const ASPECTS: [(u32, u32, &str); 9] = [
-    (1, 1, "Square"),
-    (4, 3, "Landscape"),
-    (3, 2, "Photo"),
-    (16, 9, "Wide"),
-    (21, 9, "Cinema"),
-    (3, 4, "Portrait"),
-    (2, 3, "Tall photo"),
-    (9, 16, "Tall"),
-    (9, 21, "Tower"),
-];
 /// As many jobs come of one click, where each makes one clip.
 const MAX_REPEATS: u32 = 16;
 
@@ -51,8 +40,9 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         "Width and height of the {} in pixels. Larger takes longer and needs more memory",
         view.thing()
     );
-    row(ui, "Size", &explanation, |ui, label| {
-        let auto = auto_text(spec, view);
+    let auto = auto_text(spec, view);
+    let own = Own::of("size", &view.state.form.size, &SizeChoice::Auto, &auto);
+    let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
         let before = view
             .state
             .form
@@ -88,6 +78,9 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             .labelled_by(label)
             .on_hover_text(&explanation);
     });
+    if reset {
+        view.state.form.size = SizeChoice::Auto;
+    }
     if view.state.form.size == SizeChoice::Custom {
         custom_size_ui(ui, &mut view.state.form, spec);
     }
@@ -147,10 +140,15 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         let explanation = "How many are made one after the other, each with the next seed";
         (MAX_REPEATS, explanation)
     };
-    row(ui, "How many", explanation, |ui, label| {
-        let slider = Slider::new(&mut view.state.form.batch_size, 1..=most);
+    let form = &mut view.state.form;
+    let own = Own::of("how many", &form.batch_size, &1, "1");
+    let reset = own_row(ui, "How many", explanation, &own, |ui, label| {
+        let slider = Slider::new(&mut form.batch_size, 1..=most);
         wide_slider(ui, slider, explanation).labelled_by(label);
     });
+    if reset {
+        form.batch_size = 1;
+    }
     said_ui(ui, view, &["batch"]);
 }
 
@@ -158,23 +156,35 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation =
         "How long the clip is. It is made in sections, each of which can be seen at once";
-    row(ui, "Length", explanation, |ui, label| {
+    let secs = view.state.form.secs;
+    let words = seconds_text(DEFAULT_SECS);
+    let own = Own::of("length", &secs, &DEFAULT_SECS, words);
+    let reset = own_row(ui, "Length", explanation, &own, |ui, label| {
         let slider = Slider::new(&mut view.state.form.secs, 1.0..=120.0)
             .logarithmic(true)
             .fixed_decimals(1)
             .suffix(" s");
         wide_slider(ui, slider, explanation).labelled_by(label);
     });
+    if reset {
+        view.state.form.secs = DEFAULT_SECS;
+    }
     field_hint(ui, &sections_text(view));
     said_ui(ui, view, &["seconds", "frames"]);
-    let Some(own) = spec.section_order else {
+    order_ui(ui, view, spec);
+}
+
+/// Which section is made first.
+fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let Some(default) = spec.section_order else {
         return;
     };
     let explanation =
         "Which section is made first. Models are made for one order; their files do not say which";
-    row(ui, "Order", explanation, |ui, label| {
-        let form = &mut view.state.form;
-        let mut order = form.section_order.unwrap_or(own);
+    let form = &mut view.state.form;
+    let own = Own::of("order", &form.section_order, &None, default.label());
+    let reset = own_row(ui, "Order", explanation, &own, |ui, label| {
+        let mut order = form.section_order.unwrap_or(default);
         ComboBox::from_id_salt("order")
             .selected_text(order.label())
             .width(ui.available_width())
@@ -186,8 +196,11 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             .response
             .labelled_by(label)
             .on_hover_text(explanation);
-        form.section_order = (order != own).then_some(order);
+        form.section_order = (order != default).then_some(order);
     });
+    if reset {
+        form.section_order = None;
+    }
     said_ui(ui, view, &["sampling", "extend"]);
 }
 
@@ -207,8 +220,11 @@ fn sections_text(view: &View<'_>) -> String {
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. One frame is a picture";
-    row(ui, "Length", explanation, |ui, label| {
-        let form = &mut view.state.form;
+    let form = &mut view.state.form;
+    let default = spec.defaults.num_frames;
+    let words = format!("{default} frames");
+    let own = Own::of("length", &form.num_frames, &default, words);
+    let reset = own_row(ui, "Length", explanation, &own, |ui, label| {
         let stride = spec.limits.frame_stride.max(1);
         let mut groups = form.num_frames.saturating_sub(1) / stride;
         let most = spec.limits.max_frames.saturating_sub(1) / stride;
@@ -231,6 +247,9 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         .on_hover_text(format!("A multiple of {stride}, plus one"))
         .accessible_name("Frames");
     });
+    if reset {
+        form.num_frames = default;
+    }
     field_hint(ui, &length_text(view));
     said_ui(ui, view, &["frames"]);
 }
@@ -259,43 +278,4 @@ fn length_text(view: &View<'_>) -> String {
             form.fps
         )
     }
-}
-
-fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let thing = view.thing();
-    let explanation = format!(
-        "The number that chance begins with. The same seed and settings make the same {thing}"
-    );
-    row(ui, "Seed", &explanation, |ui, label| {
-        let width = ui.available_width() - 98.0;
-        let edit = TextEdit::singleline(&mut view.state.form.seed)
-            .id_salt("seed")
-            .desired_width(width);
-        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
-        if response.changed() {
-            view.session.is_seed_used = false;
-        }
-        let is_locked = view.state.form.is_seed_locked;
-        let (icon, name, meaning) = if is_locked {
-            (
-                icons::LOCK,
-                "Unlock seed",
-                format!("Locked: every {thing} uses this seed. Click for a new one each time"),
-            )
-        } else {
-            (
-                icons::LOCK_OPEN,
-                "Lock seed",
-                format!("Unlocked: every new {thing} gets a new seed. Click to keep this one"),
-            )
-        };
-        if icon_toggle(ui, is_locked, icon, name, &meaning).clicked() {
-            view.state.form.is_seed_locked = !is_locked;
-            // Locking is for the clip just made.
-        }
-        if icon_button(ui, icons::DICE, "Roll a new seed", "Another seed").clicked() {
-            view.push(AppCommand::RollSeed);
-        }
-    });
-    said_ui(ui, view, &["seed"]);
 }

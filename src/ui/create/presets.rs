@@ -1,45 +1,187 @@
-//! Presets: values that go together, taken over with one click and given back with another.
+//! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
+//! user's own are kept.
 
-use egui::Ui;
+use egui::containers::menu::{MenuButton, MenuConfig};
+use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::catalog::ModelSpec;
+use safelight_core::presets::Quality;
 
 use crate::app::commands::AppCommand;
-use crate::ui::View;
-use crate::ui::widgets::{choice, field_hint, row};
+use crate::app::presets::{PresetChoice, PresetKey, PresetsCommand};
+use crate::app::restore::RestoreCommand;
+use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
+use crate::ui::{View, icons, theme};
 
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    if spec.presets.is_empty() {
-        return;
-    }
-    let chosen = view.state.form.preset(spec);
-    let explanation = "Values that go together: steps, guidance, shift and sampler at once";
+    let choices = view.session.presets.choices(spec);
+    let sources = view.session.inputs.sources();
+    let form = &view.state.form;
+    let chosen = choices
+        .iter()
+        .position(|choice| form.has_values(&choice.values, spec, sources));
+    let can_undo =
+        form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
+    let explanation = "Values that go together: steps, guidance, size and more at once";
     let mut wish = None;
     row(ui, "Preset", explanation, |ui, _| {
         ui.horizontal_wrapped(|ui| {
-            for preset in &spec.presets {
-                let is_chosen = chosen == Some(preset);
-                if choice(ui, is_chosen, &preset.name, &preset.note).clicked() {
+            for (index, preset) in choices.iter().enumerate() {
+                let is_chosen = chosen == Some(index);
+                if choice(ui, is_chosen, &preset.name, &hover_text(preset)).clicked() {
                     // A second click gives back what the first one took.
                     wish = Some(if is_chosen {
-                        AppCommand::UndoPreset
+                        PresetsCommand::Undo
                     } else {
-                        AppCommand::ApplyPreset(preset.id.clone())
+                        PresetsCommand::Apply(preset.key.clone())
                     });
                 }
             }
             // It stays when a value was changed since.
-            if chosen.is_some() || view.state.form.before_preset.is_some() {
+            if can_undo {
                 let reset = ui
                     .button("Reset")
                     .on_hover_text("Back to the values before the preset");
                 if reset.clicked() {
-                    wish = Some(AppCommand::UndoPreset);
+                    wish = Some(PresetsCommand::Undo);
                 }
+            }
+            menu_button(ui, view);
+        });
+    });
+    // What a distilled model needs is worth a line; what a draft is, the hover text says.
+    if let Some(preset) = chosen.map(|index| &choices[index])
+        && matches!(preset.key, PresetKey::Model(_))
+    {
+        field_hint(ui, &preset.note);
+    }
+    view.commands.extend(wish.map(AppCommand::Presets));
+}
+
+/// Whether the preset is the model's own way, from which there is nothing to go back.
+fn is_own_way(preset: &PresetChoice) -> bool {
+    preset.key == PresetKey::Quality(Quality::Balanced)
+}
+
+/// What it is for, and what it sets.
+fn hover_text(preset: &PresetChoice) -> String {
+    let sets = format!("Sets {}", preset.values.described());
+    if preset.note.is_empty() {
+        sets
+    } else {
+        format!("{}\n{sets}", preset.note)
+    }
+}
+
+fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
+    let icon = RichText::new(icons::CARET_DOWN).size(14.0);
+    let button = Button::new(icon).frame_when_inactive(false);
+    let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
+    let (response, _) = MenuButton::from_button(button)
+        .config(config)
+        .ui(ui, |ui| menu_ui(ui, view));
+    let response = response
+        .on_hover_text("Keep these settings as a preset of your own, or take them from a file")
+        .accessible_name("Preset menu");
+    if response.clicked() {
+        view.push(AppCommand::Presets(PresetsCommand::Reload));
+    }
+}
+
+fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.set_width(theme::MENU_WIDTH);
+    if ui
+        .button(with_icon(icons::FOLDER_OPEN, "From a file…"))
+        .on_hover_text("Takes over what a picture, a clip or a JSON file says of how it was made, here or by another program")
+        .accessible_name("From a file…")
+        .clicked()
+    {
+        view.push(AppCommand::Restore(RestoreCommand::Pick));
+        ui.close();
+    }
+    ui.separator();
+    save_ui(ui, view);
+    let names: Vec<String> = view
+        .session
+        .presets
+        .list
+        .iter()
+        .map(|own| own.name.clone())
+        .collect();
+    for name in names {
+        own_ui(ui, view, &name);
+    }
+}
+
+fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let mut is_wanted = false;
+    ui.horizontal(|ui| {
+        let name = &mut view.session.presets.new_name;
+        let edit = TextEdit::singleline(name)
+            .hint_text("A name for these settings")
+            .desired_width(theme::MENU_WIDTH - 76.0);
+        let response = ui
+            .add(edit)
+            .on_hover_text("All but the prompt, the pictures and the seed. A name that is taken already gets these values")
+            .accessible_name("Preset name");
+        let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+        let is_named = !name.trim().is_empty();
+        let save = ui
+            .add_enabled(is_named, Button::new("Save"))
+            .on_hover_text("Keep these settings under this name")
+            .accessible_name("Save preset");
+        is_wanted = is_named && (is_entered || save.clicked());
+    });
+    if is_wanted {
+        let name = std::mem::take(&mut view.session.presets.new_name);
+        view.push(AppCommand::Presets(PresetsCommand::Save(name)));
+    }
+}
+
+/// One of the user's presets, with what can be done with it.
+fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
+    let mut wish = None;
+    ui.horizontal(|ui| {
+        if let Some((from, to)) = &mut view.session.presets.renaming
+            && from == name
+        {
+            let edit = TextEdit::singleline(to).desired_width(theme::MENU_WIDTH - 90.0);
+            let response = ui
+                .add(edit)
+                .on_hover_text("The preset's new name")
+                .accessible_name("New preset name");
+            let is_entered =
+                response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+            let done = ui.button("Rename").on_hover_text("Give it this name");
+            if is_entered || done.clicked() {
+                wish = Some(PresetsCommand::Rename {
+                    from: from.clone(),
+                    to: to.clone(),
+                });
+            }
+            return;
+        }
+        let label = ui.add(egui::Label::new(name).truncate());
+        label.on_hover_text(name);
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            let delete = format!("Delete preset {name}");
+            if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
+                wish = Some(PresetsCommand::Delete(name.to_owned()));
+            }
+            let rename = format!("Rename preset {name}");
+            if icon_button(ui, icons::PENCIL, &rename, "Give it another name").clicked() {
+                view.session.presets.renaming = Some((name.to_owned(), name.to_owned()));
+            }
+            let update = format!("Update preset {name}");
+            let explanation = "Give it the values that the form has now";
+            if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
+                wish = Some(PresetsCommand::Save(name.to_owned()));
             }
         });
     });
-    if let Some(preset) = chosen {
-        field_hint(ui, &preset.note);
+    if let Some(wish) = wish {
+        if matches!(wish, PresetsCommand::Rename { .. }) {
+            view.session.presets.renaming = None;
+        }
+        view.push(AppCommand::Presets(wish));
     }
-    view.commands.extend(wish);
 }

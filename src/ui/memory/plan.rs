@@ -8,6 +8,7 @@ use safelight_core::settings::MemorySettings;
 
 use crate::app::commands::AppCommand;
 use crate::app::memory::planning::Planned;
+use crate::ui::memory::words;
 use crate::ui::widgets::{bytes_text, palette};
 use crate::ui::{View, theme};
 
@@ -38,6 +39,9 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
     ui.horizontal_wrapped(|ui| {
         let verdict = &planned.plan.verdict.text;
         ui.label(RichText::new(verdict).small().color(colour));
+        let time = words::time_words(&planned.course);
+        ui.label(RichText::new(time).small().color(palette.weak))
+            .on_hover_text("From the times of earlier jobs; other programs and heat change them");
         for suggestion in &planned.suggestions {
             let button = Button::new(RichText::new(&suggestion.text).small())
                 .fill(palette.raised)
@@ -69,12 +73,13 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     ui.spacing_mut().slider_width = SLIDER_WIDTH;
     let slider = Slider::new(&mut value, 0.0..=most)
         .fixed_decimals(1)
+        .update_while_editing(false)
         .suffix(" GiB");
     let response = ui.add(slider).on_hover_text(PRESERVED);
     let response = response.labelled_by(label.id);
-    if response.dragged() {
+    if is_held(&response) {
         view.session.planning.preserved_draft = Some(value);
-    } else if response.drag_stopped() || (response.changed() && rounded(value) != rounded(shown)) {
+    } else if draft.is_some() || (response.changed() && rounded(value) != rounded(shown)) {
         // The slider's own rounding of what was computed is no wish of the user's.
         view.session.planning.preserved_draft = None;
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
@@ -95,14 +100,21 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .on_hover_text(CAP);
     let total = (plan.budget.total_bytes as f64 / GIB).max(1.0);
     let set = view.settings.memory.cap_gib;
-    let mut value = set.unwrap_or(plan.budget.cap_bytes as f64 / GIB).min(total);
+    let draft = view.session.planning.cap_draft;
+    let value = draft.or(set).unwrap_or(plan.budget.cap_bytes as f64 / GIB);
+    let mut value = value.min(total);
     let drag = egui::DragValue::new(&mut value)
         .range(0.0..=total)
         .speed(0.1)
         .fixed_decimals(1)
+        .update_while_editing(false)
         .suffix(" GiB");
     let response = ui.add(drag).on_hover_text(CAP).labelled_by(label.id);
-    if response.changed() {
+    // Settings are kept when the mouse lets go, not with each step of it.
+    if is_held(&response) {
+        view.session.planning.cap_draft = Some(value);
+    } else if response.changed() || draft.is_some() {
+        view.session.planning.cap_draft = None;
         change(view, |memory| memory.cap_gib = Some(rounded(value)));
     }
     if set.is_some() {
@@ -111,6 +123,11 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
             change(view, |memory| memory.cap_gib = None);
         }
     }
+}
+
+/// The mouse has not let go yet.
+fn is_held(response: &egui::Response) -> bool {
+    response.dragged() || response.is_pointer_button_down_on()
 }
 
 fn rounded(gib: f64) -> f64 {

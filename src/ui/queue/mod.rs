@@ -1,21 +1,38 @@
-//! The buttons that start and stop, and the jobs that wait.
+//! The buttons that start, stop and pause; the panel with all jobs, and what it asks, are below.
 
-use egui::{Button, Label, RichText, ScrollArea, Ui};
+pub(super) mod panel;
+mod parts;
+pub(super) mod questions;
+mod reach;
+mod row;
+
+use egui::{Button, Label, Response, RichText, Ui};
 
 use crate::app::commands::AppCommand;
+use crate::app::queue::commands::QueueCommand;
 use crate::app::shortcuts::explained;
-use crate::ui::widgets::{across, icon_button, main_button, palette, sentence, with_icon};
+use crate::ui::widgets::{across, main_button, palette, sentence, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// The list of waiting jobs scrolls beyond this height.
-const MAX_LIST_HEIGHT: f32 = 110.0;
-/// Of jobs that can go on, the newest are enough.
-const MAX_LEFT: usize = 3;
-
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
-    left_ui(ui, view);
-    waiting_ui(ui, view);
-    cancel_ui(ui, view);
+    paused_ui(ui, view);
+    stop_ui(ui, view);
+    if view.session.queue.editing.is_some() {
+        edit_ui(ui, view);
+        return;
+    }
+    let is_running = view.queue.running.is_some();
+    let thing = view.thing();
+    let explanation = if is_running {
+        format!("Queue another {thing} behind the running one")
+    } else {
+        format!("Make the {thing}")
+    };
+    submit_ui(ui, view, icons::SPARKLE, "Generate", &explanation);
+}
+
+/// The main button; where the form is wrong it says why.
+fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanation: &str) {
     let has_model = view.session.model(&view.state.form).is_some();
     let first_error = view
         .session
@@ -23,18 +40,10 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
         .first()
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
-    let is_running = view.queue.running.is_some();
-    let response = main_button(ui, is_enabled, icons::SPARKLE, "Generate");
-    let thing = view.thing();
-    let explanation = if is_running {
-        format!("Queue another {thing} behind the running one")
-    } else {
-        format!("Make the {thing}")
-    };
-    let explanation = explained(&explanation, "generate");
+    let response = main_button(ui, is_enabled, icon, name);
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     if response
-        .on_hover_text(explanation)
+        .on_hover_text(explained(explanation, "generate"))
         .on_disabled_hover_text(reason)
         .clicked()
     {
@@ -42,84 +51,75 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+/// The form holds a job of the queue.
+fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let amber = palette(ui).amber;
+    let text = RichText::new("You are changing a job of the queue").color(amber);
+    ui.add(Label::new(text).truncate());
+    let explanation = "Back to what stood in the form before. The job stays as it was";
+    if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
+        view.push(AppCommand::Queue(QueueCommand::CancelEdit));
+    }
+    let explanation =
+        "The job keeps its place in the queue and is made with these settings, from its beginning";
+    submit_ui(
+        ui,
+        view,
+        icons::CHECK_CIRCLE,
+        "Save as this job",
+        explanation,
+    );
+}
+
+/// New jobs would only wait: why, and how they do not.
+fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if !view.queue.is_paused {
+        return;
+    }
+    let amber = palette(ui).amber;
+    ui.label(RichText::new("The queue is paused").color(amber));
+    let explanation = "Start the jobs that wait, one after the other";
+    if wide_button(ui, icons::PLAY, "Go on with the queue", explanation).clicked() {
+        view.push(AppCommand::Queue(QueueCommand::GoOn));
+    }
+}
+
 /// Above the main button, so that a double click on that one cannot cancel what it began.
-fn cancel_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if let Some(job) = &view.queue.running {
-        let is_cancelled = job.cancel.is_cancelled();
-        let text = if is_cancelled {
-            "Cancelling…"
-        } else {
-            "Cancel"
-        };
-        let button = Button::new(with_icon(icons::STOP, text));
-        let response =
-            across(ui, "cancel", |ui| ui.add_enabled(!is_cancelled, button)).accessible_name(text);
-        if response
-            .on_hover_text(explained(
-                "Stop the running job. Waiting ones go on",
-                "cancel",
-            ))
-            .clicked()
-        {
-            view.push(AppCommand::Cancel);
+fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(job) = &view.queue.running else {
+        return;
+    };
+    let is_stopping = job.cancel.is_cancelled();
+    let (pause, cancel) = match (is_stopping, job.cancel.is_paused()) {
+        (false, _) => ("Pause this job", "Cancel"),
+        (true, true) => ("Pausing…", "Cancel"),
+        (true, false) => ("Pause this job", "Cancelling…"),
+    };
+    let can_cancel = !is_stopping || job.cancel.is_paused();
+    ui.columns(2, |columns| {
+        if let [left, right] = columns {
+            left.add_enabled_ui(!is_stopping, |ui| {
+                let explanation = "Stop it and free the memory. What is finished is kept, and it can go on from there. Waiting ones go on";
+                if wide_button(ui, icons::PAUSE, pause, explanation).clicked() {
+                    view.commands
+                        .push(AppCommand::Queue(QueueCommand::PauseRunning));
+                }
+            });
+            right.add_enabled_ui(can_cancel, |ui| {
+                let explanation = "Stop the running job for good. Whole sections of a clip are kept, half-made pictures are not. Waiting ones go on";
+                let explanation = explained(explanation, "cancel");
+                if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
+                    view.commands.push(AppCommand::Cancel);
+                }
+            });
         }
-    }
+    });
+    ui.add_space(theme::SMALL_GAP / 2.0);
 }
 
-/// Jobs that failed, or whose program died: they can go on.
-fn left_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.queue.left.is_empty() {
-        return;
-    }
-    let palette = palette(ui);
-    let text = format!("Unfinished ({})", view.queue.left.len());
-    ui.label(RichText::new(text).color(palette.weak));
-    for job in view.queue.left.iter().take(MAX_LEFT) {
-        ui.horizontal(|ui| {
-            let prompt = &job.request.prompt;
-            let name = format!("Go on with: {prompt}");
-            if icon_button(ui, icons::PLAY, &name, "Go on where it stopped").clicked() {
-                view.commands.push(AppCommand::Resume(job.id));
-            }
-            let name = format!("Do not go on with: {prompt}");
-            let explanation = "Take it from this list. Its folder is kept for a week";
-            if icon_button(ui, icons::X, &name, explanation).clicked() {
-                view.commands.push(AppCommand::ForgetLeft(job.id));
-            }
-            let text = format!("{}: {prompt}", job.progress_text());
-            ui.add(Label::new(text).truncate())
-                .on_hover_text(format!("{prompt}\n{}", job.request.out.display()));
-        });
-    }
-    ui.add_space(theme::SMALL_GAP);
-}
-
-fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
-    // The first one is about to start when nothing runs; showing it would only flicker.
-    if view.queue.waiting.is_empty() || view.queue.running.is_none() {
-        return;
-    }
-    let palette = palette(ui);
-    let text = format!("Waiting ({})", view.queue.waiting.len());
-    ui.label(RichText::new(text).color(palette.weak));
-    ScrollArea::vertical()
-        .max_height(MAX_LIST_HEIGHT)
-        .auto_shrink([false, true])
-        .show(ui, |ui| {
-            for job in &view.queue.waiting {
-                ui.horizontal(|ui| {
-                    let name = format!("Remove from queue: {}", job.request.prompt);
-                    if icon_button(ui, icons::X, &name, "Take this one out of the queue").clicked()
-                    {
-                        view.commands.push(AppCommand::RemoveWaiting(job.id));
-                    }
-                    ui.add(Label::new(&job.request.prompt).truncate())
-                        .on_hover_text(format!(
-                            "{}\nSeed {}",
-                            job.request.prompt, job.request.seed
-                        ));
-                });
-            }
-        });
-    ui.add_space(theme::SMALL_GAP);
+fn wide_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+    let button = Button::new(with_icon(icon, name)).truncate();
+    across(ui, name, |ui| ui.add(button))
+        .on_hover_text(explanation)
+        .accessible_name(name)
 }

@@ -1,363 +1,195 @@
-//! The middle of the window: the picture that develops, or a finished clip with its controls.
+//! The middle of the window: the picture that develops, a finished result, a file, or two of them beside each other, with
+//! the controls below.
+//!
+//! What is shown is the app's to say; here it is drawn.
 
+mod bar;
 mod batch;
+mod compare;
+mod empty;
+mod live;
+mod played;
+mod result;
+mod stage;
 pub(super) mod strip;
 
-use egui::{
-    Align2, Button, Color32, CornerRadius, FontId, Frame, Margin, Mesh, Panel, Rect, RichText,
-    Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
-};
+use egui::{Color32, Frame, Margin, Panel, Rect, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::JobId;
 
 use crate::app::commands::AppCommand;
+use crate::app::player::Playhead;
 use crate::app::queue::ResultItem;
-use crate::app::state::{Models, Viewing};
-use crate::ui::watch::batch::batch_ui;
-use crate::ui::widgets::{duration_text, icon_button, palette};
-use crate::ui::{View, icons};
+use crate::app::state::{Screen, Viewing};
+use crate::ui::View;
+use crate::ui::widgets::palette;
+use batch::batch_ui;
 
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if let Viewing::Result(id) = view.session.viewing
-        && let Some(item) = view.queue.result(id)
-    {
+    if is_empty(view) {
+        view.session.watch.is_full = false;
+    } else {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
         Panel::bottom("player")
             .frame(bar)
             .resizable(false)
             .show_separator_line(false)
-            .show(ui, |ui| {
-                player_ui(ui, view);
-                batch_ui(ui, view, item);
-                result_ui(ui, view, item);
-            });
+            .show(ui, |ui| controls_ui(ui, view));
     }
     let area = ui.available_rect_before_wrap();
-    let response = ui.allocate_rect(area, Sense::click());
-    let area = area.shrink(16.0);
-    let is_live = view.session.viewing == Viewing::Live;
-    if is_live && view.queue.running.is_none() && view.session.screen.texture().is_none() {
-        empty_ui(ui, area, view);
+    if is_empty(view) {
+        ui.allocate_rect(area, egui::Sense::hover());
+        empty::empty_ui(ui, area.shrink(16.0), view);
         return;
     }
-    let Some((texture, [width, height])) = view.session.screen.texture() else {
-        waiting_ui(ui, area);
+    if view.session.viewing == Viewing::Compare {
+        compare::pictures_ui(ui, view, area);
+    } else {
+        picture_ui(ui, view, area);
+    }
+}
+
+/// The window has nothing to show and makes nothing.
+fn is_empty(view: &View<'_>) -> bool {
+    view.session.viewing == Viewing::Live
+        && view.queue.running.is_none()
+        && view.session.watch.opening.is_none()
+        && view.session.screen.texture().is_none()
+}
+
+fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let queue = view.queue;
+    let shown = view.session.shown_of_batch();
+    let item = match view.session.viewing {
+        Viewing::Result(id) => queue.result(id),
+        _ => None,
+    };
+    let told = match view.session.viewing {
+        Viewing::Live => queue.running.as_ref().map(live::told),
+        Viewing::Result(_) => item.map(|item| result::told(item, shown)),
+        Viewing::File => {
+            let file = view.session.watch.file.as_ref();
+            file.map(|file| played::told(file, shown))
+        }
+        Viewing::Compare => None,
+    };
+    bar::bar_ui(ui, view, told.as_ref());
+    match view.session.viewing {
+        Viewing::Live => {}
+        Viewing::Result(_) => {
+            if let Some(item) = item {
+                batch_ui(ui, view, item);
+                result::result_ui(ui, view, item);
+            }
+        }
+        Viewing::File => played::file_ui(ui, view),
+        Viewing::Compare => compare::controls_ui(ui, view),
+    }
+    bar::told_below_ui(ui, view, told.as_ref());
+}
+
+/// The place in what is shown, where that can play.
+fn playhead<'a>(view: &'a View<'_>) -> Option<&'a Playhead> {
+    let playhead = match view.session.viewing {
+        Viewing::Live => {
+            let job = view.queue.running.as_ref()?;
+            job.growing.as_ref()?.playhead()
+        }
+        Viewing::Result(_) | Viewing::File => {
+            let player = view.session.player.as_ref()?;
+            player.is_clip().then(|| player.playhead())?
+        }
+        Viewing::Compare => &view.session.watch.compare.as_ref()?.playhead,
+    };
+    (playhead.len() > 1).then_some(playhead)
+}
+
+fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
+    let is_live = view.session.viewing == Viewing::Live;
+    let Some(size) = view.session.screen.size() else {
+        ui.allocate_rect(area, egui::Sense::hover());
+        let text = match &view.session.watch.opening {
+            Some(name) => format!("Opening {name}…"),
+            None if is_live => "In the dark, something begins…".to_owned(),
+            None => "Opening…".to_owned(),
+        };
+        empty::waiting_ui(ui, area, &text);
         return;
     };
-    let shown = fit(
-        area,
-        requested_aspect(view).unwrap_or_else(|| width as f32 / height.max(1) as f32),
-    );
-    let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-    ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
-    let edge = if view.queue.running.is_some() && is_live {
+    // A latent preview is coarse; the shape of what will be made is known exactly.
+    let size = requested_size(view).unwrap_or(size);
+    let mut zoom = view.session.watch.zoom;
+    let (response, shown) = stage::stage_ui(ui, area, &mut zoom, size);
+    view.session.watch.zoom = zoom;
+    stage::paint(ui, area, shown, &view.session.screen, Color32::WHITE);
+    let edge = if is_live && view.queue.running.is_some() {
         palette(ui).accent
     } else {
         palette(ui).line
     };
-    ui.painter().rect_stroke(
-        shown,
-        CornerRadius::ZERO,
-        Stroke::new(1.0, edge.gamma_multiply(0.7)),
-        egui::StrokeKind::Outside,
-    );
-    let name = match view.session.viewing {
-        Viewing::Live => "Live preview",
-        Viewing::Result(id) if view.queue.result(id).is_some_and(ResultItem::is_pictures) => {
-            "Finished picture"
-        }
-        Viewing::Result(_) => "Finished clip",
-    };
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
+    stage::edge(ui, area, shown, edge);
+    if is_live {
+        inset_ui(ui, area, &view.session.watch.inset);
+    }
+    let name = name_of(view);
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     if !is_live && response.clicked() {
         view.push(AppCommand::TogglePlay);
     }
 }
 
-/// A latent preview is coarse; the shape of what will be made is known exactly.
-fn requested_aspect(view: &View<'_>) -> Option<f32> {
+/// What is in the making, in a corner of the clip so far.
+fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
+    const SHARE: f32 = 0.24;
+    let Some(size) = inset.size() else {
+        return;
+    };
+    let width = (area.width() * SHARE).min(area.height() * SHARE * size.x / size.y.max(1.0));
+    let size = vec2(width, width * size.y / size.x.max(1.0));
+    let corner = area.shrink(24.0).right_bottom();
+    let shown = Rect::from_min_max(corner - size, corner);
+    stage::paint(ui, area, shown, inset, Color32::WHITE);
+    ui.painter().rect_stroke(
+        shown,
+        0.0,
+        Stroke::new(1.0, palette(ui).accent),
+        egui::StrokeKind::Outside,
+    );
+}
+
+/// What a screen reader says of the picture.
+fn name_of(view: &View<'_>) -> String {
+    match view.session.viewing {
+        Viewing::Live => "Live preview".to_owned(),
+        Viewing::Result(id) if view.queue.result(id).is_some_and(ResultItem::is_pictures) => {
+            "Finished picture".to_owned()
+        }
+        Viewing::Result(_) => "Finished clip".to_owned(),
+        Viewing::File => {
+            let shown = view.session.shown_of_batch();
+            let file = view.session.watch.file.as_ref();
+            file.map_or_else(String::new, |file| {
+                format!("The file {}", file.name_of(shown))
+            })
+        }
+        Viewing::Compare => "Comparison".to_owned(),
+    }
+}
+
+/// In pixels, of what is made or was.
+fn requested_size(view: &View<'_>) -> Option<Vec2> {
     let request = match view.session.viewing {
         Viewing::Live => view.queue.running.as_ref().map(|job| &job.request),
         Viewing::Result(id) => view.queue.result(id).map(|item| &item.request),
-    }?;
-    Some(request.width as f32 / request.height.max(1) as f32)
-}
-
-/// The largest rectangle of this aspect in the area.
-fn fit(area: Rect, aspect: f32) -> Rect {
-    let width = area.width().min(area.height() * aspect).max(1.0);
-    Rect::from_center_size(area.center(), vec2(width, width / aspect.max(f32::EPSILON)))
-}
-
-/// Before anything was made.
-fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
-    let palette = palette(ui);
-    glow(ui, area, 0.5);
-    let center = area.center();
-    let spec = view.session.model(&view.state.form);
-    let icon = if spec.is_some_and(|spec| spec.family.makes_pictures()) {
-        icons::IMAGE
-    } else {
-        icons::FILM
+        Viewing::File | Viewing::Compare => None,
     };
-    ui.painter().text(
-        center - vec2(0.0, 40.0),
-        Align2::CENTER_CENTER,
-        icon,
-        FontId::proportional(54.0),
-        palette.accent.gamma_multiply(0.85),
-    );
-    ui.painter().text(
-        center + vec2(0.0, 14.0),
-        Align2::CENTER_CENTER,
-        "Nothing developed yet",
-        FontId::proportional(18.0),
-        palette.text,
-    );
-    let advice = match &view.session.models {
-        Models::Loading => "Looking for models…",
-        Models::Ready(specs) if specs.is_empty() => "A model is needed first",
-        Models::Ready(_) => "Press Generate, or describe something of your own first",
-    };
-    ui.painter().text(
-        center + vec2(0.0, 40.0),
-        Align2::CENTER_CENTER,
-        advice,
-        FontId::proportional(13.5),
-        palette.weak,
-    );
-}
-
-/// A job runs, but there is nothing to see yet.
-fn waiting_ui(ui: &Ui, area: Rect) {
-    let palette = palette(ui);
-    glow(ui, area, 1.0);
-    ui.painter().text(
-        area.center(),
-        Align2::CENTER_CENTER,
-        "In the dark, something begins…",
-        FontId::proportional(16.0),
-        palette.weak,
-    );
-}
-
-/// The safelight over the bench: a soft round glow.
-fn glow(ui: &Ui, area: Rect, strength: f32) {
-    const NUM_SPOKES: u32 = 64;
-    // Distance from the middle, and how bright it is there.
-    const RINGS: [(f32, f32); 6] = [
-        (0.0, 0.20),
-        (0.2, 0.16),
-        (0.4, 0.095),
-        (0.6, 0.045),
-        (0.8, 0.013),
-        (1.0, 0.0),
-    ];
-    let accent = palette(ui).accent;
-    let reach = area.width().min(area.height()) * 0.55;
-    let mut mesh = Mesh::default();
-    for (ring, (distance, brightness)) in RINGS.into_iter().enumerate() {
-        let colour = accent.gamma_multiply(brightness * strength);
-        for spoke in 0..NUM_SPOKES {
-            let angle = std::f32::consts::TAU * spoke as f32 / NUM_SPOKES as f32;
-            mesh.colored_vertex(
-                area.center() + Vec2::angled(angle) * reach * distance,
-                colour,
-            );
-            if ring > 0 {
-                let outer = ring as u32 * NUM_SPOKES;
-                let (here, next) = (outer + spoke, outer + (spoke + 1) % NUM_SPOKES);
-                mesh.add_triangle(here, next, here - NUM_SPOKES);
-                mesh.add_triangle(next, next - NUM_SPOKES, here - NUM_SPOKES);
-            }
-        }
+    if let Some(request) = request {
+        return Some(vec2(request.width as f32, request.height as f32));
     }
-    ui.painter().add(mesh);
-}
-
-fn player_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(player) = &view.session.player else {
-        return;
-    };
-    if !player.is_clip() {
-        return;
-    }
-    let (len, fps, is_playing) = (player.len(), player.fps(), player.is_playing());
-    let mut index = player.index();
-    let mut wish = None;
-    ui.horizontal(|ui| {
-        let (icon, name) = if is_playing {
-            (icons::PAUSE, "Pause")
-        } else {
-            (icons::PLAY, "Play")
-        };
-        if icon_button(ui, icon, name, "Play or pause (space)").clicked() {
-            wish = Some(AppCommand::TogglePlay);
-        }
-        if icon_button(
-            ui,
-            icons::CARET_LEFT,
-            "Previous frame",
-            "One frame back (left arrow)",
-        )
-        .clicked()
-        {
-            wish = Some(AppCommand::StepFrame(-1));
-        }
-        if icon_button(
-            ui,
-            icons::CARET_RIGHT,
-            "Next frame",
-            "One frame on (right arrow)",
-        )
-        .clicked()
-        {
-            wish = Some(AppCommand::StepFrame(1));
-        }
-        let text = format!("{} / {len}   {:.1} s", index + 1, index as f64 / fps);
-        ui.spacing_mut().slider_width = (ui.available_width() - 150.0).max(60.0);
-        let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
-        let response = ui
-            .add(slider)
-            .on_hover_text("Drag to look at a frame")
-            .accessible_name("Position");
-        if response.changed() {
-            wish = Some(AppCommand::ShowFrame(index));
-        }
-        let weak = palette(ui).weak;
-        ui.label(RichText::new(text).monospace().color(weak));
-    });
-    view.commands.extend(wish);
-}
-
-fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
-    let palette = palette(ui);
-    let id = item.id;
-    ui.horizontal_wrapped(|ui| {
-        let buttons = [
-            (
-                icons::FOLDER_OPEN,
-                "Open folder",
-                "Show the file in the file manager",
-                AppCommand::OpenFolderOf(id),
-            ),
-            (
-                icons::COPY,
-                "Copy path",
-                "Put the file's path on the clipboard",
-                AppCommand::CopyPathOf(id),
-            ),
-            (
-                icons::RESET,
-                "Use these settings",
-                "Put its prompt, seed and settings back into the form",
-                AppCommand::UseSettingsOf(id),
-            ),
-        ];
-        for (icon, name, explanation, command) in buttons {
-            let button = Button::new(crate::ui::widgets::with_icon(icon, name));
-            if ui
-                .add(button)
-                .on_hover_text(explanation)
-                .accessible_name(name)
-                .clicked()
-            {
-                view.push(command);
-            }
-        }
-        continue_button(ui, view, item);
-        live_button(ui, view);
-    });
-    let shown = view.session.shown_of_batch();
-    let path = item.path_of(shown);
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let text = format!("{}  ·  {file}", facts(item, shown));
-    ui.add(egui::Label::new(RichText::new(text).small().color(palette.weak)).truncate())
-        .on_hover_text(format!("{}\n{}", item.request.prompt, path.display()));
-}
-
-/// The clip's last frame begins the next part; a picture begins a clip or is made anew.
-fn continue_button(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
-    let spec = view.session.model(&view.state.form);
-    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures());
-    let (name, explanation) = if !item.is_pictures() && item.output.clip.frames.len() > 1 {
-        (
-            "Continue from last frame",
-            "Go on from this clip: its last frame begins the next part, and both are written as one",
-        )
-    } else if makes_pictures {
-        (
-            "Use as start picture",
-            "Make the next picture from this one",
-        )
-    } else {
-        (
-            "Use as start picture",
-            "Make a clip that begins with this picture",
-        )
-    };
-    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
-    let button = Button::new(crate::ui::widgets::with_icon(icons::ARROW_RIGHT, name));
-    let response = ui
-        .add_enabled(can_start, button)
-        .on_hover_text(explanation)
-        .on_disabled_hover_text("The chosen model cannot start from a picture")
-        .accessible_name(name);
-    if response.clicked() {
-        view.push(AppCommand::ContinueFrom(item.id));
-    }
-}
-
-/// Back to the running job, while an older clip is looked at.
-fn live_button(ui: &mut Ui, view: &mut View<'_>) {
-    if view.queue.running.is_none() {
-        return;
-    }
-    let accent = palette(ui).accent;
-    let button = Button::new(RichText::new("Back to the live preview").color(accent));
-    if ui
-        .add(button)
-        .on_hover_text("Another one is being made right now")
-        .clicked()
-    {
-        view.push(AppCommand::ShowLive);
-    }
-}
-
-/// In a batch, of the picture that is looked at.
-fn facts(item: &ResultItem, shown: usize) -> String {
-    let request = item.request.of_one(shown);
-    let length = if item.is_batch() {
-        format!("picture {} of {}", shown + 1, item.request.batch_size)
-    } else if request.num_frames == 1 {
-        "picture".to_owned()
-    } else {
-        format!("{} frames", request.num_frames)
-    };
-    format!(
-        "{} × {}  ·  {length}  ·  seed {}  ·  {}",
-        request.width,
-        request.height,
-        request.seed,
-        duration_text(item.output.secs)
-    )
+    let file = view.session.watch.file.as_ref()?;
+    Some(vec2(file.width as f32, file.height as f32))
 }
 
 /// Whether this result is the one in the middle.
-pub(super) fn is_shown(view: &View<'_>, id: JobId) -> bool {
+fn is_shown(view: &View<'_>, id: JobId) -> bool {
     view.session.viewing == Viewing::Result(id)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_picture_fits_with_its_shape_kept() {
-        let area = Rect::from_min_size(pos2(10.0, 20.0), vec2(800.0, 400.0));
-        for aspect in [0.25, 1.0, 16.0 / 9.0, 4.0] {
-            let shown = fit(area, aspect);
-            assert!(area.expand(0.01).contains_rect(shown));
-            assert!((shown.width() / shown.height() - aspect).abs() < 1e-3);
-        }
-    }
 }

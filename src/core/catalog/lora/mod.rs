@@ -11,6 +11,7 @@ mod keys;
 mod names;
 mod origin;
 mod plan;
+mod shelf;
 mod table;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ pub use coverage::{Coverage, Misfit};
 pub use file::LoraFile;
 pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};
+pub use shelf::{Fit, Fitting, FoundLora, find};
 pub use table::{Layer, Network, Rows, Table};
 
 use self::keys::Leaf;

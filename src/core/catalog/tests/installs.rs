@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::settings::{Paths, ProgramPaths, Settings};
 
 /// A user with a home folder of their own.
-fn user_with_home() -> (tempfile::TempDir, Paths, PathBuf) {
+pub(super) fn user_with_home() -> (tempfile::TempDir, Paths, PathBuf) {
     let (root, mut paths) = user();
     let home = root.path().join("home");
     fs::create_dir_all(&home).unwrap();

@@ -19,6 +19,7 @@
 
 mod choose;
 mod comments;
+mod longest;
 mod parse;
 mod timeline;
 mod weights;
@@ -29,8 +30,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+pub use longest::{Longest, longest};
 pub use timeline::{PromptShare, SectionPrompts, TimedPrompt, Timeline};
-pub use wildcards::WildcardFolders;
+pub use wildcards::{WildcardFile, WildcardFolders};
 
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.
 const MAX_BYTES: usize = 64 * 1024;

@@ -74,6 +74,18 @@ impl Timeline {
         Ok(Some(timeline))
     }
 
+    /// Every text that a section may be told.
+    pub fn texts(&self) -> Vec<String> {
+        let timed = self.timed.iter();
+        let mut texts: Vec<String> = timed
+            .map(|timed| with_common(&self.common, &timed.text))
+            .collect();
+        if !self.common.is_empty() {
+            texts.push(self.common.clone());
+        }
+        texts
+    }
+
     /// From when to when each of the timed prompts is said.
     fn spans(&self) -> Vec<(f64, f64, &str)> {
         let mut spans = Vec::with_capacity(self.timed.len());

@@ -3,7 +3,8 @@
 //! As A1111's Dynamic Prompts and SwarmUI keep them, without their YAML. Nothing outside the folders is read by name.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -29,6 +30,62 @@ impl WildcardFolders {
     /// The names of all wildcards, in order.
     pub fn names(&self) -> Vec<String> {
         files(&self.0).into_keys().collect()
+    }
+
+    /// The folder that others are looked at behind; `None` where there is none at all.
+    pub fn first(&self) -> Option<&Path> {
+        self.0.first().map(PathBuf::as_path)
+    }
+
+    /// All wildcards with what is in them, in the order of their names. Reads every file.
+    pub fn list(&self) -> Vec<WildcardFile> {
+        let files = files(&self.0).into_iter();
+        files
+            .map(|(name, path)| WildcardFile::of(name, &path))
+            .collect()
+    }
+}
+
+/// A wildcard file, for who chooses one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WildcardFile {
+    /// As it stands between the underscores.
+    pub name: String,
+    pub num_lines: usize,
+    /// The first choices, so that one sees what it is about.
+    pub beginning: Vec<String>,
+}
+
+impl WildcardFile {
+    /// A file that cannot be read has no lines; why is said when a prompt wants it.
+    fn of(name: String, path: &Path) -> Self {
+        const NUM_SHOWN: usize = 8;
+        const MAX_SHOWN: usize = 80;
+        let mut found = Self {
+            name,
+            num_lines: 0,
+            beginning: Vec::new(),
+        };
+        let Ok(file) = File::open(path) else {
+            return found;
+        };
+        let mut reader = BufReader::new(file.take(MAX_FILE_BYTES));
+        let mut bytes = Vec::new();
+        while reader
+            .read_until(b'\n', &mut bytes)
+            .is_ok_and(|read| read > 0)
+        {
+            let text = String::from_utf8_lossy(&bytes);
+            let line = text.trim_start_matches('\u{feff}').trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                found.num_lines += 1;
+                if found.beginning.len() < NUM_SHOWN {
+                    found.beginning.push(line.chars().take(MAX_SHOWN).collect());
+                }
+            }
+            bytes.clear();
+        }
+        found
     }
 }
 

@@ -18,7 +18,9 @@ use serde::de::IgnoredAny;
 use super::MediaError;
 use super::kind::{self, Kind};
 
+pub(super) use png::inflated;
 pub(super) use webm::element_at;
+pub(super) use webp::unescaped;
 
 /// The name of the PNG text that holds the settings.
 pub(super) const PNG_KEYWORD: &str = "safelight";
@@ -136,5 +138,7 @@ impl<R: Read + Seek> ByteSource<R> {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod test_files;
 #[cfg(test)]
 mod tests;

@@ -55,7 +55,7 @@ fn settings_from_chunk(name: [u8; 4], data: &[u8]) -> Option<String> {
 }
 
 /// The decompressed bytes, unless they are broken or more than settings may have.
-fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::media) fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     ZlibDecoder::new(bytes)
         .take(MAX_SETTINGS_BYTES + 1)

@@ -32,7 +32,7 @@ fn settings_from_packet(packet: &[u8]) -> Option<String> {
 }
 
 /// XML text with its entities put back; an unknown one stays as it is.
-fn unescaped(text: &str) -> String {
+pub(in crate::media) fn unescaped(text: &str) -> String {
     let mut parts = text.split('&');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {

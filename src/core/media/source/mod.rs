@@ -8,6 +8,7 @@ mod animation;
 mod ffmpeg;
 mod mp4;
 mod numbered;
+mod reader;
 mod webm;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use animation::{Animation, Format};
 use ffmpeg::Ffmpeg;
 use mp4::Movie;
 use numbered::Numbered;
+pub use reader::{ClipReader, TakeFrame};
 use webm::WebM;
 
 use super::kind::{self, Kind};
@@ -78,6 +80,20 @@ pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
     })
 }
 
+/// The first frame of the clip at `path`; the others are not decoded.
+pub(super) fn first_frame(path: &Path) -> Result<Picture, MediaError> {
+    let none = || MediaError::NoFrames {
+        path: path.to_path_buf(),
+    };
+    let mut first = None;
+    // The error only ends the reading.
+    let read = Source::open(path)?.read(false, &mut |frame| {
+        first = Some(frame);
+        Err(none())
+    });
+    first.map_or_else(|| Err(read.err().unwrap_or_else(none)), Ok)
+}
+
 /// All files that the clip at `path` consists of, in order: more than one only for numbered pictures.
 pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
     match Source::open(path)? {
@@ -88,6 +104,9 @@ pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
 
 /// Takes one decoded frame; its error ends the reading.
 type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
+
+/// The same with the frame's number.
+type NumberedSink<'a> = dyn FnMut(u32, Picture) -> Result<(), MediaError> + 'a;
 
 /// Why a reader does not read a clip.
 enum Unread {
@@ -158,10 +177,47 @@ impl Source {
         match self {
             Self::Animation(animation) => animation.read(sink),
             Self::Movie(movie) => movie.read(is_end_enough, sink),
-            Self::WebM(webm) => webm.read(is_end_enough, sink),
-            Self::Numbered(numbered) => numbered.read(is_end_enough, sink),
+            Self::WebM(webm) => webm.read(last_or_all(is_end_enough, webm.info), sink),
+            Self::Numbered(numbered) => {
+                numbered.read(last_or_all(is_end_enough, numbered.info), sink)
+            }
             Self::Ffmpeg(ffmpeg) => ffmpeg.read(sink),
         }
+    }
+
+    /// Gives the frames from number `first` on.
+    fn read_from(&mut self, first: u32, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
+        if let Self::Movie(movie) = self {
+            return movie.read_from_frame(first, sink);
+        }
+        // What has an index begins there; the others decode what comes before.
+        let mut number = match self {
+            Self::WebM(_) | Self::Numbered(_) => first,
+            _ => 0,
+        };
+        let mut count_up = |picture| {
+            let current = number;
+            number += 1;
+            if current < first {
+                return Ok(());
+            }
+            sink(current, picture)
+        };
+        match self {
+            Self::Animation(animation) => animation.read(&mut count_up),
+            Self::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
+            Self::WebM(webm) => webm.read(first as usize, &mut count_up),
+            Self::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
+            Self::Movie(_) => Ok(()),
+        }
+    }
+}
+
+fn last_or_all(is_end_enough: bool, info: ClipInfo) -> usize {
+    if is_end_enough {
+        info.num_frames.saturating_sub(1) as usize
+    } else {
+        0
     }
 }
 

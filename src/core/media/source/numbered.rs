@@ -68,13 +68,9 @@ impl Numbered {
         &self.files
     }
 
-    pub fn read(&self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let from = if is_end_enough {
-            self.files.len() - 1
-        } else {
-            0
-        };
-        for file in &self.files[from..] {
+    /// Gives the frames from this one on.
+    pub fn read(&self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        for file in self.files.get(first..).unwrap_or_default() {
             sink(open_picture(file)?)?;
         }
         Ok(())

@@ -92,13 +92,9 @@ impl WebM {
         })
     }
 
-    pub fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let from = if is_end_enough {
-            self.frames.len() - 1
-        } else {
-            0
-        };
-        for &(at, size) in &self.frames[from..] {
+    /// Gives the frames from this one on.
+    pub fn read(&mut self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        for &(at, size) in self.frames.get(first..).unwrap_or_default() {
             let frame = self.source.read_at(at, size);
             let decoded = frame
                 .map_err(|err| Failure::from_io(&err))

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use safelight_core::catalog::{TextEncoderKeys, TextEncoderNames};
+use safelight_core::tokens::SpieceModel;
+use safelight_core::tokens::spiece::Model;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::{assets, fixtures, ids, published, used_ids};
 use crate::hooks::NoHooks;
-use crate::text::spiece::Model;
-use crate::text::{SpieceModel, T5Config, T5Encoder, TextTokenizer, Umt5Config, Umt5Encoder};
+use crate::text::{T5Config, T5Encoder, TextTokenizer, Umt5Config, Umt5Encoder};
 use crate::weights::Weights;
 use crate::weights::made_up_gguf::{GgufFile, both_forms};
 

@@ -7,6 +7,7 @@ mod bytes;
 mod colour;
 mod decode;
 mod fragments;
+mod seek;
 mod sps;
 mod track;
 

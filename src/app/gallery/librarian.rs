@@ -1,0 +1,229 @@
+//! The threads that know the results: one looks at the folders, one keeps what is known in order and lists it.
+//!
+//! Apart from each other, so that a slow disk never holds up a search. Files of results are opened elsewhere.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
+use safelight_core::gallery::{Entry, Facts, Found, Query, Scan, Scanner, Shelf, ThumbFolder};
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::settings::Paths;
+
+use crate::app::background::{Answer, Postbox};
+use crate::app::gallery::GalleryAnswer;
+use crate::app::gallery::reading::Desk;
+
+/// How often the folders are looked at while the gallery is open.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What changes again and again is listed so often.
+const LIST_EVERY: Duration = Duration::from_millis(150);
+/// So much is taken in before the window is heard again.
+const AT_ONCE: usize = 1000;
+/// What was read is written when nothing more came for so long.
+const SAVE_AFTER: Duration = Duration::from_secs(2);
+/// And so often while much is read.
+const SAVE_EVERY: Duration = Duration::from_secs(30);
+
+/// What the librarian is told.
+pub(super) enum Errand {
+    Scanned(Scan),
+    Read(Found, Result<Facts, String>),
+    Ask(Query),
+    Favour(Vec<PathBuf>, bool),
+    /// These files are not there any more.
+    Gone(Vec<PathBuf>),
+}
+
+/// What the scanner is told.
+pub(super) enum Order {
+    /// Look at these folders again and again.
+    Watch(Vec<PathBuf>),
+    /// Look at once.
+    Look,
+    /// Nobody looks at the gallery.
+    Rest,
+}
+
+/// The results that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    pub items: Vec<Arc<Entry>>,
+    /// Of all, whatever is looked for.
+    pub num_all: usize,
+    pub num_unread: usize,
+    /// More files are being found.
+    pub is_looking: bool,
+    /// Folders that cannot be read, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Looks at the folders while the gallery is open.
+pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
+    let mut scanner = None;
+    loop {
+        let order = match scanner {
+            Some(_) => orders.recv_timeout(LOOK_EVERY),
+            None => orders.recv().map_err(RecvTimeoutError::from),
+        };
+        match order {
+            Ok(Order::Watch(folders)) => scanner = Some(Scanner::new(folders)),
+            Ok(Order::Rest) => scanner = None,
+            Ok(Order::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if let Some(scanner) = &mut scanner {
+            // Another order ends a long look.
+            let mut tell =
+                |part| orders.is_empty() && librarian.send(Errand::Scanned(part)).is_ok();
+            if let Some(scan) = scanner.look(&mut tell)
+                && librarian.send(Errand::Scanned(scan)).is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Keeps what is known, and lists it whenever it is asked or something has changed.
+pub(super) struct Librarian {
+    shelf: Shelf,
+    query: Query,
+    problems: Vec<String>,
+    is_looking: bool,
+    /// The list is not what was told.
+    is_stale: bool,
+    listed_at: Option<Instant>,
+    saved_at: Instant,
+}
+
+impl Librarian {
+    /// `asked` is the window's, `told` the other threads', who may wait.
+    pub fn run(
+        paths: &Paths,
+        asked: &Receiver<Errand>,
+        told: &Receiver<Errand>,
+        desk: &Desk,
+        postbox: &Postbox,
+    ) {
+        let (shelf, problem) = Shelf::open(paths.gallery_index(), paths.favourites_file());
+        if let Some(err) = problem {
+            postbox.post(Answer::Problem(favourites_error(&err)));
+        }
+        ThumbFolder::new(paths.thumbnails()).prune();
+        let mut librarian = Self {
+            shelf,
+            query: Query::default(),
+            problems: Vec::new(),
+            is_looking: true,
+            is_stale: false,
+            listed_at: None,
+            saved_at: Instant::now(),
+        };
+        loop {
+            match librarian.next(asked, told) {
+                Ok(errand) => {
+                    librarian.take(errand, desk, postbox);
+                    // What has come meanwhile is one change.
+                    for errand in told.try_iter().take(AT_ONCE) {
+                        librarian.take(errand, desk, postbox);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            librarian.settle(postbox);
+        }
+        librarian.save();
+    }
+
+    /// Sleeps as long as there is nothing to do.
+    fn next(
+        &self,
+        asked: &Receiver<Errand>,
+        told: &Receiver<Errand>,
+    ) -> Result<Errand, RecvTimeoutError> {
+        let timeout = if self.is_stale {
+            let since = self.listed_at.map_or(LIST_EVERY, |at| at.elapsed());
+            after(LIST_EVERY.saturating_sub(since))
+        } else if self.shelf.is_index_old() {
+            after(SAVE_AFTER)
+        } else {
+            never()
+        };
+        select! {
+            recv(asked) -> errand => errand.map_err(RecvTimeoutError::from),
+            recv(told) -> errand => errand.map_err(RecvTimeoutError::from),
+            recv(timeout) -> _ => Err(RecvTimeoutError::Timeout),
+        }
+    }
+
+    fn take(&mut self, errand: Errand, desk: &Desk, postbox: &Postbox) {
+        match errand {
+            Errand::Scanned(scan) => {
+                self.is_looking = !scan.is_whole;
+                if scan.is_whole {
+                    self.problems.clone_from(&scan.problems);
+                }
+                let unread = self.shelf.put(scan);
+                desk.read(unread);
+                self.is_stale = true;
+            }
+            Errand::Gone(paths) => {
+                self.shelf.remove(&paths);
+                self.list(postbox);
+            }
+            Errand::Read(found, read) => self.is_stale |= self.shelf.take(&found, read),
+            Errand::Ask(query) => {
+                self.query = query;
+                self.list(postbox);
+            }
+            Errand::Favour(paths, is_favourite) => {
+                if let Err(err) = self.shelf.favour(&paths, is_favourite) {
+                    postbox.post(Answer::Problem(favourites_error(&err)));
+                }
+                self.list(postbox);
+            }
+        }
+    }
+
+    fn settle(&mut self, postbox: &Postbox) {
+        if self.is_stale {
+            if self.listed_at.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
+                self.list(postbox);
+            }
+        } else if self.shelf.num_unread() == 0 || self.saved_at.elapsed() >= SAVE_EVERY {
+            self.save();
+        }
+    }
+
+    fn list(&mut self, postbox: &Postbox) {
+        self.is_stale = false;
+        let listing = Listing {
+            items: self.shelf.list(&self.query),
+            num_all: self.shelf.len(),
+            num_unread: self.shelf.num_unread(),
+            is_looking: self.is_looking,
+            problems: self.problems.clone(),
+        };
+        let listed = GalleryAnswer::Listed(self.query.clone(), listing);
+        postbox.post(Answer::Gallery(Box::new(listed)));
+        self.listed_at = Some(Instant::now());
+    }
+
+    fn save(&mut self) {
+        self.saved_at = Instant::now();
+        if self.shelf.is_index_old()
+            && let Err(err) = self.shelf.save_index()
+        {
+            // It is only read again.
+            tracing::warn!("the gallery's index was not kept: {err}");
+        }
+    }
+}
+
+fn favourites_error(err: &dyn std::error::Error) -> JobError {
+    JobError::from_error(JobErrorKind::Disk, err)
+        .advise("Favourites hold until Safelight is closed; look at the permissions of that folder")
+}

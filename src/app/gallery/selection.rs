@@ -1,0 +1,216 @@
+//! Which results are chosen, by mouse or keyboard.
+//!
+//! Results are known by their paths, so a choice outlives a new order; nothing is done with them here.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::Modifiers;
+use safelight_core::gallery::Entry;
+
+/// The chosen results, and the one that the keyboard goes on from.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    chosen: HashSet<PathBuf>,
+    /// The last one that was chosen, and where it stood.
+    cursor: Option<(PathBuf, usize)>,
+    /// Where a range begins.
+    anchor: Option<PathBuf>,
+}
+
+impl Selection {
+    pub fn is_empty(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.chosen.len()
+    }
+
+    pub fn contains(&self, path: &Path) -> bool {
+        self.chosen.contains(path)
+    }
+
+    pub fn is_cursor(&self, path: &Path) -> bool {
+        self.cursor
+            .as_ref()
+            .is_some_and(|(cursor, _)| cursor == path)
+    }
+
+    /// Where the keyboard stands in the list.
+    pub fn cursor_at(&self) -> Option<usize> {
+        self.cursor.as_ref().map(|(_, at)| *at)
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The chosen ones in the order of the list.
+    pub fn entries<'a>(&'a self, items: &'a [Arc<Entry>]) -> impl Iterator<Item = &'a Arc<Entry>> {
+        // A long list is left as soon as all are found.
+        let count = self.chosen.len();
+        let chosen = items.iter().filter(|entry| self.contains(&entry.path));
+        chosen.take(count)
+    }
+
+    pub fn all(&mut self, items: &[Arc<Entry>]) {
+        self.chosen = items.iter().map(|entry| entry.path.clone()).collect();
+        if self.cursor.is_none() {
+            self.move_to(items, 0);
+        }
+    }
+
+    /// A click with these keys held.
+    pub fn click(&mut self, items: &[Arc<Entry>], index: usize, modifiers: Modifiers) {
+        let Some(entry) = items.get(index) else {
+            return;
+        };
+        let path = entry.path.clone();
+        if modifiers.shift {
+            self.range_to(items, index, modifiers.command);
+        } else if modifiers.command {
+            if !self.chosen.remove(&path) {
+                self.chosen.insert(path.clone());
+            }
+            self.anchor = Some(path);
+        } else {
+            self.chosen = HashSet::from([path.clone()]);
+            self.anchor = Some(path);
+        }
+        self.move_to(items, index);
+    }
+
+    /// The arrow keys: so many further, keeping what was chosen from the anchor on with `extends`.
+    pub fn step(&mut self, items: &[Arc<Entry>], by: isize, extends: bool) {
+        let Some(last) = items.len().checked_sub(1) else {
+            return;
+        };
+        let index = match self.cursor_at() {
+            Some(at) => at.saturating_add_signed(by).min(last),
+            None => 0,
+        };
+        let modifiers = if extends {
+            Modifiers::SHIFT
+        } else {
+            Modifiers::NONE
+        };
+        self.click(items, index, modifiers);
+    }
+
+    fn range_to(&mut self, items: &[Arc<Entry>], index: usize, keeps: bool) {
+        let anchor = self.anchor.as_ref();
+        let from = anchor.and_then(|anchor| items.iter().position(|item| item.path == *anchor));
+        let from = from.unwrap_or(index);
+        if !keeps {
+            self.chosen.clear();
+        }
+        let range = from.min(index)..=from.max(index);
+        let paths = items[range].iter().map(|entry| entry.path.clone());
+        self.chosen.extend(paths);
+        if self.anchor.is_none() {
+            self.anchor = items.get(index).map(|entry| entry.path.clone());
+        }
+    }
+
+    fn move_to(&mut self, items: &[Arc<Entry>], index: usize) {
+        self.cursor = items.get(index).map(|entry| (entry.path.clone(), index));
+    }
+
+    /// Goes on in a new list: what is not in it is not chosen any more. With `moves_on` the neighbour of what has gone is
+    /// chosen instead.
+    pub fn settle(&mut self, items: &[Arc<Entry>], moves_on: bool) {
+        if self.chosen.is_empty() && self.cursor.is_none() {
+            return;
+        }
+        let had_any = !self.chosen.is_empty();
+        let paths = items.iter().map(|entry| &entry.path);
+        self.chosen = paths
+            .filter(|path| self.chosen.contains(*path))
+            .cloned()
+            .collect();
+        let Some((path, at)) = self.cursor.take() else {
+            return;
+        };
+        if let Some(at) = items.iter().position(|entry| entry.path == path) {
+            self.cursor = Some((path, at));
+        } else if moves_on && had_any && self.chosen.is_empty() && !items.is_empty() {
+            self.click(items, at.min(items.len() - 1), Modifiers::NONE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::gallery::{Found, Query, Scan, Shelf, Sort, Stamp};
+
+    use super::*;
+
+    fn items(names: &[&str]) -> Vec<Arc<Entry>> {
+        let files = names.iter().map(|name| Found {
+            path: PathBuf::from(name),
+            stamp: Stamp::default(),
+        });
+        let mut shelf = Shelf::default();
+        shelf.put(Scan {
+            files: files.collect(),
+            ..Scan::default()
+        });
+        shelf.list(&Query {
+            sort: Sort::Name,
+            ..Query::default()
+        })
+    }
+
+    fn chosen(selection: &Selection, items: &[Arc<Entry>]) -> String {
+        let names = selection.entries(items).map(|entry| entry.file_name());
+        names.collect()
+    }
+
+    #[test]
+    fn clicks_choose_one_some_and_ranges() {
+        let items = items(&["a", "b", "c", "d", "e"]);
+        let mut selection = Selection::default();
+        for (index, modifiers, expected) in [
+            (1, Modifiers::NONE, "b"),
+            (3, Modifiers::SHIFT, "bcd"),
+            (0, Modifiers::SHIFT, "ab"),
+            (4, Modifiers::COMMAND, "abe"),
+            (1, Modifiers::COMMAND, "ae"),
+            (2, Modifiers::SHIFT | Modifiers::COMMAND, "abce"),
+            (3, Modifiers::NONE, "d"),
+        ] {
+            selection.click(&items, index, modifiers);
+            assert_eq!(
+                chosen(&selection, &items),
+                expected,
+                "{index} {modifiers:?}"
+            );
+        }
+        selection.step(&items, -2, true);
+        assert_eq!(chosen(&selection, &items), "bcd");
+        selection.step(&items, 9, false);
+        assert_eq!(chosen(&selection, &items), "e");
+    }
+
+    #[test]
+    fn a_choice_outlives_a_new_order_and_moves_on_when_its_result_has_gone() {
+        let mut selection = Selection::default();
+        selection.click(&items(&["b", "c"]), 1, Modifiers::NONE);
+        let more = items(&["a", "b", "c", "d"]);
+        selection.settle(&more, false);
+        assert_eq!(
+            (chosen(&selection, &more).as_str(), selection.cursor_at()),
+            ("c", Some(2))
+        );
+        let fewer = items(&["a", "b", "d"]);
+        let mut moved = selection.clone();
+        moved.settle(&fewer, true);
+        assert_eq!(chosen(&moved, &fewer), "d");
+        selection.settle(&fewer, false);
+        assert!(selection.is_empty() && selection.cursor_at().is_none());
+        moved.settle(&[], true);
+        assert!(moved.is_empty());
+    }
+}

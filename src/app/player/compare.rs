@@ -1,0 +1,281 @@
+//! Two results beside each other, in step in time: side by side, one over the other, or their difference.
+//!
+//! Lengths, rates and sizes may differ. Opening files is `opening`'s, drawing the panels'.
+
+use std::sync::Arc;
+
+use egui::Context;
+use safelight_core::media::{MediaError, Picture};
+use serde_json::Value;
+
+use crate::app::player::differences::{Differences, differences};
+use crate::app::player::frames::Frames;
+use crate::app::player::playhead::{Playback, Playhead};
+use crate::app::state::Screen;
+
+/// More pixels are not looked at for a difference.
+const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
+/// How much a difference is made stronger.
+pub const GAINS: [u8; 4] = [1, 4, 8, 16];
+
+/// How two results are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompareMode {
+    #[default]
+    SideBySide,
+    /// B over A, as far as the divider.
+    Wipe,
+    /// How far each pixel is from the other's.
+    Difference,
+}
+
+/// One of two.
+pub struct Side {
+    /// What it is called: its file's name.
+    pub title: String,
+    /// The request that made it.
+    pub request: Option<Value>,
+    pub(super) frames: Frames,
+    pub(super) fps: f64,
+    /// It plays; else it stands.
+    pub(super) is_clip: bool,
+    /// Which picture of a batch, or 0.
+    pub(super) first: usize,
+    pub screen: Screen,
+}
+
+impl Side {
+    /// Frames and rate on the common time line; pictures stand for all of it.
+    fn length(&self) -> (usize, f64) {
+        if self.is_clip {
+            (self.frames.len(), self.fps)
+        } else {
+            (1, 0.0)
+        }
+    }
+
+    fn index(&self, secs: f64) -> usize {
+        if self.is_clip {
+            index_at(secs, self.fps, self.frames.len())
+        } else {
+            self.first
+        }
+    }
+
+    fn picture(&self, secs: f64) -> Option<Arc<Picture>> {
+        self.frames.picture(self.index(secs))
+    }
+}
+
+/// Two results on one time line.
+pub struct Compare {
+    pub sides: [Side; 2],
+    pub mode: CompareMode,
+    /// Where A ends and B begins, from 0 to 1.
+    pub divider: f32,
+    pub gain: u8,
+    pub difference: Screen,
+    pub differences: Differences,
+    pub playhead: Playhead,
+    /// Of which pictures the difference is, and how strong.
+    shown: Option<(Arc<Picture>, Arc<Picture>, u8)>,
+}
+
+impl Compare {
+    pub fn new(a: Side, b: Side) -> Self {
+        let (len, fps) = timeline(a.length(), b.length());
+        Self {
+            differences: differences(a.request.as_ref(), b.request.as_ref()),
+            playhead: Playhead::new(len, fps),
+            sides: [a, b],
+            mode: CompareMode::SideBySide,
+            divider: 0.5,
+            gain: GAINS[1],
+            difference: Screen::default(),
+            shown: None,
+        }
+    }
+
+    /// Both are pictures.
+    pub fn is_still(&self) -> bool {
+        self.playhead.len() <= 1
+    }
+
+    pub fn swap(&mut self) {
+        let differences = &mut self.differences;
+        std::mem::swap(&mut differences.a, &mut differences.b);
+        self.sides.swap(0, 1);
+        self.shown = None;
+    }
+
+    /// Goes on to this moment, both sides in step; says how long that stays.
+    pub fn tick(&mut self, now_secs: f64, playback: Playback) -> Option<f64> {
+        self.playhead.set_playback(playback);
+        let (len, _) = timeline(self.sides[0].length(), self.sides[1].length());
+        if len < self.playhead.len() {
+            self.playhead.grow(len, 0);
+        }
+        let secs = self.playhead.secs();
+        let is_waiting = self.sides.iter().any(|side| side.picture(secs).is_none());
+        let wait = if is_waiting {
+            self.playhead.hold();
+            None
+        } else {
+            self.playhead.tick(now_secs)
+        };
+        let secs = self.playhead.secs();
+        for side in &self.sides {
+            let index = side.index(secs);
+            side.frames.look_at(index, self.playhead.is_backward());
+        }
+        wait
+    }
+
+    /// Puts both pictures of this moment on their screens.
+    pub fn show(&mut self, ctx: &Context) {
+        let secs = self.playhead.secs();
+        for side in &mut self.sides {
+            if let Some(picture) = side.picture(secs) {
+                side.screen.show(ctx, &picture);
+            }
+        }
+        if self.mode != CompareMode::Difference {
+            return;
+        }
+        let [a, b] = &self.sides;
+        let (Some(a), Some(b)) = (a.picture(secs), b.picture(secs)) else {
+            return;
+        };
+        let is_shown = self.shown.as_ref().is_some_and(|(old_a, old_b, gain)| {
+            Arc::ptr_eq(old_a, &a) && Arc::ptr_eq(old_b, &b) && *gain == self.gain
+        });
+        if !is_shown && let Some(picture) = difference(&a, &b, self.gain) {
+            self.difference.show(ctx, &Arc::new(picture));
+            self.shown = Some((a, b, self.gain));
+        }
+    }
+
+    /// What went wrong with one of the files, once.
+    pub(super) fn take_failure(&self) -> Option<MediaError> {
+        self.sides
+            .iter()
+            .find_map(|side| side.frames.take_failure())
+    }
+}
+
+/// Frames and rate of a time line on which both have room: the longer one's time at the faster one's rate.
+fn timeline(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
+    let fps = a.1.max(b.1);
+    let frames = [a, b].map(|(len, own)| {
+        if own > 0.0 && len > 1 {
+            (len as f64 / own * fps - 1e-6).ceil() as usize
+        } else {
+            1
+        }
+    });
+    (frames[0].max(frames[1]).max(1), fps)
+}
+
+/// The frame of a clip at a moment; behind its end the last one.
+fn index_at(secs: f64, fps: f64, len: usize) -> usize {
+    // A hundredth of a frame, because times are rounded.
+    let index = (secs * fps + 0.01).floor().max(0.0) as usize;
+    index.min(len.saturating_sub(1))
+}
+
+/// How far each pixel is from the other's, so many times stronger, at the first one's size or less.
+fn difference(a: &Picture, b: &Picture, gain: u8) -> Option<Picture> {
+    let pixels = f64::from(a.width) * f64::from(a.height);
+    let scale = (MAX_DIFFERENCE_PIXELS / pixels).sqrt().min(1.0);
+    let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
+    let (width, height) = (side(a.width), side(a.height));
+    let far = |a: u8, b: u8| a.abs_diff(b).saturating_mul(gain);
+    if scale >= 1.0 && (a.width, a.height) == (b.width, b.height) {
+        let rgb = a.rgb.iter().zip(&b.rgb).map(|(a, b)| far(*a, *b));
+        return Picture::new(width, height, rgb.collect()).ok();
+    }
+    let column =
+        |x: u32, of: &Picture| (u64::from(x) * u64::from(of.width) / u64::from(width)) as u32;
+    let line =
+        |y: u32, of: &Picture| (u64::from(y) * u64::from(of.height) / u64::from(height)) as u32;
+    Picture::from_fn(width, height, |x, y| {
+        let [r0, g0, b0] = a.pixel(column(x, a), line(y, a));
+        let [r1, g1, b1] = b.pixel(column(x, b), line(y, b));
+        [far(r0, r1), far(g0, g1), far(b0, b1)]
+    })
+    .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::job::Clip;
+
+    use super::*;
+
+    fn clip(num_frames: usize, fps: f64) -> Side {
+        let picture = |index| Arc::new(Picture::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
+        let frames = Frames::Memory(Arc::new(Clip {
+            frames: (0..num_frames).map(picture).collect(),
+            fps,
+        }));
+        Side {
+            title: "a".into(),
+            request: None,
+            is_clip: num_frames > 1,
+            frames,
+            fps,
+            first: 0,
+            screen: Screen::default(),
+        }
+    }
+
+    fn indices(compare: &Compare) -> [usize; 2] {
+        let secs = compare.playhead.secs();
+        [compare.sides[0].index(secs), compare.sides[1].index(secs)]
+    }
+
+    #[test]
+    fn clips_of_other_rates_are_in_step_in_time() {
+        let mut compare = Compare::new(clip(16, 8.0), clip(48, 24.0));
+        assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
+        for (at, expected) in [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])] {
+            compare.playhead.show(at);
+            assert_eq!(indices(&compare), expected);
+        }
+    }
+
+    #[test]
+    fn the_shorter_one_waits_at_its_end() {
+        let mut compare = Compare::new(clip(10, 10.0), clip(30, 10.0));
+        assert_eq!(compare.playhead.len(), 30);
+        compare.playhead.show(20);
+        assert_eq!(indices(&compare), [9, 20]);
+        compare.swap();
+        assert_eq!(indices(&compare), [20, 9]);
+    }
+
+    #[test]
+    fn a_picture_stands_beside_a_clip_and_two_pictures_stand() {
+        let mut compare = Compare::new(clip(1, 8.0), clip(10, 8.0));
+        assert_eq!(compare.playhead.len(), 10);
+        compare.playhead.show(9);
+        assert_eq!(indices(&compare), [0, 9]);
+        let mut still = Compare::new(clip(1, 8.0), clip(1, 24.0));
+        assert!(still.is_still());
+        assert_eq!(still.tick(1.0, Playback::default()), None);
+    }
+
+    #[test]
+    fn a_difference_is_black_where_nothing_differs_and_stronger_where_asked() {
+        let a = Picture::from_fn(8, 4, |x, _| [100, x as u8, 0]).unwrap();
+        let b = Picture::from_fn(8, 4, |x, _| [103, x as u8, 200]).unwrap();
+        let far = difference(&a, &b, 4).unwrap();
+        assert_eq!(far.pixel(3, 2), [12, 0, 255]);
+        assert_eq!(difference(&a, &a, 16).unwrap().pixel(7, 3), [0; 3]);
+        // Another size, and far more pixels than a screen has.
+        let large = Picture::from_fn(3000, 2000, |_, _| [100, 0, 0]).unwrap();
+        let far = difference(&large, &a, 1).unwrap();
+        assert!(far.width * far.height <= 1_000_000);
+        assert_eq!(far.pixel(0, 0), [0; 3]);
+    }
+}

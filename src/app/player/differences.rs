@@ -1,0 +1,204 @@
+//! What differs between the settings of two results, in the words of the interface.
+//!
+//! Works on settings as files carry them, so that a result of this session and a file of last year compare alike.
+
+use serde_json::{Map, Value};
+
+/// What is compared, and how it is called; in the order in which it is told.
+const FIELDS: [(&str, &str); 23] = [
+    ("model", "model"),
+    ("seed", "seed"),
+    ("num_steps", "steps"),
+    ("guidance_scale", "guidance"),
+    ("true_cfg_scale", "real guidance"),
+    ("guidance_scale_2", "guidance of the details"),
+    ("sampler", "sampler"),
+    ("sigma_schedule", "schedule"),
+    ("shift", "shift"),
+    ("strength", "strength"),
+    ("start_step", "first step"),
+    ("end_step", "last step"),
+    ("step_cache", "step cache"),
+    ("loras", "LoRAs"),
+    ("num_frames", "frames"),
+    ("fps", "frames a second"),
+    ("image", "start picture"),
+    ("last_image", "end picture"),
+    ("mask", "mask"),
+    ("extend", "goes on from"),
+    ("vae_tile", "tiles"),
+    ("negative_prompt", "negative prompt"),
+    ("prompt", "prompt"),
+];
+/// Longer values are cut; the whole ones are in the files.
+const MAX_CHARS: usize = 80;
+
+/// What A has of each setting in which they differ, and what B has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    pub a: Vec<String>,
+    pub b: Vec<String>,
+}
+
+impl Differences {
+    /// In one line a side; a sentence where there is nothing to tell.
+    pub fn lines(&self) -> [String; 2] {
+        [&self.a, &self.b].map(|words| words.join("  ·  "))
+    }
+}
+
+/// Compares two requests; `None` stands for a file that carries none.
+pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
+    let (Some(a), Some(b)) = (a, b) else {
+        let told = |request: Option<&Value>| match request {
+            Some(request) => summary(request),
+            None => vec!["its settings are not known".to_owned()],
+        };
+        return Differences {
+            a: told(a),
+            b: told(b),
+        };
+    };
+    let mut found = Differences::default();
+    let sizes = [size(a), size(b)];
+    if sizes[0] != sizes[1] {
+        let [size_a, size_b] = sizes;
+        found.a.push(size_a);
+        found.b.push(size_b);
+    }
+    for (key, label) in FIELDS {
+        if a[key] != b[key] {
+            found.a.push(words(label, &a[key]));
+            found.b.push(words(label, &b[key]));
+        }
+    }
+    if found == Differences::default() {
+        let same = vec!["the same settings".to_owned()];
+        return Differences {
+            a: same.clone(),
+            b: same,
+        };
+    }
+    found
+}
+
+fn summary(request: &Value) -> Vec<String> {
+    let told = ["model", "seed", "num_steps", "prompt"];
+    FIELDS
+        .iter()
+        .filter(|(key, _)| told.contains(key) && !request[*key].is_null())
+        .map(|(key, label)| words(label, &request[*key]))
+        .collect()
+}
+
+fn size(request: &Value) -> String {
+    match (request["width"].as_u64(), request["height"].as_u64()) {
+        (Some(width), Some(height)) => format!("{width} × {height}"),
+        _ => "no known size".to_owned(),
+    }
+}
+
+/// `seed 12`, `no mask`, `start picture boat.png`.
+fn words(label: &str, value: &Value) -> String {
+    match value {
+        Value::Null => format!("no {label}"),
+        Value::String(text) if text.trim().is_empty() => format!("no {label}"),
+        Value::Array(items) if items.is_empty() => format!("no {label}"),
+        other => {
+            let text = short(&value_text(other));
+            if label == "prompt" || label == "negative prompt" {
+                format!("{label} “{text}”")
+            } else {
+                format!("{label} {text}")
+            }
+        }
+    }
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        // Of a path its end is what people know.
+        Value::String(text) => text.rsplit(['/', '\\']).next().unwrap_or(text).to_owned(),
+        Value::Number(number) => {
+            let number = number.as_f64().filter(|_| number.is_f64());
+            number.map_or_else(
+                || value.to_string(),
+                |number| ((number * 1000.0).round() / 1000.0).to_string(),
+            )
+        }
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(value_text).collect();
+            texts.join(", ")
+        }
+        Value::Object(fields) => object_text(fields),
+        other => other.to_string(),
+    }
+}
+
+fn object_text(fields: &Map<String, Value>) -> String {
+    if let (Some(path), Some(strength)) = (fields.get("path"), fields.get("strength")) {
+        // A LoRA.
+        return format!("{} at {}", value_text(path), value_text(strength));
+    }
+    let texts = fields
+        .iter()
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), value_text(value)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn short(text: &str) -> String {
+    if text.chars().count() <= MAX_CHARS {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(MAX_CHARS).collect();
+    format!("{}…", begin.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_told_in_words() {
+        let a = json!({"model": "m", "seed": 12, "num_steps": 25, "width": 832, "height": 480,
+            "guidance_scale": 3.5, "prompt": "a boat", "mask": "/x/y/sky.png"});
+        let b = json!({"model": "m", "seed": 13, "num_steps": 25, "width": 480, "height": 832,
+            "guidance_scale": 3.5, "prompt": "a ship"});
+        let lines = differences(Some(&a), Some(&b)).lines();
+        assert_eq!(
+            lines[0],
+            "832 × 480  ·  seed 12  ·  mask sky.png  ·  prompt “a boat”"
+        );
+        assert_eq!(
+            lines[1],
+            "480 × 832  ·  seed 13  ·  no mask  ·  prompt “a ship”"
+        );
+    }
+
+    #[test]
+    fn loras_numbers_and_long_prompts_read_well() {
+        let lora = json!([{"path": "/l/film.safetensors", "strength": 0.800_000_01}]);
+        let a = json!({"loras": lora, "prompt": "x".repeat(500)});
+        let b = json!({"loras": [], "prompt": ""});
+        let found = differences(Some(&a), Some(&b));
+        assert_eq!(found.a[0], "LoRAs film.safetensors at 0.8");
+        assert_eq!(found.b, ["no LoRAs", "no prompt"]);
+        assert!(found.a[1].chars().count() < 100);
+    }
+
+    #[test]
+    fn settings_that_are_the_same_or_unknown_are_said_to_be() {
+        let a = json!({"seed": 1});
+        let same = differences(Some(&a), Some(&a));
+        assert_eq!(same.lines()[0], "the same settings");
+        let unknown = differences(Some(&a), None);
+        assert_eq!(
+            unknown.lines(),
+            ["seed 1".to_owned(), "its settings are not known".to_owned()]
+        );
+        // Whatever a file holds.
+        differences(Some(&json!([1, 2])), Some(&json!("text")));
+    }
+}

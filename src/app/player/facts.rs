@@ -1,0 +1,103 @@
+//! What is known of a file that is played: its size and length, and the settings that it carries.
+//!
+//! Reads no file; what the settings mean for a form is others' to say.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// A picture, batch or clip from disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlayedFile {
+    /// Several for the pictures of a batch.
+    pub paths: Vec<PathBuf>,
+    pub width: u32,
+    pub height: u32,
+    pub num_frames: usize,
+    pub fps: f64,
+    /// It plays; else it is a picture, or several.
+    pub is_clip: bool,
+    /// The settings inside each, as far as they are ours.
+    pub settings: Vec<Option<Value>>,
+}
+
+impl PlayedFile {
+    /// The file of a picture of a batch; the only one of others.
+    pub fn path_of(&self, index: usize) -> &Path {
+        let path = self.paths.get(index).or_else(|| self.paths.first());
+        path.map_or_else(|| Path::new(""), PathBuf::as_path)
+    }
+
+    pub fn name_of(&self, index: usize) -> String {
+        let name = self.path_of(index).file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The request that made it, as its file tells.
+    pub fn request_of(&self, index: usize) -> Option<&Value> {
+        let settings = self.settings.get(index).or_else(|| self.settings.first())?;
+        settings.as_ref()?.get("request")
+    }
+
+    /// How long it plays.
+    pub fn secs(&self) -> f64 {
+        if self.is_clip && self.fps > 0.0 {
+            self.num_frames as f64 / self.fps
+        } else {
+            0.0
+        }
+    }
+
+    /// `832 × 480  ·  81 frames  ·  seed 12`
+    pub fn line(&self, shown: usize) -> String {
+        let mut parts = vec![format!("{} × {}", self.width, self.height)];
+        if self.is_clip {
+            parts.push(format!("{} frames", self.num_frames));
+        } else if self.paths.len() > 1 {
+            parts.push(format!("picture {} of {}", shown + 1, self.paths.len()));
+        } else {
+            parts.push("picture".to_owned());
+        }
+        let request = self.request_of(shown);
+        if let Some(seed) = request.and_then(|request| request["seed"].as_u64()) {
+            parts.push(format!("seed {seed}"));
+        }
+        parts.push(self.name_of(shown));
+        parts.join("  ·  ")
+    }
+
+    /// The prompt, where the file tells it.
+    pub fn prompt(&self, shown: usize) -> Option<&str> {
+        self.request_of(shown)?["prompt"].as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_in_a_line_with_what_it_knows_and_no_more() {
+        let mut file = PlayedFile {
+            paths: vec!["/a/boat.mp4".into()],
+            width: 832,
+            height: 480,
+            num_frames: 81,
+            fps: 16.0,
+            is_clip: true,
+            settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],
+        };
+        assert_eq!(
+            file.line(0),
+            "832 × 480  ·  81 frames  ·  seed 12  ·  boat.mp4"
+        );
+        assert_eq!(file.prompt(0), Some("a boat"));
+        file.settings = vec![None];
+        assert_eq!(file.line(0), "832 × 480  ·  81 frames  ·  boat.mp4");
+        // Another program's settings have other names and kinds.
+        file.settings = vec![Some(json!(["what", "is this"]))];
+        assert_eq!(file.prompt(0), None);
+    }
+}

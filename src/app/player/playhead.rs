@@ -1,0 +1,319 @@
+//! Which frame of a clip is due, and how long the next one can wait: playing, pausing, speed, what comes behind the end.
+//!
+//! It is told the time, holds no picture and draws nothing, so a test can play hours in a millisecond.
+
+use serde::{Deserialize, Serialize};
+
+/// A frame this close to its time counts as due: the window is woken a little early.
+const SLACK_SECS: f64 = 0.02;
+/// After a longer silence (the window was hidden) the clip goes on where it stood.
+const MAX_LAG_SECS: f64 = 1.0;
+/// The speeds that are offered.
+pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
+
+/// What comes behind the last frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    /// It stops there.
+    Off,
+    /// The first frame.
+    #[default]
+    Loop,
+    /// Backwards, and forwards again.
+    PingPong,
+}
+
+impl Repeat {
+    /// The one that a button goes on to.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Off => Self::Loop,
+            Self::Loop => Self::PingPong,
+            Self::PingPong => Self::Off,
+        }
+    }
+
+    /// In the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Off => "Play once",
+            Self::Loop => "Loop",
+            Self::PingPong => "Back and forth",
+        }
+    }
+}
+
+/// How clips are played, whichever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Playback {
+    pub repeat: Repeat,
+    /// 1 is the clip's own.
+    pub speed: f64,
+}
+
+impl Default for Playback {
+    fn default() -> Self {
+        Self {
+            repeat: Repeat::Loop,
+            speed: 1.0,
+        }
+    }
+}
+
+/// The place in a clip.
+#[derive(Clone, Debug)]
+pub struct Playhead {
+    len: usize,
+    fps: f64,
+    index: usize,
+    is_playing: bool,
+    is_backward: bool,
+    playback: Playback,
+    due_secs: Option<f64>,
+}
+
+impl Playhead {
+    /// At the first frame; more than one play.
+    pub fn new(len: usize, fps: f64) -> Self {
+        Self {
+            len,
+            // What files say is not trusted.
+            fps: if fps.is_finite() {
+                fps.clamp(1.0, 240.0)
+            } else {
+                1.0
+            },
+            index: 0,
+            is_playing: len > 1,
+            is_backward: false,
+            playback: Playback::default(),
+            due_secs: None,
+        }
+    }
+
+    /// The same, standing.
+    pub fn paused(self) -> Self {
+        Self {
+            is_playing: false,
+            ..self
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub fn fps(&self) -> f64 {
+        self.fps
+    }
+
+    /// The time of the frame in the clip.
+    pub fn secs(&self) -> f64 {
+        self.index as f64 / self.fps
+    }
+
+    pub fn is_playing(&self) -> bool {
+        self.is_playing
+    }
+
+    /// It plays, and the next frame is the one before.
+    pub fn is_backward(&self) -> bool {
+        self.is_playing && self.is_backward
+    }
+
+    /// Plays on so from now on.
+    pub fn set_playback(&mut self, playback: Playback) {
+        let speed = if playback.speed.is_finite() {
+            playback.speed.clamp(SPEEDS[0], SPEEDS[SPEEDS.len() - 1])
+        } else {
+            1.0
+        };
+        let playback = Playback { speed, ..playback };
+        if playback != self.playback {
+            self.is_backward &= playback.repeat == Repeat::PingPong;
+            self.playback = playback;
+            self.due_secs = None;
+        }
+    }
+
+    /// Plays or pauses; from the end of a clip that is played once it begins anew.
+    pub fn toggle(&mut self) {
+        self.is_playing = !self.is_playing && self.len > 1;
+        self.due_secs = None;
+        if self.is_playing && self.playback.repeat == Repeat::Off && self.index + 1 >= self.len {
+            self.index = 0;
+        }
+    }
+
+    /// Stops at a frame, counted around the loop.
+    pub fn step(&mut self, by: i64) {
+        let len = self.len.max(1) as i64;
+        self.show((self.index as i64).saturating_add(by).rem_euclid(len) as usize);
+    }
+
+    /// Stops at this frame.
+    pub fn show(&mut self, index: usize) {
+        self.index = index.min(self.len.saturating_sub(1));
+        self.is_playing = false;
+        self.due_secs = None;
+    }
+
+    /// There are so many frames now, so many of the new ones before those that were there. The frame that is looked at
+    /// stays.
+    pub fn grow(&mut self, len: usize, at_front: usize) {
+        let was_still = self.len <= 1;
+        self.len = len;
+        self.index = (self.index + at_front).min(len.saturating_sub(1));
+        self.is_playing = len > 1 && (self.is_playing || was_still);
+    }
+
+    /// Waits for what is not there yet, and does not catch up with it.
+    pub fn hold(&mut self) {
+        self.due_secs = None;
+    }
+
+    /// Goes on to the frame of this moment, over those whose time has passed; says how many seconds it stays. `None`
+    /// while paused.
+    pub fn tick(&mut self, now_secs: f64) -> Option<f64> {
+        if !self.is_playing {
+            return None;
+        }
+        let period = 1.0 / (self.fps * self.playback.speed);
+        let slack = SLACK_SECS.min(period / 2.0);
+        let mut due = self.due_secs.unwrap_or(now_secs + period);
+        if now_secs - due > MAX_LAG_SECS {
+            due = now_secs;
+        }
+        while due - now_secs <= slack {
+            self.advance();
+            if !self.is_playing {
+                self.due_secs = None;
+                return None;
+            }
+            due += period;
+        }
+        self.due_secs = Some(due);
+        Some(due - now_secs)
+    }
+
+    fn advance(&mut self) {
+        let last = self.len.saturating_sub(1);
+        match self.playback.repeat {
+            Repeat::Loop => {
+                self.index = if self.index >= last {
+                    0
+                } else {
+                    self.index + 1
+                }
+            }
+            Repeat::Off if self.index >= last => self.is_playing = false,
+            Repeat::Off => self.index += 1,
+            Repeat::PingPong => {
+                if self.index >= last {
+                    self.is_backward = true;
+                } else if self.index == 0 {
+                    self.is_backward = false;
+                }
+                self.index = if self.is_backward {
+                    self.index.saturating_sub(1)
+                } else {
+                    (self.index + 1).min(last)
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(len: usize, repeat: Repeat, speed: f64) -> Playhead {
+        let mut playhead = Playhead::new(len, 10.0);
+        playhead.set_playback(Playback { repeat, speed });
+        playhead
+    }
+
+    /// The frames that are seen when the window is woken exactly when it asked to be.
+    fn frames(playhead: &mut Playhead, count: usize) -> Vec<usize> {
+        let mut now = 0.0;
+        (0..count)
+            .map(|_| {
+                now += playhead.tick(now).unwrap_or(0.0);
+                playhead.tick(now);
+                playhead.index()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_comes_behind_the_end_is_chosen() {
+        assert_eq!(
+            frames(&mut with(3, Repeat::Loop, 1.0), 6),
+            [1, 2, 0, 1, 2, 0]
+        );
+        let mut back = with(3, Repeat::PingPong, 1.0);
+        assert_eq!(frames(&mut back, 6), [1, 2, 1, 0, 1, 2]);
+        let mut once = with(3, Repeat::Off, 1.0);
+        assert_eq!(frames(&mut once, 5), [1, 2, 2, 2, 2]);
+        assert_eq!((once.is_playing(), once.tick(9.0)), (false, None));
+        once.toggle();
+        assert_eq!((once.index(), once.is_playing()), (0, true));
+    }
+
+    #[test]
+    fn speed_changes_how_long_a_frame_stays() {
+        for (speed, secs) in [(0.25, 0.4), (1.0, 0.1), (2.0, 0.05), (f64::NAN, 0.1)] {
+            let mut playhead = with(100, Repeat::Loop, speed);
+            let wait = playhead.tick(0.0).unwrap();
+            assert!((wait - secs).abs() < 1e-9, "{speed}: {wait}");
+        }
+    }
+
+    #[test]
+    fn a_late_window_leaves_frames_out_and_keeps_the_time() {
+        let mut playhead = with(100, Repeat::Loop, 1.0);
+        playhead.tick(0.0);
+        playhead.tick(0.55);
+        assert_eq!(playhead.index(), 5);
+    }
+
+    #[test]
+    fn a_hidden_window_does_not_race_to_catch_up() {
+        let mut playhead = with(100, Repeat::Loop, 1.0);
+        playhead.tick(0.0);
+        playhead.tick(3600.0);
+        assert!(playhead.index() <= 1);
+    }
+
+    #[test]
+    fn a_broken_frame_rate_cannot_hang_the_window() {
+        for fps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let wait = Playhead::new(3, fps).tick(0.0).unwrap();
+            assert!(wait > 0.0 && wait.is_finite());
+        }
+    }
+
+    #[test]
+    fn a_clip_that_grows_keeps_the_frame_that_is_looked_at() {
+        let mut playhead = with(33, Repeat::Loop, 1.0);
+        playhead.show(7);
+        playhead.grow(69, 36);
+        assert_eq!((playhead.index(), playhead.is_playing()), (43, false));
+        playhead.grow(100, 0);
+        assert_eq!((playhead.index(), playhead.len()), (43, 100));
+        // A file that ends earlier than its header says.
+        playhead.grow(10, 0);
+        assert_eq!(playhead.index(), 9);
+    }
+}

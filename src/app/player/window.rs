@@ -1,0 +1,244 @@
+//! Which frames of a long clip are held in memory: those around the place that is looked at, up to a number of bytes.
+//!
+//! Plain bookkeeping; reading frames is `reading`'s.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use safelight_core::media::Picture;
+
+/// What is held of one clip. At 1280 × 720 these are 194 frames.
+pub const BUDGET_BYTES: usize = 512 << 20;
+/// Held however large they are.
+const MIN_ROOM: usize = 4;
+/// A gap that is sooner decoded through than entered anew.
+const MAX_GAP: usize = 24;
+
+/// Frames around a place.
+#[derive(Debug)]
+pub struct Window {
+    len: usize,
+    at: usize,
+    is_backward: bool,
+    budget_bytes: usize,
+    /// The largest that was seen, or that the headers promise.
+    frame_bytes: usize,
+    frames: BTreeMap<usize, Arc<Picture>>,
+}
+
+impl Window {
+    pub fn new(len: usize, frame_bytes: usize, budget_bytes: usize) -> Self {
+        Self {
+            len,
+            at: 0,
+            is_backward: false,
+            budget_bytes,
+            frame_bytes: frame_bytes.max(1),
+            frames: BTreeMap::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Another place is looked at, or the direction changed; whether that is news.
+    pub fn look_at(&mut self, at: usize, is_backward: bool) -> bool {
+        let at = at.min(self.len.saturating_sub(1));
+        let is_news = (self.at, self.is_backward) != (at, is_backward);
+        (self.at, self.is_backward) = (at, is_backward);
+        if is_news {
+            self.evict();
+        }
+        is_news
+    }
+
+    /// There are fewer frames than was thought.
+    pub fn end_at(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.at = self.at.min(self.len.saturating_sub(1));
+        self.evict();
+    }
+
+    /// The frame itself, when it is there.
+    pub fn exact(&self, index: usize) -> Option<&Arc<Picture>> {
+        self.frames.get(&index)
+    }
+
+    /// The frame, else the nearest one before it, else the nearest behind.
+    pub fn nearest(&self, index: usize) -> Option<&Arc<Picture>> {
+        let before = self.frames.range(..=index).next_back();
+        before
+            .or_else(|| self.frames.range(index..).next())
+            .map(|(_, picture)| picture)
+    }
+
+    pub fn insert(&mut self, index: usize, picture: Arc<Picture>) {
+        self.frame_bytes = self.frame_bytes.max(picture.rgb.len());
+        if self.is_wanted(index) {
+            self.frames.insert(index, picture);
+        }
+        self.evict();
+    }
+
+    /// The most urgent frame that is not there.
+    pub fn next_missing(&self) -> Option<usize> {
+        let (ahead, behind) = self.reach();
+        let later = (0..=ahead).map(|by| self.neighbour(by, self.is_backward));
+        let earlier = (1..=behind).map(|by| self.neighbour(by, !self.is_backward));
+        let mut wanted = later.chain(earlier);
+        wanted.find(|index| *index < self.len && !self.frames.contains_key(index))
+    }
+
+    /// Where reading should begin so that a missing frame comes: with those before it where the clip runs backwards.
+    pub fn begin_for(&self, missing: usize) -> usize {
+        let mut begin = missing;
+        let is_missing = |index: usize| self.is_wanted(index) && !self.frames.contains_key(&index);
+        while self.is_backward && begin > 0 && is_missing(begin - 1) {
+            begin -= 1;
+        }
+        begin
+    }
+
+    /// Whether reading that has come to this frame should go on; `None` when it should wait until something changes.
+    pub fn goes_on(&self, next: usize) -> Option<bool> {
+        let missing = self.next_missing()?;
+        let begin = self.begin_for(missing);
+        Some((next <= missing && missing - next <= MAX_GAP) || (begin..=missing).contains(&next))
+    }
+
+    fn is_wanted(&self, index: usize) -> bool {
+        let (ahead, behind) = self.reach();
+        if index >= self.len {
+            return false;
+        }
+        let forward = (index + self.len - self.at) % self.len;
+        let backward = (self.len - forward) % self.len;
+        let (later, earlier) = if self.is_backward {
+            (backward, forward)
+        } else {
+            (forward, backward)
+        };
+        later <= ahead || earlier <= behind
+    }
+
+    /// How many frames are held before and behind the place, in the direction of play.
+    fn reach(&self) -> (usize, usize) {
+        let room = (self.budget_bytes / self.frame_bytes).max(MIN_ROOM);
+        let others = room.min(self.len).saturating_sub(1);
+        let behind = others / 4;
+        (others - behind, behind)
+    }
+
+    /// So many frames on, around the loop.
+    fn neighbour(&self, by: usize, is_backward: bool) -> usize {
+        let len = self.len.max(1);
+        let by = by % len;
+        let step = if is_backward { len - by } else { by };
+        (self.at + step) % len
+    }
+
+    fn evict(&mut self) {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.retain(|index, _| self.is_wanted(*index));
+        self.frames = frames;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A picture of 300 bytes.
+    fn picture() -> Arc<Picture> {
+        Arc::new(Picture::from_fn(10, 10, |_, _| [1, 2, 3]).unwrap())
+    }
+
+    /// Fills what is missing and says in which order; at most so many.
+    fn fill(window: &mut Window) -> Vec<usize> {
+        let mut order = Vec::new();
+        while let Some(missing) = window.next_missing() {
+            window.insert(missing, picture());
+            order.push(missing);
+            assert!(order.len() <= 1000, "it never ends");
+        }
+        order
+    }
+
+    #[test]
+    fn a_short_clip_is_held_as_a_whole_in_the_order_of_play() {
+        let mut window = Window::new(5, 300, 1 << 20);
+        window.look_at(3, false);
+        assert_eq!(fill(&mut window), [3, 4, 0, 1, 2]);
+        window.look_at(0, false);
+        assert_eq!(window.next_missing(), None);
+    }
+
+    #[test]
+    fn of_a_long_clip_only_what_is_near_is_held() {
+        let mut window = Window::new(10_000, 300, 300 * 20);
+        for at in [0, 50, 9_999, 4_000] {
+            window.look_at(at, false);
+            fill(&mut window);
+            assert!(window.frames.len() <= 20, "{}", window.frames.len());
+            assert!(window.exact(at).is_some());
+            assert!(window.exact((at + 10) % 10_000).is_some());
+            assert!(window.exact((at + 9_997) % 10_000).is_some());
+        }
+    }
+
+    #[test]
+    fn frames_that_are_larger_than_promised_are_fewer() {
+        let mut window = Window::new(1000, 1, 3000);
+        for _ in 0..500 {
+            let Some(missing) = window.next_missing() else {
+                break;
+            };
+            window.insert(missing, picture());
+        }
+        assert!(window.frames.len() <= 10);
+    }
+
+    #[test]
+    fn a_clip_that_runs_backwards_is_read_in_pieces_before_its_place() {
+        let mut window = Window::new(1000, 300, 300 * 21);
+        window.look_at(500, true);
+        let missing = window.next_missing().unwrap();
+        assert_eq!((missing, window.begin_for(missing)), (500, 485));
+        for index in 485..=500 {
+            assert_eq!(window.goes_on(index), Some(true), "{index}");
+            window.insert(index, picture());
+        }
+        // What is left lies behind the place.
+        assert_eq!(window.next_missing(), Some(501));
+    }
+
+    #[test]
+    fn reading_goes_on_over_a_small_gap_and_jumps_over_a_large_one() {
+        let mut window = Window::new(1000, 300, 300 * 100);
+        window.look_at(10, false);
+        assert_eq!(window.goes_on(0), Some(true));
+        window.look_at(500, false);
+        assert_eq!(window.goes_on(11), Some(false));
+        assert_eq!(window.goes_on(501), Some(false), "it has gone by");
+        let mut whole = Window::new(3, 300, 1 << 20);
+        fill(&mut whole);
+        assert_eq!(whole.goes_on(3), None);
+    }
+
+    #[test]
+    fn a_file_that_ends_early_has_fewer_frames() {
+        let mut window = Window::new(100, 300, 1 << 20);
+        window.look_at(90, false);
+        window.end_at(10);
+        assert_eq!((window.len(), window.at()), (10, 9));
+        assert_eq!(fill(&mut window).len(), 10);
+        window.end_at(0);
+        assert_eq!(window.next_missing(), None);
+        assert!(window.nearest(5).is_none());
+    }
+}

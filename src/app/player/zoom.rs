@@ -1,0 +1,148 @@
+//! How large a picture is shown and which part of it: fitted, at its own size, or anything between.
+//!
+//! Arithmetic on rectangles; draws nothing.
+
+use egui::{Pos2, Rect, Vec2, vec2};
+
+/// Points on the screen for a pixel of the picture.
+const MIN_SCALE: f32 = 0.02;
+const MAX_SCALE: f32 = 32.0;
+
+/// What part of a picture is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Zoom {
+    /// All of it, as large as there is room.
+    #[default]
+    Fit,
+    /// So many points a pixel, the picture's middle so far from the place's.
+    At { scale: f32, offset: Vec2 },
+}
+
+impl Zoom {
+    /// One pixel of the picture for each of the screen.
+    pub fn own_size(pixels_per_point: f32) -> Self {
+        Self::At {
+            scale: 1.0 / pixels_per_point.max(0.1),
+            offset: Vec2::ZERO,
+        }
+    }
+
+    /// Where a picture of this size lies in its place.
+    pub fn rect(self, area: Rect, size: Vec2) -> Rect {
+        match self {
+            Self::Fit => fit(area, size),
+            Self::At { scale, offset } => {
+                Rect::from_center_size(area.center() + offset, size * scale)
+            }
+        }
+    }
+
+    /// Points a pixel.
+    pub fn scale(self, area: Rect, size: Vec2) -> f32 {
+        self.rect(area, size).width() / size.x.max(1.0)
+    }
+
+    /// Larger by a factor, around a point that stays where it is.
+    pub fn by(self, factor: f32, around: Pos2, area: Rect, size: Vec2) -> Self {
+        let rect = self.rect(area, size);
+        let before = self.scale(area, size);
+        let scale = (before * factor).clamp(MIN_SCALE, MAX_SCALE);
+        let factor = scale / before.max(f32::EPSILON);
+        let center = around + (rect.center() - around) * factor;
+        Self::At {
+            scale,
+            offset: center - area.center(),
+        }
+        .held(area, size)
+    }
+
+    /// Moved, but never out of sight.
+    pub fn moved(self, by: Vec2, area: Rect, size: Vec2) -> Self {
+        match self {
+            Self::Fit => Self::Fit,
+            Self::At { scale, offset } => Self::At {
+                scale,
+                offset: offset + by,
+            }
+            .held(area, size),
+        }
+    }
+
+    fn held(self, area: Rect, size: Vec2) -> Self {
+        let Self::At { scale, offset } = self else {
+            return self;
+        };
+        let free = (size * scale - area.size()).max(Vec2::ZERO) * 0.5;
+        Self::At {
+            scale,
+            offset: offset.clamp(-free, free),
+        }
+    }
+}
+
+/// The largest rectangle of this aspect in the area.
+fn fit(area: Rect, size: Vec2) -> Rect {
+    let aspect = size.x.max(1.0) / size.y.max(1.0);
+    let width = area.width().min(area.height() * aspect).max(1.0);
+    Rect::from_center_size(area.center(), vec2(width, width / aspect.max(f32::EPSILON)))
+}
+
+#[cfg(test)]
+mod tests {
+    use egui::pos2;
+
+    use super::*;
+
+    fn area() -> Rect {
+        Rect::from_min_size(pos2(10.0, 20.0), vec2(800.0, 400.0))
+    }
+
+    #[test]
+    fn a_picture_fits_with_its_shape_kept() {
+        for (width, height) in [
+            (100.0, 400.0),
+            (64.0, 64.0),
+            (1920.0, 1080.0),
+            (4000.0, 1.0),
+        ] {
+            let shown = Zoom::Fit.rect(area(), vec2(width, height));
+            assert!(area().expand(0.01).contains_rect(shown));
+            let aspect = shown.width() / shown.height();
+            assert!((aspect / (width / height) - 1.0).abs() < 1e-3, "{aspect}");
+        }
+    }
+
+    #[test]
+    fn the_point_under_the_pointer_stays_while_the_wheel_turns() {
+        let size = vec2(1600.0, 1200.0);
+        let mut zoom = Zoom::own_size(1.0);
+        let around = pos2(300.0, 150.0);
+        let pixel_at =
+            |zoom: Zoom| (around - zoom.rect(area(), size).min) / zoom.scale(area(), size);
+        let before = pixel_at(zoom);
+        for _ in 0..5 {
+            zoom = zoom.by(1.3, around, area(), size);
+        }
+        assert!((pixel_at(zoom) - before).length() < 0.5);
+    }
+
+    #[test]
+    fn a_picture_cannot_be_moved_out_of_sight() {
+        let size = vec2(1600.0, 100.0);
+        let zoom = Zoom::own_size(1.0).moved(vec2(9000.0, 9000.0), area(), size);
+        let shown = zoom.rect(area(), size);
+        assert!((shown.min.x - area().min.x).abs() < 0.5);
+        assert!((shown.center().y - area().center().y).abs() < 0.5);
+        assert_eq!(Zoom::Fit.moved(vec2(5.0, 5.0), area(), size), Zoom::Fit);
+    }
+
+    #[test]
+    fn no_zoom_is_without_bounds() {
+        let size = vec2(100.0, 100.0);
+        let mut zoom = Zoom::Fit;
+        for _ in 0..200 {
+            zoom = zoom.by(2.0, pos2(50.0, 50.0), area(), size);
+        }
+        assert!(zoom.scale(area(), size) <= MAX_SCALE * 1.001);
+    }
+}

@@ -1,0 +1,133 @@
+//! The file of prompts: one JSON object a line, newest first, shared by all windows.
+//!
+//! A window takes the file for itself while it changes it, and writes it as a whole or not at all. Lines that make no
+//! sense are left out; a file that cannot be read is not written over.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use safelight_core::files::write_atomically;
+
+use super::history::{MAX_ENTRIES, PromptEntry};
+
+/// As many prompts as are kept, each as long as any encoder reads, are smaller.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Changes what is in the file, and gives what is in it then.
+pub(super) fn change(
+    path: &Path,
+    change: impl FnOnce(&mut Vec<PromptEntry>),
+) -> io::Result<Vec<PromptEntry>> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Not the file itself, which is replaced by another.
+    let guard = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path.with_extension("lock"))?;
+    guard.lock()?;
+    let before = read(path)?;
+    let mut entries = before.clone();
+    change(&mut entries);
+    entries.truncate(MAX_ENTRIES);
+    if entries != before {
+        write_atomically(path, &to_lines(&entries)?)?;
+    }
+    guard.unlock()?;
+    Ok(entries)
+}
+
+fn read(path: &Path) -> io::Result<Vec<PromptEntry>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(err) => return Err(err),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    let mut entries: Vec<PromptEntry> = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let entry = serde_json::from_slice::<PromptEntry>(line).ok();
+        if let Some(entry) = entry.filter(|entry| !entries.contains(entry)) {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+fn to_lines(entries: &[PromptEntry]) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        serde_json::to_writer(&mut lines, entry)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::prompt::history::remember;
+
+    fn entry(prompt: &str) -> PromptEntry {
+        PromptEntry {
+            prompt: prompt.to_owned(),
+            negative: "fog".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_one_window_remembers_another_one_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/prompts.jsonl");
+        change(&path, |entries| {
+            remember(entries, entry("one\nof two lines"))
+        })
+        .unwrap();
+        let found = change(&path, |entries| remember(entries, entry("two"))).unwrap();
+        assert_eq!(found, [entry("two"), entry("one\nof two lines")]);
+        assert_eq!(change(&path, |_| {}).unwrap(), found);
+        let left = change(&path, |entries| entries.retain(|it| it.prompt == "two")).unwrap();
+        assert_eq!(left, [entry("two")]);
+    }
+
+    #[test]
+    fn two_threads_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.jsonl");
+        std::thread::scope(|scope| {
+            for side in ["a", "b"] {
+                let path = &path;
+                scope.spawn(move || {
+                    for i in 0..20 {
+                        change(path, |all| remember(all, entry(&format!("{side}{i}")))).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(change(&path, |_| {}).unwrap().len(), 40);
+    }
+
+    #[test]
+    fn a_damaged_file_gives_what_can_be_read_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.jsonl");
+        let text = "{\"prompt\":\"a\"}\nnonsense\n\n{\"prompt\":\"b\",\"later\":1}\n{\"prompt\":\"a\"}\n{\"pro";
+        fs::write(&path, [text.as_bytes(), &[0xff, 0xfe]].concat()).unwrap();
+        let found = change(&path, |_| {}).unwrap();
+        let prompts: Vec<&str> = found.iter().map(|it| it.prompt.as_str()).collect();
+        assert_eq!(prompts, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.jsonl");
+        fs::create_dir(&path).unwrap();
+        assert!(change(&path, |all| remember(all, entry("a"))).is_err());
+        assert!(path.is_dir());
+    }
+}

@@ -1,0 +1,270 @@
+//! Filling the form with what a file says of how it was made, and offering that for files that are dropped as pictures.
+//!
+//! Files are read on threads of their own by [`safelight_core::restore`]; what the form takes over is [`form`]'s.
+
+mod form;
+
+use std::path::{Path, PathBuf};
+
+use safelight_core::catalog::lora;
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
+use safelight_core::restore::{self, Found, Restored, match_model};
+
+use crate::app::App;
+use crate::app::background::Answer;
+use crate::app::commands::AppCommand;
+use crate::app::state::{Models, NoticeAction, Severity};
+
+/// Of more files that are dropped together nobody wants the settings.
+const MAX_LOOKED_AT: usize = 2;
+/// The endings of files that are settings and nothing else.
+const SETTINGS_ENDS: [&str; 2] = ["json", "txt"];
+/// Sentences on a card; the others are among its details.
+const MAX_SAID: usize = 4;
+
+/// One wish of the user.
+#[derive(Clone, Copy, Debug)]
+pub enum RestoreCommand {
+    /// Ask for a file in a dialog, and take over its settings.
+    Pick,
+}
+
+/// What the threads found.
+pub enum RestoreAnswer {
+    Picked(Option<PathBuf>),
+    /// A file that was dropped as a picture carries settings of this program.
+    Offer(PathBuf, String),
+    /// What the file says, for the wish with this number.
+    Read(u64, PathBuf, Result<Option<FoundSettings>, JobError>),
+}
+
+/// What a file says, and the LoRAs that are here for what it says of those.
+pub struct FoundSettings {
+    found: Found,
+    lora_files: Vec<PathBuf>,
+}
+
+/// What is under way.
+#[derive(Default)]
+pub struct Restoring {
+    /// Of the last wish: an earlier one is forgotten.
+    number: u64,
+    /// Read, but the models are still looked for.
+    waiting: Option<(PathBuf, FoundSettings)>,
+}
+
+/// Whether a file is settings and nothing else, by its name.
+pub(in crate::app) fn is_settings_file(path: &Path) -> bool {
+    path.extension().is_some_and(|end| {
+        SETTINGS_ENDS
+            .iter()
+            .any(|known| end.eq_ignore_ascii_case(known))
+    })
+}
+
+impl App {
+    pub(in crate::app) fn run_restore_command(&mut self, command: RestoreCommand) {
+        match command {
+            RestoreCommand::Pick => {
+                self.session.is_picking = true;
+                self.background.pick_settings_file();
+            }
+        }
+    }
+
+    /// Reads a file, and fills the form with what it says.
+    pub(in crate::app) fn use_settings_of_file(&mut self, path: PathBuf) {
+        self.session.restoring.number += 1;
+        self.session.restoring.waiting = None;
+        let number = self.session.restoring.number;
+        let places = self
+            .paths
+            .clone()
+            .map(|paths| (paths, self.settings.clone()));
+        self.background.spawn("read-settings", move |postbox| {
+            let found = restore::read(&path).map_err(|err| {
+                JobError::from_error(JobErrorKind::InvalidRequest, &err)
+                    .advise("Choose a picture, a clip or a JSON file that says how it was made")
+            });
+            let found = found.map(|found| {
+                found.map(|found| {
+                    let names_loras = matches!(&found, Found::Other(it) if !it.loras.is_empty());
+                    let places = places.filter(|_| names_loras);
+                    FoundSettings {
+                        found,
+                        lora_files: places
+                            .map(|(paths, settings)| lora::find(&paths, &settings))
+                            .unwrap_or_default(),
+                    }
+                })
+            });
+            postbox.post(Answer::Restore(RestoreAnswer::Read(number, path, found)));
+        });
+    }
+
+    /// Looks whether files that are taken as pictures carry settings, to offer them.
+    pub(in crate::app) fn look_for_settings(&self, paths: &[PathBuf]) {
+        if paths.len() > MAX_LOOKED_AT {
+            return;
+        }
+        let paths = paths.to_vec();
+        self.background.spawn("look-for-settings", move |postbox| {
+            for path in paths {
+                // What is wrong with the file, who opens it says.
+                if let Ok(Some(found)) = restore::read(&path) {
+                    let tool = found.tool().to_owned();
+                    postbox.post(Answer::Restore(RestoreAnswer::Offer(path, tool)));
+                    break;
+                }
+            }
+        });
+    }
+
+    pub(in crate::app) fn take_restore_answer(&mut self, answer: RestoreAnswer) {
+        match answer {
+            RestoreAnswer::Picked(path) => {
+                self.session.is_picking = false;
+                self.commands
+                    .extend(path.map(AppCommand::UseSettingsOfFile));
+            }
+            RestoreAnswer::Offer(path, tool) => self.offer_settings(path, &tool),
+            RestoreAnswer::Read(number, path, found) if number == self.session.restoring.number => {
+                match found {
+                    Ok(Some(found)) => {
+                        self.session.restoring.waiting = Some((path, found));
+                        self.settle_restored();
+                    }
+                    Ok(None) => self.say_nothing_found(&path),
+                    Err(err) => self.session.notify(Severity::Error, err),
+                }
+            }
+            // A later wish has taken its place.
+            RestoreAnswer::Read(..) => {}
+        }
+    }
+
+    /// Fills the form with what was read, once the models are known.
+    pub(in crate::app) fn settle_restored(&mut self) {
+        if matches!(self.session.models, Models::Loading) {
+            return;
+        }
+        let Some((path, found)) = self.session.restoring.waiting.take() else {
+            return;
+        };
+        let FoundSettings { found, lora_files } = found;
+        let tool = found.tool().to_owned();
+        let notes = match found {
+            Found::Own(carried) => self.use_own(carried.request),
+            Found::Other(restored) => self.use_restored(&restored, &lora_files),
+        };
+        self.session.is_seed_used = false;
+        let name = name_of(&path);
+        self.session.last_word = format!("Settings of {name} taken over");
+        self.session
+            .notices
+            .retain(|notice| !notice.offers_settings_of(&path));
+        if !notes.is_empty() {
+            let summary = format!("the settings of {name} ({tool}) are in the form, but not all");
+            let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
+            let mut card =
+                JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
+            if notes.len() > MAX_SAID {
+                card = card.detail(notes.join("\n"));
+            }
+            self.session.notify(Severity::Warning, card);
+        }
+    }
+
+    /// Our own settings: everything, where the model is here.
+    fn use_own(&mut self, request: GenerateRequest) -> Vec<String> {
+        let specs = self.session.models.all();
+        if specs.iter().any(|spec| spec.id == request.model) {
+            self.take_over_request(&request);
+            return Vec::new();
+        }
+        let restored = Restored::from(&request);
+        let near = match_model(&restored, specs).map(|found| {
+            let is_same = found.is_same;
+            (found.spec.id.clone(), found.spec.name.clone(), is_same)
+        });
+        match near {
+            Some((id, name, is_same)) => {
+                let wanted = request.model.clone();
+                self.take_over_request(&GenerateRequest {
+                    model: id,
+                    ..request
+                });
+                if is_same {
+                    Vec::new()
+                } else {
+                    vec![elsewhere(&wanted, &name)]
+                }
+            }
+            None => self.use_restored(&restored, &[]),
+        }
+    }
+
+    /// Another program's settings: what the nearest model can be told.
+    fn use_restored(&mut self, restored: &Restored, lora_files: &[PathBuf]) -> Vec<String> {
+        let specs = self.session.models.all();
+        let name = restored.model.as_deref().unwrap_or("a model without name");
+        let (spec, note) = match match_model(restored, specs) {
+            Some(found) if found.is_same => (Some(found.spec), None),
+            Some(found) => (Some(found.spec), Some(elsewhere(name, &found.spec.name))),
+            None => {
+                let current = self.session.model(&self.state.form);
+                let note = current.map(|spec| {
+                    format!(
+                        "It was made with {name}, and no model of its family is here: {} stays chosen",
+                        spec.name
+                    )
+                });
+                (current, note)
+            }
+        };
+        let Some(spec) = spec.cloned() else {
+            // Without any model the words are all that can be kept.
+            if let Some(prompt) = &restored.prompt {
+                self.state.form.prompt.clone_from(prompt);
+            }
+            return vec!["There is no model here yet: only the prompt was taken over".to_owned()];
+        };
+        let notes = self.state.form.take_restored(restored, &spec, lora_files);
+        note.into_iter().chain(notes).collect()
+    }
+
+    fn offer_settings(&mut self, path: PathBuf, tool: &str) {
+        let name = name_of(&path);
+        let card = JobError::new(
+            JobErrorKind::InvalidRequest,
+            format!("the file {name} says how it was made, with {tool}"),
+        )
+        .advise("It is used as a picture. Its prompt, seed and the rest can be had too");
+        self.session.notify(Severity::Info, card);
+        if let Some(notice) = self.session.notices.last_mut() {
+            notice.action = Some(NoticeAction {
+                label: "Use its settings",
+                explanation: "Fills the form with what the file says",
+                command: AppCommand::UseSettingsOfFile(path),
+            });
+        }
+    }
+
+    fn say_nothing_found(&mut self, path: &Path) {
+        let card = JobError::new(
+            JobErrorKind::InvalidRequest,
+            format!("the file {} does not say how it was made", name_of(path)),
+        )
+        .advise("Files of Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, until another program or a web site saves them anew");
+        self.session.notify(Severity::Info, card);
+    }
+}
+
+fn elsewhere(wanted: &str, used: &str) -> String {
+    format!("It was made with {wanted}, which is not here: {used} is chosen instead")
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,107 @@
+//! What `safelight inspect` says of a picture, a clip or a JSON file: how it was made, here or by another program.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use safelight_core::restore::{self, Found, Restored};
+use serde_json::{Value, json};
+
+/// Endings of files that can say how they were made; others are looked at as models.
+const ENDS: [&str; 14] = [
+    "png", "jpg", "jpeg", "webp", "gif", "mp4", "m4v", "mov", "webm", "mkv", "json", "txt", "bmp",
+    "tiff",
+];
+
+/// What the file says; nothing where it is no such file, or says nothing.
+pub(super) fn read(path: &Path) -> Option<Found> {
+    let end = path.extension()?;
+    let is_known = ENDS.iter().any(|known| end.eq_ignore_ascii_case(known));
+    // What cannot be read is explained by who looks for a model in it.
+    (is_known && path.is_file()).then(|| restore::read(path).ok().flatten())?
+}
+
+pub(super) fn as_json(path: &Path, found: &Found) -> Value {
+    match found {
+        Found::Own(carried) => json!({
+            "path": path, "tool": found.tool(), "request": carried.request,
+        }),
+        Found::Other(restored) => json!({
+            "path": path, "tool": found.tool(), "settings": restored,
+        }),
+    }
+}
+
+pub(super) fn as_text(path: &Path, found: &Found) -> String {
+    let restored = match found {
+        Found::Own(carried) => {
+            let request = &carried.request;
+            Restored {
+                num_steps: Some(request.num_steps),
+                sampler: Some(request.sampler),
+                sigma_schedule: Some(request.sigma_schedule),
+                cfg_scale: Some(request.guidance_scale),
+                shift: request.shift,
+                ..Restored::from(request)
+            }
+        }
+        Found::Other(restored) => (**restored).clone(),
+    };
+    let mut text = format!("{}\n  made with {}\n", path.display(), found.tool());
+    for (name, value) in lines(&restored) {
+        // Writing to a string cannot fail.
+        writeln!(text, "  {name}: {}", one_line(&value)).ok();
+    }
+    for note in &restored.notes {
+        writeln!(text, "  {}", one_line(note)).ok();
+    }
+    text.push_str("\nRepeat it with `safelight generate --from FILE`\n");
+    text
+}
+
+fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
+    let size = restored.width.zip(restored.height);
+    let loras = restored.loras.iter().map(|lora| lora.described());
+    let loras = loras.collect::<Vec<_>>().join(", ");
+    let number = |number: Option<f64>| number.map(|number| number.to_string());
+    let found = [
+        ("model", restored.model.clone()),
+        ("model for low noise", restored.model_2.clone()),
+        ("hash of the model", restored.model_hash.clone()),
+        ("prompt", restored.prompt.clone()),
+        ("negative prompt", restored.negative_prompt.clone()),
+        (
+            "size",
+            size.map(|(width, height)| format!("{width}x{height}")),
+        ),
+        (
+            "frames",
+            restored.num_frames.map(|frames| frames.to_string()),
+        ),
+        ("seconds", number(restored.secs)),
+        ("frames a second", number(restored.fps)),
+        ("seed", restored.seed.map(|seed| seed.to_string())),
+        ("steps", restored.num_steps.map(|steps| steps.to_string())),
+        ("guidance", number(restored.cfg_scale)),
+        ("guidance for low noise", number(restored.cfg_scale_2)),
+        ("distilled guidance", number(restored.distilled_guidance)),
+        ("shift", number(restored.shift)),
+        ("sampler", restored.sampler.map(|it| it.name().to_owned())),
+        (
+            "schedule",
+            restored.sigma_schedule.map(|it| it.name().to_owned()),
+        ),
+        ("strength", number(restored.strength)),
+        ("LoRAs", Some(loras)),
+    ];
+    let found = found.into_iter();
+    found
+        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)))
+        .collect()
+}
+
+/// Prompts have lines, and terminals obey what is not a letter.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}

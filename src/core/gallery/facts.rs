@@ -1,0 +1,154 @@
+//! What one file says of itself: its size and length, and the settings that it carries.
+//!
+//! Nothing in a file is believed: what is not as expected is left out, and long texts are cut. Making the form anew of a
+//! file is not done here.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::media::{ClipFormat, MediaError, clip_files, media_info, read_settings};
+
+/// Longer prompts are cut in the index, not in the file.
+const MAX_PROMPT_CHARS: usize = 20_000;
+/// Longer names are no names.
+const MAX_NAME_CHARS: usize = 300;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MediaKind {
+    #[default]
+    Picture,
+    Clip,
+}
+
+/// What is known of a picture or clip without its pixels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    pub kind: MediaKind,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    pub num_frames: u32,
+    /// Frames a second; 0 of a picture.
+    pub fps: f64,
+    pub prompt: String,
+    pub negative_prompt: String,
+    pub model: String,
+    pub seed: Option<u64>,
+    pub sampler: String,
+    pub num_steps: Option<u64>,
+    pub guidance_scale: Option<f64>,
+    /// How long it took to make.
+    pub secs: Option<f64>,
+    /// It carries the settings that made it.
+    pub has_settings: bool,
+    /// It is one of the numbered pictures of a clip.
+    pub is_frame: bool,
+}
+
+impl Facts {
+    /// Seconds that the clip lasts.
+    pub fn clip_secs(&self) -> Option<f64> {
+        let secs = f64::from(self.num_frames) / self.fps;
+        (self.kind == MediaKind::Clip && secs.is_finite()).then_some(secs)
+    }
+}
+
+/// Reads what the file at `path` says of itself.
+pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
+    let info = media_info(path)?;
+    let mut facts = Facts {
+        width: info.width,
+        height: info.height,
+        num_frames: info.num_frames,
+        fps: info.fps,
+        ..Facts::default()
+    };
+    // Settings that cannot be read are none: the picture is still there.
+    let settings = read_settings(path).ok().flatten();
+    let settings: Option<Value> = settings.and_then(|text| serde_json::from_str(&text).ok());
+    if let Some(settings) = settings {
+        facts.take_settings(&settings, path);
+    }
+    if facts.num_frames > 1 {
+        facts.kind = MediaKind::Clip;
+    }
+    Ok(facts)
+}
+
+impl Facts {
+    fn take_settings(&mut self, settings: &Value, path: &Path) {
+        let request = &settings["request"];
+        if !request.is_object() {
+            return;
+        }
+        let text = |value: &Value, max: usize| -> String {
+            value
+                .as_str()
+                .unwrap_or_default()
+                .chars()
+                .take(max)
+                .collect()
+        };
+        let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
+        self.prompt = text(&request["prompt"], MAX_PROMPT_CHARS);
+        self.negative_prompt = text(&request["negative_prompt"], MAX_PROMPT_CHARS);
+        self.model = text(&request["model"], MAX_NAME_CHARS);
+        self.sampler = text(&request["sampler"], MAX_NAME_CHARS);
+        self.seed = request["seed"].as_u64();
+        self.num_steps = request["num_steps"].as_u64();
+        self.guidance_scale = number(&request["guidance_scale"]);
+        self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
+        self.has_settings = true;
+        let num_frames = request["num_frames"].as_u64().unwrap_or(1);
+        let is_still = ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still);
+        if is_still && num_frames > 1 && number_of(path).is_some() {
+            self.is_frame = true;
+            self.num_frames = u32::try_from(num_frames).unwrap_or(u32::MAX);
+            self.fps = number(&request["fps"]).unwrap_or_default().max(0.0);
+        }
+    }
+}
+
+/// `clip` and 12 of `clip_0012.png`.
+pub(super) fn number_of(path: &Path) -> Option<(&str, u64)> {
+    let (stem, digits) = path.file_stem()?.to_str()?.rsplit_once('_')?;
+    let is_number = digits.len() >= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    Some((stem, digits.parse().ok().filter(|_| is_number)?))
+}
+
+/// All files that a result consists of: itself, the other pictures of its clip when it is a numbered one, and
+/// the settings that were written beside it.
+pub fn files_of(path: &Path, is_frame: bool) -> Vec<PathBuf> {
+    let mut files = if is_frame {
+        clip_files(path).unwrap_or_else(|_| vec![path.to_path_buf()])
+    } else {
+        vec![path.to_path_buf()]
+    };
+    let mut sidecars = vec![path.with_extension("json")];
+    if let Some((stem, _)) = number_of(path).filter(|_| is_frame) {
+        sidecars.push(path.with_file_name(format!("{stem}.json")));
+    }
+    files.extend(sidecars.into_iter().find(|sidecar| is_ours(sidecar, path)));
+    files
+}
+
+/// Whether it holds the settings of this result, and of no other beside it.
+fn is_ours(sidecar: &Path, result: &Path) -> bool {
+    let is_other = |extension: &str| {
+        let other = sidecar.with_extension(extension);
+        other != result && other.is_file()
+    };
+    sidecar.is_file()
+        && !["mp4", "webm", "gif", "webp", "png", "jpg"]
+            .iter()
+            .any(|extension| is_other(extension))
+        && read_settings(sidecar)
+            .ok()
+            .flatten()
+            .and_then(|text| serde_json::from_str::<Value>(&text).ok())
+            .is_some_and(|json| json["app"] == "Safelight" && json["request"].is_object())
+}

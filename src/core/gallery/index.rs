@@ -1,0 +1,149 @@
+//! The files in which the gallery remembers: what was read of each result, and which of them are favourites.
+//!
+//! What was read can be read again, so a broken index counts as none. Favourites cannot: a broken file of them is put
+//! aside, never overwritten.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use super::{Stamp, decoded, encoded};
+use crate::files::write_atomically;
+
+/// Of another version everything is read anew.
+const VERSION: u32 = 1;
+/// What is not there any more is remembered up to so many, because a disk may come back.
+const MAX_RECORDS: usize = 200_000;
+
+/// Why something was not kept or found again.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("the list of favourites is damaged and was put aside: {aside}", aside = aside.display())]
+    Favourites { aside: PathBuf },
+    #[error("the list of favourites cannot be read ({source}): {path}", path = path.display())]
+    Unreadable { source: io::Error, path: PathBuf },
+    #[error("the list of favourites cannot be kept ({source}): {path}", path = path.display())]
+    Unwritable { source: io::Error, path: PathBuf },
+}
+
+/// What came of reading a file.
+pub(super) type Known = (Stamp, Result<Arc<Facts>, String>);
+
+#[derive(Serialize, Deserialize)]
+struct IndexFile {
+    version: u32,
+    records: Vec<Record>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    path: String,
+    #[serde(flatten)]
+    stamp: Stamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    facts: Option<Arc<Facts>>,
+    /// Why it could not be read.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    problem: String,
+}
+
+/// What was read before; nothing when that is lost.
+pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
+    let Ok(bytes) = fs::read(path) else {
+        return HashMap::new();
+    };
+    match serde_json::from_slice::<IndexFile>(&bytes) {
+        Ok(index) if index.version == VERSION => index
+            .records
+            .into_iter()
+            .map(|record| {
+                let read = record.facts.ok_or(record.problem);
+                (decoded(&record.path), (record.stamp, read))
+            })
+            .collect(),
+        Ok(_) => HashMap::new(),
+        Err(err) => {
+            tracing::info!("the gallery's index is read anew: {err}");
+            HashMap::new()
+        }
+    }
+}
+
+pub(super) fn save(path: &Path, known: &HashMap<PathBuf, Known>) -> io::Result<()> {
+    let mut records: Vec<Record> = known
+        .iter()
+        .take(MAX_RECORDS)
+        .map(|(path, (stamp, read))| Record {
+            path: encoded(path),
+            stamp: *stamp,
+            facts: read.as_ref().ok().cloned(),
+            problem: read.as_ref().err().cloned().unwrap_or_default(),
+        })
+        .collect();
+    records.sort_by(|one, other| one.path.cmp(&other.path));
+    let index = IndexFile {
+        version: VERSION,
+        records,
+    };
+    write(path, &index)
+}
+
+#[derive(Serialize, Deserialize)]
+struct FavouritesFile {
+    favourites: Vec<String>,
+}
+
+/// The favourites, and what went wrong with them.
+pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexError>) {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Default::default(),
+        Err(source) => {
+            let path = path.to_path_buf();
+            return (
+                BTreeSet::new(),
+                Some(IndexError::Unreadable { source, path }),
+            );
+        }
+    };
+    if let Ok(file) = serde_json::from_slice::<FavouritesFile>(&bytes) {
+        let paths = file.favourites.iter().map(|text| decoded(text));
+        return (paths.collect(), None);
+    }
+    let aside = path.with_extension("broken.json");
+    let moved = fs::rename(path, &aside);
+    let problem = match moved {
+        Ok(()) => IndexError::Favourites { aside },
+        Err(source) => IndexError::Unreadable {
+            source,
+            path: path.to_path_buf(),
+        },
+    };
+    (BTreeSet::new(), Some(problem))
+}
+
+pub(super) fn save_favourites(
+    path: &Path,
+    favourites: &BTreeSet<PathBuf>,
+) -> Result<(), IndexError> {
+    let file = FavouritesFile {
+        favourites: favourites.iter().map(|path| encoded(path)).collect(),
+    };
+    write(path, &file).map_err(|source| IndexError::Unwritable {
+        source,
+        path: path.to_path_buf(),
+    })
+}
+
+fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(content).map_err(io::Error::other)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    write_atomically(path, &bytes)
+}

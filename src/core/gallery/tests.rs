@@ -1,0 +1,344 @@
+//! What the gallery promises, as sentences.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::media::{ClipOptions, Picture, write_clip};
+
+fn picture(side: u32, red: u8) -> Picture {
+    Picture::from_fn(side, side, |_, _| [red, 90, 40]).unwrap()
+}
+
+/// A result with its settings, made so many seconds after the first one.
+fn result(folder: &Path, name: &str, prompt: &str, seed: u64, at_secs: u64) -> PathBuf {
+    let path = folder.join(name);
+    let num_frames = if name.ends_with("mp4") { 5 } else { 1 };
+    let settings = serde_json::json!({
+        "app": "Safelight",
+        "request": {
+            "model": "wan-2.2", "prompt": prompt, "negative_prompt": "blur", "seed": seed,
+            "num_frames": num_frames, "num_steps": 12, "sampler": "unipc", "guidance_scale": 4.0,
+        },
+    });
+    let frames: Vec<_> = (0..num_frames).map(|i| picture(64, i * 30)).collect();
+    let options = ClipOptions {
+        fps: 10.0,
+        settings: Some(settings.to_string()),
+        ..ClipOptions::default()
+    };
+    write_clip(&path, &frames, options).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000 + at_secs);
+    fs::File::options()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    path
+}
+
+fn look(folder: &Path) -> Scan {
+    let mut scanner = Scanner::new(vec![folder.to_path_buf()]);
+    scanner.look(&mut |_| true).unwrap()
+}
+
+fn shelf(home: &Path) -> Shelf {
+    let (shelf, problem) = Shelf::open(home.join("index.json"), home.join("favourites.json"));
+    assert!(problem.is_none(), "{problem:?}");
+    shelf
+}
+
+fn read_all(shelf: &mut Shelf, scan: Scan) -> usize {
+    let unread = shelf.put(scan);
+    for found in &unread {
+        let read = read_facts(&found.path).map_err(|err| err.to_string());
+        assert!(shelf.take(found, read));
+    }
+    unread.len()
+}
+
+fn names(shelf: &Shelf, query: &Query) -> Vec<String> {
+    shelf
+        .list(query)
+        .iter()
+        .map(|entry| entry.file_name())
+        .collect()
+}
+
+fn words(words: &str) -> Query {
+    Query {
+        words: words.to_owned(),
+        ..Query::default()
+    }
+}
+
+#[test]
+fn every_word_must_be_found_in_prompt_model_name_or_seed_in_any_language() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "one.png", "A RED boat at sunset", 11, 0);
+    result(home.path(), "two.mp4", "Ein GRÜNES Boot, 赤い船", 22, 60);
+    result(home.path(), "drei.png", "ΚΌΚΚΙΝΟ πλοίο", 3311, 120);
+    let mut shelf = shelf(home.path());
+    assert_eq!(read_all(&mut shelf, look(home.path())), 3);
+    for (search, found) in [
+        ("", vec!["drei.png", "two.mp4", "one.png"]),
+        ("bo", vec!["two.mp4", "one.png"]),
+        ("boat  red", vec!["one.png"]),
+        ("boat grünes", vec![]),
+        ("grünes boot", vec!["two.mp4"]),
+        ("赤い", vec!["two.mp4"]),
+        ("κόκκινο", vec!["drei.png"]),
+        ("DREI 3311", vec!["drei.png"]),
+        ("WAN-2.2 22", vec!["two.mp4"]),
+        ("blur", vec![]),
+    ] {
+        assert_eq!(names(&shelf, &words(search)), found, "{search:?}");
+    }
+}
+
+#[test]
+fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("a/b");
+    fs::create_dir_all(&folder).unwrap();
+    result(home.path(), "c.png", "x", 1, 60);
+    result(&folder, "a.mp4", "x", 2, 0);
+    let liked = result(&folder, "B.png", "x", 3, 120);
+    let mut shelf = shelf(home.path());
+    read_all(&mut shelf, look(home.path()));
+    let mut query = Query::default();
+    assert_eq!(names(&shelf, &query), ["B.png", "c.png", "a.mp4"]);
+    query.sort = Sort::Oldest;
+    assert_eq!(names(&shelf, &query), ["a.mp4", "c.png", "B.png"]);
+    query.sort = Sort::Name;
+    assert_eq!(names(&shelf, &query), ["a.mp4", "B.png", "c.png"]);
+    query.show = Show::Clips;
+    assert_eq!(names(&shelf, &query), ["a.mp4"]);
+    query.show = Show::Pictures;
+    assert_eq!(names(&shelf, &query), ["B.png", "c.png"]);
+    shelf.favour(&[liked], true).unwrap();
+    query.only_favourites = true;
+    assert_eq!(names(&shelf, &query), ["B.png"]);
+}
+
+#[test]
+fn what_a_result_says_of_itself_is_known() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "two.mp4", "a boat", u64::MAX, 60);
+    let facts = read_facts(&path).unwrap();
+    assert_eq!((facts.width, facts.height, facts.num_frames), (64, 64, 5));
+    assert_eq!(facts.kind, MediaKind::Clip);
+    assert_eq!(facts.clip_secs(), Some(0.5));
+    assert_eq!(
+        (facts.prompt.as_str(), facts.seed),
+        ("a boat", Some(u64::MAX))
+    );
+    assert_eq!(
+        (facts.num_steps, facts.sampler.as_str()),
+        (Some(12), "unipc")
+    );
+    assert!(facts.has_settings && !facts.is_frame);
+}
+
+#[test]
+fn the_next_start_reads_nothing_again_but_what_has_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let first = result(home.path(), "one.png", "a boat", 1, 0);
+    result(home.path(), "two.png", "a hill", 2, 0);
+    let odd = home
+        .path()
+        .join(OsString::from_vec(b"odd\xff.png".to_vec()));
+    fs::copy(&first, &odd).unwrap();
+    let mut before = shelf(home.path());
+    assert_eq!(read_all(&mut before, look(home.path())), 3);
+    before.favour(std::slice::from_ref(&odd), true).unwrap();
+    assert!(before.is_index_old());
+    before.save_index().unwrap();
+    assert!(!before.is_index_old());
+    let mut after = shelf(home.path());
+    assert!(after.put(look(home.path())).is_empty());
+    assert_eq!(names(&after, &words("boat")).len(), 2);
+    let query = Query {
+        only_favourites: true,
+        ..Query::default()
+    };
+    assert_eq!(after.list(&query)[0].path, odd);
+    result(home.path(), "two.png", "a mountain", 2, 99);
+    assert_eq!(read_all(&mut after, look(home.path())), 1);
+    assert_eq!(names(&after, &words("mountain")), ["two.png"]);
+    assert_eq!(names(&after, &words("hill")), Vec::<String>::new());
+}
+
+#[test]
+fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "one.png", "a boat", 1, 0);
+    fs::write(home.path().join("index.json"), "{\"version\": 1, \"reco").unwrap();
+    let mut shelf = shelf(home.path());
+    assert_eq!(read_all(&mut shelf, look(home.path())), 1);
+    shelf.save_index().unwrap();
+    let favourites = home.path().join("favourites.json");
+    fs::write(&favourites, "no list").unwrap();
+    let (mut shelf, problem) = Shelf::open(home.path().join("index.json"), favourites);
+    assert!(problem.is_some_and(|problem| problem.to_string().contains("put aside")));
+    shelf.favour(&[PathBuf::from("/a.png")], true).unwrap();
+    assert_eq!(
+        fs::read(home.path().join("favourites.broken.json")).unwrap(),
+        b"no list"
+    );
+}
+
+#[test]
+fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let sound = result(home.path(), "sound.png", "a boat", 1, 0);
+    let bytes = fs::read(&sound).unwrap();
+    fs::write(home.path().join("half.png"), &bytes[..20]).unwrap();
+    fs::write(home.path().join("empty.mp4"), b"").unwrap();
+    fs::write(home.path().join("text.webp"), b"hello").unwrap();
+    fs::write(home.path().join("notes.txt"), b"hello").unwrap();
+    fs::write(home.path().join(".clip.mp4.12.partial"), b"hello").unwrap();
+    fs::create_dir(home.path().join("folder.png")).unwrap();
+    std::os::unix::fs::symlink(home.path(), home.path().join("circle")).unwrap();
+    let mut shelf = shelf(home.path());
+    assert_eq!(read_all(&mut shelf, look(home.path())), 4);
+    let query = Query {
+        sort: Sort::Name,
+        ..Query::default()
+    };
+    let list = shelf.list(&query);
+    let is_broken = |index: usize| matches!(list[index].reading, Reading::Broken(_));
+    assert_eq!([0, 1, 2, 3].map(is_broken), [true, true, false, true]);
+    assert_eq!(
+        names(&shelf, &query),
+        ["empty.mp4", "half.png", "sound.png", "text.webp"]
+    );
+}
+
+#[test]
+fn new_changed_and_removed_files_are_seen_and_nothing_else_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("later");
+    let mut scanner = Scanner::new(vec![folder.clone()]);
+    let mut look = || scanner.look(&mut |_| true).map(|scan| scan.files.len());
+    assert_eq!(look(), Some(0));
+    assert_eq!(look(), None);
+    fs::create_dir(&folder).unwrap();
+    fs::create_dir(folder.join("inner")).unwrap();
+    let path = folder.join("inner/a.png");
+    fs::write(&path, "a").unwrap();
+    assert_eq!(look(), Some(1));
+    assert_eq!(look(), None);
+    fs::write(&path, "it grows in place").unwrap();
+    assert_eq!(look(), Some(1));
+    fs::write(folder.join("notes.txt"), "a").unwrap();
+    assert_eq!(look(), None);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(look(), Some(0));
+}
+
+#[test]
+fn a_large_folder_is_told_in_parts_and_can_be_left() {
+    let home = tempfile::tempdir().unwrap();
+    for number in 0..2500 {
+        fs::write(home.path().join(format!("{number}.png")), "").unwrap();
+    }
+    let mut told = 0;
+    let mut scanner = Scanner::new(vec![home.path().to_path_buf()]);
+    let whole = scanner.look(&mut |part| {
+        assert!(!part.is_whole);
+        told += part.files.len();
+        true
+    });
+    assert_eq!((told, whole.unwrap().files.len()), (2000, 2500));
+    let mut scanner = Scanner::new(vec![home.path().to_path_buf()]);
+    assert_eq!(scanner.look(&mut |_| false), None);
+}
+
+#[test]
+fn numbered_pictures_of_a_clip_are_one_result_and_those_of_a_batch_are_several() {
+    let home = tempfile::tempdir().unwrap();
+    let frames: Vec<_> = (0..3).map(|i| picture(16, i)).collect();
+    let write = |name: &str, num_frames: u32, frames: &[Picture]| {
+        let settings = serde_json::json!({"app": "Safelight", "request": {"prompt": name, "num_frames": num_frames, "fps": 8.0}});
+        let options = ClipOptions {
+            settings: Some(settings.to_string()),
+            ..ClipOptions::default()
+        };
+        write_clip(&home.path().join(name), frames, options).unwrap();
+    };
+    write("clip.png", 3, &frames);
+    write("batch_0001.png", 1, &frames[..1]);
+    write("batch_0002.png", 1, &frames[..1]);
+    fs::write(
+        home.path().join("clip.json"),
+        r#"{"app": "Safelight", "request": {}}"#,
+    )
+    .unwrap();
+    fs::write(home.path().join("batch_0001.json"), r#"{"app": "another"}"#).unwrap();
+    let mut shelf = shelf(home.path());
+    assert_eq!(read_all(&mut shelf, look(home.path())), 5);
+    let query = Query {
+        sort: Sort::Name,
+        ..Query::default()
+    };
+    assert_eq!(
+        names(&shelf, &query),
+        ["batch_0001.png", "batch_0002.png", "clip_0001.png"]
+    );
+    let list = shelf.list(&query);
+    let frame = list[2].facts().unwrap();
+    assert!(frame.is_frame && list[2].is_clip());
+    assert_eq!(
+        files_of(&list[2].path, true).len(),
+        4,
+        "three pictures and their settings"
+    );
+    assert_eq!(files_of(&list[0].path, false), [list[0].path.clone()]);
+}
+
+#[test]
+fn thumbnails_are_kept_made_anew_when_broken_and_never_too_many() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "clip.mp4", "a boat", 1, 0);
+    let cache = home.path().join("cache");
+    let thumbs = ThumbFolder::new(cache.clone());
+    let stamp = look(home.path()).files[0].stamp;
+    let key = ThumbKey::of(&path, stamp);
+    let made = thumbs.get(&path, key).unwrap();
+    assert_eq!((made.width, made.height), (64, 64));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(thumbs.get(&path, key).unwrap().width, 64, "it is kept");
+    let other = Stamp {
+        bytes: stamp.bytes + 1,
+        ..stamp
+    };
+    assert!(thumbs.get(&path, ThumbKey::of(&path, other)).is_err());
+    let path = result(home.path(), "clip.mp4", "a boat", 1, 0);
+    fs::write(cache.join(format!("{key}.webp")), "broken").unwrap();
+    assert_eq!(thumbs.get(&path, key).unwrap().width, 64);
+    for number in 0..20 {
+        fs::write(cache.join(format!("{number}.webp")), [0; 1000]).unwrap();
+    }
+    thumbs.clone().prune();
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 21);
+    thumbs.of_at_most(10_000).prune();
+    assert!(fs::read_dir(&cache).unwrap().count() <= 9);
+}
+
+#[test]
+fn a_file_that_another_one_has_replaced_keeps_its_own_facts() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "one.png", "a boat", 1, 0);
+    let mut shelf = shelf(home.path());
+    let unread = shelf.put(look(home.path()));
+    result(home.path(), "one.png", "a hill of another size", 1, 5);
+    let newer = shelf.put(look(home.path()));
+    assert!(!shelf.take(&unread[0], Ok(Facts::default())));
+    assert!(shelf.take(&newer[0], Err("it is broken".to_owned())));
+    assert_eq!(shelf.num_unread(), 0);
+}

@@ -1,0 +1,133 @@
+//! The small pictures of results, kept in the cache folder under a name made of the file's path, time and size.
+//!
+//! As the desktop's own thumbnails are, but small WebP files of our own: a changed file has another name, and the oldest
+//! go when there are too many. Nothing is kept in memory here.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Stamp, encoded};
+use crate::files::{finish_partial, partial_path};
+use crate::media::{MediaError, Picture, first_picture, open_picture, thumbnail};
+
+/// The longer side of a small picture, in pixels.
+pub const THUMB_SIDE: u32 = 320;
+/// As good as can be seen at that size.
+const QUALITY: f32 = 82.0;
+/// All of them together; some twenty thousand.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// The name of a file's small picture.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThumbKey([u8; 16]);
+
+impl ThumbKey {
+    pub fn of(path: &Path, stamp: Stamp) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(encoded(path));
+        hash.update(stamp.modified_ns.to_le_bytes());
+        hash.update(stamp.bytes.to_le_bytes());
+        let mut key = [0; 16];
+        for (to, from) in key.iter_mut().zip(hash.finalize()) {
+            *to = from;
+        }
+        Self(key)
+    }
+}
+
+impl fmt::Display for ThumbKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ThumbKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The folder of the small pictures.
+#[derive(Clone, Debug)]
+pub struct ThumbFolder {
+    folder: PathBuf,
+    max_bytes: u64,
+}
+
+impl ThumbFolder {
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            max_bytes: MAX_BYTES,
+        }
+    }
+
+    /// With room for less.
+    #[must_use]
+    pub fn of_at_most(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    /// The small picture of a file: the one that is kept, else a new one.
+    pub fn get(&self, path: &Path, key: ThumbKey) -> Result<Picture, MediaError> {
+        let kept = self.path_of(key);
+        // One that cannot be read is made anew.
+        if let Ok(picture) = open_picture(&kept) {
+            return Ok(picture);
+        }
+        let small = thumbnail(&first_picture(path)?, THUMB_SIDE, THUMB_SIDE)?;
+        if let Err(err) = self.keep(&kept, &small) {
+            // It is shown all the same.
+            tracing::debug!("a thumbnail was not kept: {err}");
+        }
+        Ok(small)
+    }
+
+    fn path_of(&self, key: ThumbKey) -> PathBuf {
+        self.folder.join(format!("{key}.webp"))
+    }
+
+    fn keep(&self, path: &Path, picture: &Picture) -> io::Result<()> {
+        let encoder = webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height);
+        let bytes = encoder
+            .encode_simple(false, QUALITY)
+            .map_err(|err| io::Error::other(format!("{err:?}")))?;
+        fs::create_dir_all(&self.folder)?;
+        // Not forced to the disk: what a power cut leaves broken is made anew.
+        let partial = partial_path(path);
+        let written = fs::write(&partial, &*bytes);
+        finish_partial(&partial, path, written)
+    }
+
+    /// Removes the oldest until there is room again.
+    pub fn prune(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let mut kept: Vec<(SystemTime, u64, PathBuf)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let stat = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+                Some((stat.modified().ok()?, stat.len(), entry.path()))
+            })
+            .collect();
+        let mut bytes: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        if bytes <= self.max_bytes {
+            return;
+        }
+        kept.sort();
+        for (_, its_bytes, path) in kept {
+            if bytes <= self.max_bytes / 10 * 9 {
+                break;
+            }
+            if fs::remove_file(path).is_ok() {
+                bytes -= its_bytes;
+            }
+        }
+    }
+}

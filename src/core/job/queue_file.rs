@@ -1,0 +1,245 @@
+//! The queue as a file: the jobs that wait, the one that runs, and those that stopped.
+//!
+//! A job that cannot be read costs itself alone. Whether a job's inputs are still there, and what happens with the
+//! jobs, others decide.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DeviceChoice, GenerateRequest, JobError, JobId};
+use crate::files::write_atomically;
+
+/// What this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+/// A file beyond this is no queue of anybody's.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Where a job stood when the file was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueuedState {
+    #[default]
+    Waiting,
+    /// It had begun: whoever reads this finds it unfinished.
+    Running,
+    Paused,
+    Failed,
+    Unfinished,
+}
+
+/// One job of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedJob {
+    pub id: JobId,
+    #[serde(default)]
+    pub state: QueuedState,
+    #[serde(default)]
+    pub device: DeviceChoice,
+    /// Its prompts are settled and its result has a name.
+    #[serde(default)]
+    pub has_output: bool,
+    pub request: GenerateRequest,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<JobError>,
+}
+
+/// All of them, in the order in which they run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueFile {
+    pub jobs: Vec<QueuedJob>,
+    /// Jobs with folders that are not offered any more.
+    pub forgotten: BTreeSet<JobId>,
+    /// How many could not be read.
+    pub num_lost: usize,
+}
+
+/// Why a queue's file is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    #[error("the queue's file cannot be read ({source}): {}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("expected a queue of Safelight's, found something else ({reason}): {}", path.display())]
+    Broken { path: PathBuf, reason: String },
+    #[error("expected a queue of version {VERSION} or older, found version {found}: {}", path.display())]
+    Newer { path: PathBuf, found: u64 },
+}
+
+impl QueueFile {
+    /// What stands in the file; an empty queue where there is none.
+    pub fn load(path: &Path) -> Result<Self, QueueError> {
+        let unreadable = |source| QueueError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        let broken = |reason: String| QueueError::Broken {
+            path: path.to_owned(),
+            reason,
+        };
+        match fs::metadata(path) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(err) => return Err(unreadable(err)),
+            Ok(meta) if meta.len() > MAX_BYTES => {
+                return Err(broken(format!("{} bytes", meta.len())));
+            }
+            Ok(_) => {}
+        }
+        let text = fs::read(path).map_err(unreadable)?;
+        let mut json: Value =
+            serde_json::from_slice(&text).map_err(|err| broken(err.to_string()))?;
+        let version = json.get("version").and_then(Value::as_u64);
+        match version {
+            None => return Err(broken("it names no version".to_owned())),
+            Some(found) if found > VERSION => {
+                return Err(QueueError::Newer {
+                    path: path.to_owned(),
+                    found,
+                });
+            }
+            Some(_) => {}
+        }
+        let forgotten = json.get_mut("forgotten").map(Value::take);
+        let forgotten = forgotten.and_then(|ids| serde_json::from_value(ids).ok());
+        let Some(Value::Array(jobs)) = json.get_mut("jobs").map(Value::take) else {
+            return Err(broken("it has no list of jobs".to_owned()));
+        };
+        let mut file = Self {
+            forgotten: forgotten.unwrap_or_default(),
+            ..Self::default()
+        };
+        let mut known = BTreeSet::new();
+        for job in jobs {
+            match serde_json::from_value::<QueuedJob>(job) {
+                // One job twice would run twice.
+                Ok(job) if known.insert(job.id) => file.jobs.push(job),
+                Ok(_) => {}
+                Err(err) => {
+                    tracing::warn!("a job of the queue cannot be read: {err}");
+                    file.num_lost += 1;
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    /// Writes the file as a whole or not at all.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let json = serde_json::json!({
+            "version": VERSION,
+            "jobs": self.jobs,
+            "forgotten": self.forgotten,
+        });
+        let text = serde_json::to_vec(&json).map_err(io::Error::other)?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        write_atomically(path, &text)
+    }
+
+    /// Copies a file that is not read whole beside itself, before a new one takes its place; gives the copy.
+    pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+        let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
+        let free = (1..1000).map(name).find(|path| !path.exists());
+        let copy = free.unwrap_or_else(|| name(0));
+        fs::copy(path, &copy)?;
+        Ok(copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Value {
+        serde_json::json!({
+            "model": "little-world", "family": "wan", "prompt": "a boat", "negative_prompt": "",
+            "width": 256, "height": 256, "num_frames": 17, "fps": 8.0, "num_steps": 12,
+            "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
+        })
+    }
+
+    fn load(text: &str) -> Result<QueueFile, QueueError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.json");
+        fs::write(&path, text).unwrap();
+        QueueFile::load(&path)
+    }
+
+    #[test]
+    fn a_queue_comes_back_as_it_was_written_and_none_is_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/queue.json");
+        assert_eq!(QueueFile::load(&path).unwrap(), QueueFile::default());
+        let job = |id: u64, state| QueuedJob {
+            id: JobId(id),
+            state,
+            device: DeviceChoice::Cuda(1),
+            has_output: true,
+            request: serde_json::from_value(request()).unwrap(),
+            error: None,
+        };
+        let file = QueueFile {
+            jobs: vec![
+                job(3, QueuedState::Running),
+                job(1, QueuedState::Waiting),
+                job(2, QueuedState::Failed),
+            ],
+            forgotten: [JobId(9)].into(),
+            num_lost: 0,
+        };
+        file.save(&path).unwrap();
+        assert_eq!(QueueFile::load(&path).unwrap(), file);
+    }
+
+    #[test]
+    fn a_job_of_an_older_program_says_less_and_one_of_another_costs_itself_alone() {
+        let text = serde_json::json!({
+            "version": 1,
+            "jobs": [
+                {"id": 1, "request": request()},
+                {"id": 2, "request": {"model": 5}},
+                {"id": 1, "request": request()},
+                {"id": 3, "state": "dreaming", "request": request()},
+            ],
+        });
+        let file = load(&text.to_string()).unwrap();
+        assert_eq!((file.jobs.len(), file.num_lost), (1, 2));
+        assert_eq!(file.jobs[0].state, QueuedState::Waiting);
+        assert!(!file.jobs[0].has_output && file.forgotten.is_empty());
+    }
+
+    #[test]
+    fn a_broken_file_and_one_of_a_newer_program_are_told_apart() {
+        for text in [
+            "",
+            "{\"version\": 1, \"jobs\": [",
+            "[1]",
+            "{\"version\": 1}",
+            "{}",
+        ] {
+            assert!(
+                matches!(load(text), Err(QueueError::Broken { .. })),
+                "{text}"
+            );
+        }
+        let newer = load("{\"version\": 2, \"jobs\": []}");
+        assert!(matches!(newer, Err(QueueError::Newer { found: 2, .. })));
+    }
+
+    #[test]
+    fn a_file_that_is_kept_aside_takes_no_earlier_ones_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.json");
+        for text in ["first", "second"] {
+            fs::write(&path, text).unwrap();
+            let copy = QueueFile::keep_aside(&path).unwrap();
+            assert_eq!(fs::read_to_string(copy).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+}

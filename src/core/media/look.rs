@@ -1,0 +1,138 @@
+//! What a file is, from its headers alone, and its first picture: for lists of many files.
+//!
+//! Pictures and clips are told apart by what is inside, as everywhere; settings are not read here.
+
+use std::io::BufReader;
+use std::path::Path;
+
+use image::ImageReader;
+
+use super::kind::{self, Kind};
+use super::source::{clip_info, first_frame};
+use super::{MAX_PIXELS, MediaError, Picture, open_picture};
+
+/// What is known of a picture or a clip without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MediaInfo {
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// 1: a picture.
+    pub num_frames: u32,
+    /// Frames a second; 0 of a picture.
+    pub fps: f64,
+}
+
+impl MediaInfo {
+    fn picture(width: u32, height: u32) -> Self {
+        Self {
+            width,
+            height,
+            num_frames: 1,
+            fps: 0.0,
+        }
+    }
+}
+
+/// Size and length of the picture or clip at `path`. A numbered picture is looked at alone.
+pub fn media_info(path: &Path) -> Result<MediaInfo, MediaError> {
+    let opened = kind::open_file(path, "read the file")?;
+    if opened.len == 0 {
+        return Err(MediaError::Empty {
+            path: path.to_path_buf(),
+        });
+    }
+    match opened.kind {
+        Kind::Mp4 | Kind::WebM | Kind::Gif | Kind::WebP => {
+            let info = clip_info(path)?;
+            Ok(MediaInfo {
+                width: info.width,
+                height: info.height,
+                num_frames: info.num_frames,
+                fps: if info.num_frames > 1 { info.fps } else { 0.0 },
+            })
+        }
+        Kind::Png | Kind::Jpeg | Kind::Bmp | Kind::Tiff => {
+            let kind = opened.kind.described();
+            let damaged = |detail: String| MediaError::Damaged {
+                kind,
+                detail,
+                path: path.to_path_buf(),
+            };
+            let (width, height) = ImageReader::new(BufReader::new(opened.file))
+                .with_guessed_format()
+                .map_err(|err| MediaError::from_io("read the picture", err, path))?
+                .into_dimensions()
+                .map_err(|err| damaged(err.to_string()))?;
+            if u64::from(width) * u64::from(height) > MAX_PIXELS {
+                return Err(MediaError::TooManyPixels {
+                    max_megapixels: MAX_PIXELS / 1_000_000,
+                    width,
+                    height,
+                    path: path.to_path_buf(),
+                });
+            }
+            Ok(MediaInfo::picture(width, height))
+        }
+        Kind::Json | Kind::Other(_) => Err(MediaError::NotAPicture {
+            found: opened.kind.described().to_owned(),
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+/// The picture at `path`, or the first frame of the clip there; no more of it is decoded.
+pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
+    match kind::open_file(path, "read the file")?.kind {
+        Kind::Mp4 | Kind::WebM => first_frame(path),
+        _ => open_picture(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClipOptions, write_clip, write_png};
+    use super::*;
+
+    #[test]
+    fn a_clip_tells_its_length_and_shows_its_first_frame() {
+        let folder = tempfile::tempdir().unwrap();
+        let frames: Vec<_> = (0..5)
+            .map(|i| Picture::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
+            .collect();
+        for name in ["a.mp4", "a.webm", "a.gif", "a.webp"] {
+            let path = folder.path().join(name);
+            let options = ClipOptions {
+                fps: 10.0,
+                ..ClipOptions::default()
+            };
+            write_clip(&path, &frames, options).unwrap();
+            let info = media_info(&path).unwrap();
+            assert_eq!((info.width, info.height, info.num_frames), (64, 48, 5));
+            assert!((info.fps - 10.0).abs() < 0.2, "{name} {}", info.fps);
+            let first = first_picture(&path).unwrap();
+            assert_eq!((first.width, first.height), (64, 48));
+            assert!(first.pixel(20, 20)[0] < 20, "{name}: {first:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_one_frame_and_something_else_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a_0001.png");
+        write_png(&path, &Picture::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
+        assert_eq!(media_info(&path).unwrap(), MediaInfo::picture(7, 5));
+        assert_eq!(first_picture(&path).unwrap().pixel(0, 0), [9; 3]);
+        let other = folder.path().join("b.png");
+        for (bytes, told) in [
+            (&b""[..], "empty"),
+            (b"%PDF-1.4", "PDF"),
+            (b"\x89PNG\r\n\x1a\n", "PNG"),
+        ] {
+            std::fs::write(&other, bytes).unwrap();
+            let err = media_info(&other).unwrap_err().to_string();
+            assert!(err.contains(told), "{err}");
+        }
+    }
+}

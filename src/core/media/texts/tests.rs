@@ -1,0 +1,149 @@
+//! Texts in files of every kind, as other programs write them, and in files that lie.
+
+use std::fs;
+
+use super::*;
+use crate::media::metadata::test_files::{box_of, exif, jpeg, mp4, png, webm, webp};
+
+const WORDS: &str = "a naïve café, 猫";
+
+fn read(bytes: &[u8]) -> Vec<Text> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, bytes).unwrap();
+    read_texts(&path).unwrap()
+}
+
+fn text(name: &str, text: &str) -> Text {
+    let (name, text) = (name.to_owned(), text.to_owned());
+    Text { name, text }
+}
+
+#[test]
+fn a_users_comment_is_read_in_each_of_its_encodings() {
+    let units = || WORDS.encode_utf16();
+    let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+    for is_little in [true, false] {
+        for (code, content) in [
+            (b"UNICODE\0", little.as_slice()),
+            (b"UNICODE\0", &big),
+            (b"ASCII\0\0\0", WORDS.as_bytes()),
+            (b"\0\0\0\0\0\0\0\0", WORDS.as_bytes()),
+        ] {
+            let comment = [code.as_slice(), content].concat();
+            let block = exif(is_little, 0x9286, &comment);
+            let expected = [text("UserComment", WORDS)];
+            assert_eq!(read(&jpeg(&block)), expected);
+            assert_eq!(read(&webp(&block)), expected);
+            assert_eq!(read(&png(*b"eXIf", &block)), expected);
+        }
+    }
+}
+
+#[test]
+fn a_webp_of_comfyui_has_its_graphs_in_tags_of_other_names() {
+    let block = exif(true, 0x0110, b"prompt:{\"3\":{}}\0");
+    assert_eq!(read(&webp(&block)), [text("prompt", "{\"3\":{}}")]);
+}
+
+#[test]
+fn a_png_has_texts_of_all_three_kinds() {
+    let latin: Vec<u8> = "caf\u{e9}".chars().map(|letter| letter as u8).collect();
+    let chunk = [b"parameters\0".as_slice(), &latin].concat();
+    assert_eq!(read(&png(*b"tEXt", &chunk)), [text("parameters", "café")]);
+    let chunk = [b"parameters\0\0\0\0\0", WORDS.as_bytes()].concat();
+    assert_eq!(read(&png(*b"iTXt", &chunk)), [text("parameters", WORDS)]);
+    let xmp = "<x><exif:UserComment><rdf:Alt><rdf:li xml:lang=\"x-default\">{&quot;c&quot;:1}</rdf:li></rdf:Alt></exif:UserComment></x>";
+    let chunk = [b"XML:com.adobe.xmp\0\0\0\0\0", xmp.as_bytes()].concat();
+    let expected = [text("exif:UserComment", "{\"c\":1}")];
+    assert_eq!(read(&png(*b"iTXt", &chunk)), expected);
+}
+
+#[test]
+fn a_clip_has_texts_in_every_dialect() {
+    let data = |words: &str| {
+        box_of(
+            *b"data",
+            &[&[0, 0, 0, 1, 0, 0, 0, 0], words.as_bytes()].concat(),
+        )
+    };
+    let list = |items: &[u8]| box_of(*b"ilst", items);
+    let full = |inside: &[u8]| box_of(*b"meta", &[&[0; 4], inside].concat());
+    let udta = |inside: &[u8]| mp4(&box_of(*b"udta", inside));
+
+    let itunes = udta(&full(&list(&box_of(*b"\xa9cmt", &data(WORDS)))));
+    assert_eq!(read(&itunes), [text("comment", WORDS)]);
+
+    let free = [
+        box_of(*b"mean", b"\0\0\0\0com.apple.iTunes"),
+        box_of(*b"name", b"\0\0\0\0workflow"),
+        data("{}"),
+    ]
+    .concat();
+    let free = udta(&full(&list(&box_of(*b"----", &free))));
+    assert_eq!(read(&free), [text("workflow", "{}")]);
+
+    let keys = [
+        [0; 4].as_slice(),
+        &1_u32.to_be_bytes(),
+        &box_of(*b"mdta", b"prompt"),
+    ]
+    .concat();
+    let hdlr = box_of(*b"hdlr", &[0; 24]);
+    let item = list(&box_of([0, 0, 0, 1], &data("{}")));
+    let quicktime = [hdlr, box_of(*b"keys", &keys), item].concat();
+    let quicktime = mp4(&box_of(*b"meta", &quicktime));
+    assert_eq!(read(&quicktime), [text("prompt", "{}")]);
+
+    let plain = [&[0, 2, 0, 0], b"{}".as_slice()].concat();
+    assert_eq!(
+        read(&udta(&box_of(*b"\xa9cmt", &plain))),
+        [text("comment", "{}")]
+    );
+    assert_eq!(read(&webm("WORKFLOW", WORDS)), [text("workflow", WORDS)]);
+}
+
+#[test]
+fn a_picture_among_the_items_is_no_text() {
+    let data = box_of(
+        *b"data",
+        &[&[0, 0, 0, 14, 0, 0, 0, 0], b"\x89PNG".as_slice()].concat(),
+    );
+    let list = box_of(*b"ilst", &box_of(*b"covr", &data));
+    let meta = box_of(*b"meta", &[&[0; 4], list.as_slice()].concat());
+    assert_eq!(read(&mp4(&box_of(*b"udta", &meta))), []);
+}
+
+#[test]
+fn files_that_lie_or_are_cut_off_anywhere_end_quietly() {
+    let comment = [b"UNICODE\0".as_slice(), &[0, 65].repeat(20)].concat();
+    let block = exif(false, 0x9286, &comment);
+    let data = box_of(
+        *b"data",
+        &[&[0, 0, 0, 1, 0, 0, 0, 0], b"words".as_slice()].concat(),
+    );
+    let list = box_of(*b"ilst", &box_of(*b"\xa9cmt", &data));
+    let meta = box_of(
+        *b"udta",
+        &box_of(*b"meta", &[&[0; 4], list.as_slice()].concat()),
+    );
+    for whole in [
+        jpeg(&block),
+        webp(&block),
+        png(*b"tEXt", b"parameters\0words"),
+        mp4(&meta),
+        webm("COMMENT", "words"),
+    ] {
+        for cut in 0..whole.len() {
+            read(&whole[..cut]);
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            for byte in [0, 0x7f, 0xff] {
+                changed[at] = byte;
+                read(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The user's presets, in `presets.toml` of the folder for settings.
+//!
+//! What was written there by hand survives: comments, order, and keys that this version does not know. A file that
+//! cannot be read is never overwritten: the next save moves it aside, under a name that is told.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+
+use super::PresetValues;
+use crate::catalog::line_and_column;
+use crate::files::write_atomically;
+
+const HEAD: &str = "\
+# Your own presets. Each sets what it names, and leaves everything else as it is.
+#   size = \"auto\", \"16:9\" or \"832x480\"; shift = 0 and end_step = 0: the model's own;
+#   step_cache = \"off\" or \"teacache:0.15\"; vae_tile = 0: whole frames.
+
+";
+/// Longer files nobody wrote.
+const MAX_BYTES: u64 = 1 << 20;
+/// Letters of a name.
+const MAX_NAME: usize = 60;
+/// What a preset can set.
+const KEYS: [&str; 16] = [
+    "size",
+    "frames",
+    "seconds",
+    "fps",
+    "steps",
+    "start_step",
+    "end_step",
+    "guidance",
+    "guidance_2",
+    "true_cfg",
+    "shift",
+    "sampler",
+    "schedule",
+    "strength",
+    "step_cache",
+    "vae_tile",
+];
+/// The keys that say which preset it is, and not what it sets.
+const NAMES: [&str; 2] = ["name", "model"];
+
+#[derive(Debug, Error)]
+pub enum PresetsError {
+    #[error("cannot read the presets: {source}: {}", path.display())]
+    Read { source: io::Error, path: PathBuf },
+    #[error("line {line}, column {column} of the presets: {reason}: {}", path.display())]
+    Broken {
+        line: usize,
+        column: usize,
+        reason: String,
+        path: PathBuf,
+    },
+    #[error("cannot save the presets: {source}: {}", path.display())]
+    Write { source: io::Error, path: PathBuf },
+    #[error("expected a name of 1 to {MAX_NAME} letters for the preset, found {found:?}")]
+    Name { found: String },
+    #[error("expected a preset called {name:?}, found none: {}", path.display())]
+    Missing { name: String, path: PathBuf },
+    #[error("there is a preset called {name:?} already: {}", path.display())]
+    Taken { name: String, path: PathBuf },
+}
+
+/// One preset of the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnPreset {
+    pub name: String,
+    /// The id of the model that it was made with; it may be used with others.
+    pub model: Option<String>,
+    pub values: PresetValues,
+}
+
+/// What the file gave.
+#[derive(Debug, Default)]
+pub struct LoadedPresets {
+    pub presets: Vec<OwnPreset>,
+    /// Presets that were left out, a sentence each.
+    pub problems: Vec<String>,
+    /// Why nothing of the file could be used.
+    pub error: Option<PresetsError>,
+}
+
+/// A change of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PresetEdit {
+    /// Adds a preset, or gives the one of this name these values.
+    Save(OwnPreset),
+    Rename {
+        from: String,
+        to: String,
+    },
+    Delete(String),
+}
+
+/// Reads the presets. Without a file there are none.
+pub fn load(path: &Path) -> LoadedPresets {
+    let failed = |error| LoadedPresets {
+        error: Some(error),
+        ..LoadedPresets::default()
+    };
+    let document = match read(path) {
+        Ok(document) => document,
+        Err(err) => return failed(err),
+    };
+    let mut loaded = LoadedPresets::default();
+    let Some(tables) = document.get("preset").and_then(Item::as_array_of_tables) else {
+        if document.get("preset").is_some() {
+            let reason = "expected tables [[preset]]".to_owned();
+            loaded.problems.push(reason);
+        }
+        return loaded;
+    };
+    for (index, table) in tables.iter().enumerate() {
+        match preset_of(table) {
+            Ok(preset) if loaded.presets.iter().all(|known| known.name != preset.name) => {
+                let keys = table.iter().map(|(key, _)| key);
+                let known = |key: &&str| KEYS.contains(key) || NAMES.contains(key);
+                let unknown: Vec<&str> = keys.filter(|key| !known(key)).collect();
+                if !unknown.is_empty() {
+                    loaded.problems.push(format!(
+                        "the preset {:?} names what means nothing here: {}",
+                        preset.name,
+                        unknown.join(", ")
+                    ));
+                }
+                loaded.presets.push(preset);
+            }
+            Ok(preset) => loaded
+                .problems
+                .push(format!("the preset {:?} stands there twice", preset.name)),
+            Err(reason) => {
+                let name = name_of(table).map_or_else(
+                    || format!("number {}", index + 1),
+                    |name| format!("{name:?}"),
+                );
+                loaded
+                    .problems
+                    .push(format!("the preset {name} is left out: {reason}"));
+            }
+        }
+    }
+    loaded
+}
+
+/// Changes the file. Where it is broken it is moved aside first, and the answer is where to.
+pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsError> {
+    let write_failed = |source| PresetsError::Write {
+        source,
+        path: path.to_owned(),
+    };
+    let (mut document, aside) = match read(path) {
+        Ok(document) => (document, None),
+        Err(PresetsError::Broken { .. }) => {
+            let aside = free_name(path);
+            fs::rename(path, &aside).map_err(write_failed)?;
+            (new_document(), Some(aside))
+        }
+        Err(err) => return Err(err),
+    };
+    change(&mut document, edit, path)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(write_failed)?;
+    }
+    write_atomically(path, document.to_string().as_bytes()).map_err(write_failed)?;
+    Ok(aside)
+}
+
+fn new_document() -> DocumentMut {
+    let mut document = DocumentMut::new();
+    document.set_trailing(HEAD);
+    document
+}
+
+fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
+    let broken = |line, column, reason: String| PresetsError::Broken {
+        line,
+        column,
+        reason,
+        path: path.to_owned(),
+    };
+    let bytes = match fs::metadata(path) {
+        Ok(meta) if meta.len() > MAX_BYTES => {
+            return Err(broken(1, 1, format!("expected at most {MAX_BYTES} bytes")));
+        }
+        _ => fs::read(path),
+    };
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(new_document()),
+        Err(source) => {
+            return Err(PresetsError::Read {
+                source,
+                path: path.to_owned(),
+            });
+        }
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|err| broken(1, 1, format!("expected UTF-8, found {}", err.utf8_error())))?;
+    text.parse::<DocumentMut>().map_err(|err| {
+        let at = err.span().map_or(0, |span| span.start);
+        let (line, column) = line_and_column(&text, at);
+        broken(line, column, err.message().trim().replace('\n', ", "))
+    })
+}
+
+fn name_of(table: &Table) -> Option<&str> {
+    table.get("name").and_then(Item::as_str)
+}
+
+fn preset_of(table: &Table) -> Result<OwnPreset, String> {
+    #[derive(Deserialize)]
+    struct Names {
+        name: String,
+        model: Option<String>,
+    }
+    let mut values = table.clone();
+    values.retain(|key, _| KEYS.contains(&key));
+    let text = |table: &Table| DocumentMut::from(table.clone()).to_string();
+    let names: Names =
+        toml::from_str(&text(table)).map_err(|err| err.message().replace('\n', ", "))?;
+    let values = toml::from_str(&text(&values)).map_err(|err| err.message().replace('\n', ", "))?;
+    Ok(OwnPreset {
+        name: checked_name(&names.name).map_err(|err| err.to_string())?,
+        model: names.model,
+        values,
+    })
+}
+
+/// The name without blanks around it.
+fn checked_name(name: &str) -> Result<String, PresetsError> {
+    let trimmed = name.trim();
+    let is_right =
+        (1..=MAX_NAME).contains(&trimmed.chars().count()) && !trimmed.chars().any(char::is_control);
+    if is_right {
+        Ok(trimmed.to_owned())
+    } else {
+        Err(PresetsError::Name {
+            found: name.to_owned(),
+        })
+    }
+}
+
+fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<(), PresetsError> {
+    let missing = |name: &str| PresetsError::Missing {
+        name: name.to_owned(),
+        path: path.to_owned(),
+    };
+    let item = document
+        .entry("preset")
+        .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    if item.as_array_of_tables().is_none() {
+        // A key of another kind, which means nothing.
+        *item = Item::ArrayOfTables(ArrayOfTables::new());
+    }
+    let Some(tables) = item.as_array_of_tables_mut() else {
+        return Ok(());
+    };
+    let place = |tables: &ArrayOfTables, wanted: &str| {
+        let mut names = tables.iter().map(name_of);
+        names.position(|name| name.is_some_and(|name| name.trim() == wanted))
+    };
+    match edit {
+        PresetEdit::Save(preset) => {
+            let name = checked_name(&preset.name)?;
+            let index = place(tables, &name).unwrap_or_else(|| {
+                let mut table = Table::new();
+                table.decor_mut().set_prefix("\n");
+                tables.push(table);
+                tables.len() - 1
+            });
+            if let Some(table) = tables.get_mut(index) {
+                fill(table, &name, preset);
+            }
+        }
+        PresetEdit::Rename { from, to } => {
+            let to = checked_name(to)?;
+            let index = place(tables, from).ok_or_else(|| missing(from))?;
+            if place(tables, &to).is_some_and(|taken| taken != index) {
+                let path = path.to_owned();
+                return Err(PresetsError::Taken { name: to, path });
+            }
+            if let Some(table) = tables.get_mut(index) {
+                table["name"] = toml_edit::value(to);
+            }
+        }
+        PresetEdit::Delete(name) => {
+            let index = place(tables, name).ok_or_else(|| missing(name))?;
+            tables.remove(index);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the values into a table; keys that are not known stay.
+fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
+    // Numbers and words alone cannot fail to be written, nor what was written to be read.
+    let known = toml::to_string(&preset.values).unwrap_or_default();
+    let known: DocumentMut = known.parse().unwrap_or_default();
+    // What an earlier version of the preset set, and this one does not.
+    for key in KEYS {
+        if !known.contains_key(key) {
+            table.remove(key);
+        }
+    }
+    table["name"] = toml_edit::value(name);
+    match &preset.model {
+        Some(model) => table["model"] = toml_edit::value(model),
+        None => {
+            table.remove("model");
+        }
+    }
+    for (key, item) in known.iter() {
+        table[key] = item.clone();
+    }
+}
+
+/// A name beside the file that is free.
+fn free_name(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    (1_u32..10_000)
+        .map(|number| path.with_file_name(format!("{name}.broken-{number}")))
+        .find(|candidate| !candidate.exists())
+        .unwrap_or_else(|| path.with_file_name(format!("{name}.broken")))
+}

@@ -1,0 +1,95 @@
+//! Draft, balanced and final: what each means for a model.
+
+use super::{CacheChoice, PresetSize, PresetValues};
+use crate::catalog::ModelSpec;
+use crate::job::form::nearest_multiple;
+use crate::job::{SigmaSchedule, StepCacheKind};
+
+/// Models with so few steps are distilled to them: fewer give noise.
+const FEW_STEPS: u32 = 8;
+/// The edges of a draft, as a part of those that the model makes.
+const DRAFT_EDGE: f64 = 2.0 / 3.0;
+/// Smaller frames show nothing.
+const MIN_EDGE_PX: u32 = 192;
+
+/// How much time a result may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quality {
+    Draft,
+    Balanced,
+    Final,
+}
+
+impl Quality {
+    pub const ALL: [Self; 3] = [Self::Draft, Self::Balanced, Self::Final];
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Draft => "Draft",
+            Self::Balanced => "Balanced",
+            Self::Final => "Final",
+        }
+    }
+
+    /// What it is for, one sentence.
+    pub fn note(self) -> &'static str {
+        match self {
+            Self::Draft => "A quick look, to choose a prompt and a seed by",
+            Self::Balanced => "The model's own values",
+            Self::Final => "More steps at full size, without shortcuts",
+        }
+    }
+
+    /// What it sets for a model.
+    pub fn values(self, spec: &ModelSpec) -> PresetValues {
+        let defaults = &spec.defaults;
+        let own = defaults.num_steps;
+        let is_distilled = own <= FEW_STEPS;
+        let steps = match self {
+            Self::Draft if is_distilled => own,
+            Self::Draft => own.div_ceil(2).max(FEW_STEPS),
+            Self::Balanced => own,
+            Self::Final => own + own.div_ceil(2),
+        };
+        let size = match self {
+            Self::Draft => PresetSize::Smaller,
+            Self::Balanced | Self::Final => PresetSize::Full,
+        };
+        // Only models that make clips section by section have one.
+        let step_cache = spec.section_order.is_some().then(|| {
+            let cache = (self == Self::Draft).then(|| StepCacheKind::TeaCache.into());
+            CacheChoice(cache)
+        });
+        PresetValues {
+            size: (!spec.limits.fixed_size).then_some(size),
+            steps: Some(steps),
+            start_step: Some(0),
+            end_step: Some(0),
+            guidance: Some(defaults.guidance_scale),
+            guidance_2: Some(defaults.guidance_scale_2.unwrap_or(defaults.guidance_scale)),
+            true_cfg: Some(1.0),
+            shift: Some(defaults.shift.unwrap_or(0.0)),
+            sampler: Some(defaults.sampler),
+            schedule: Some(SigmaSchedule::default()),
+            step_cache,
+            ..PresetValues::default()
+        }
+    }
+}
+
+/// The size of a draft of an aspect (width / height): smaller than the model's own where it can make that.
+pub fn draft_size(spec: &ModelSpec, aspect: f64) -> (u32, u32) {
+    let (width, height) = spec.size_for_aspect(aspect);
+    if spec.limits.fixed_size {
+        return (width, height);
+    }
+    let multiple = spec.limits.size_multiple;
+    let edge = |edge: u32| nearest_multiple(f64::from(edge) * DRAFT_EDGE, multiple);
+    let small = (edge(width), edge(height));
+    if small.0.min(small.1) < MIN_EDGE_PX {
+        (width, height)
+    } else {
+        small
+    }
+}

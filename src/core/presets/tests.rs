@@ -1,0 +1,148 @@
+//! Presets of every model, and of the user's file.
+
+use std::fs;
+
+use super::*;
+use crate::catalog::test_spec;
+use crate::job::{SectionOrder, StepCacheKind};
+
+fn own(name: &str, steps: u32) -> OwnPreset {
+    OwnPreset {
+        name: name.to_owned(),
+        model: Some("flux1-dev".to_owned()),
+        values: PresetValues {
+            size: Some(PresetSize::Exact(832, 480)),
+            steps: Some(steps),
+            shift: Some(0.0),
+            sampler: Some(Sampler::DpmPp2m),
+            step_cache: Some(CacheChoice(Some(StepCacheKind::MagCache.into()))),
+            ..PresetValues::default()
+        },
+    }
+}
+
+#[test]
+fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
+    let mut spec = test_spec();
+    spec.limits.fixed_size = false;
+    (spec.defaults.width, spec.defaults.height) = (832, 480);
+    spec.defaults.num_steps = 30;
+    let steps = Quality::ALL.map(|quality| quality.values(&spec).steps);
+    assert_eq!(steps, [Some(15), Some(30), Some(45)]);
+    let draft = Quality::Draft.values(&spec);
+    assert_eq!(draft.size, Some(PresetSize::Smaller));
+    assert_eq!(draft.step_cache, None);
+    assert_eq!(draft_size(&spec, 832.0 / 480.0), (544, 320));
+    assert_eq!(Quality::Final.values(&spec).size, Some(PresetSize::Full));
+
+    spec.section_order = Some(SectionOrder::Original);
+    let cache = Quality::Draft.values(&spec).step_cache;
+    let kind = cache.and_then(|cache| cache.0).map(|cache| cache.kind);
+    assert_eq!(kind, Some(StepCacheKind::TeaCache));
+    let cache = Quality::Final.values(&spec).step_cache;
+    assert_eq!(cache, Some(CacheChoice(None)));
+}
+
+#[test]
+fn a_distilled_model_keeps_its_few_steps_in_a_draft_and_one_of_a_fixed_size_its_size() {
+    let mut spec = test_spec();
+    spec.defaults.num_steps = 4;
+    let draft = Quality::Draft.values(&spec);
+    assert_eq!((draft.steps, draft.size), (Some(4), None));
+    assert_eq!(draft_size(&spec, 2.0), (256, 256));
+}
+
+#[test]
+fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config/presets.toml");
+    let change = |it: PresetEdit| edit(&path, &it).unwrap();
+    change(PresetEdit::Save(own("First", 20)));
+    change(PresetEdit::Save(own("Zweites ☂", 30)));
+    let loaded = load(&path);
+    assert!(
+        loaded.error.is_none() && loaded.problems.is_empty(),
+        "{loaded:?}"
+    );
+    assert_eq!(loaded.presets, [own("First", 20), own("Zweites ☂", 30)]);
+
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# Your own presets."), "{text}");
+    let commented = text.replace("steps = 20", "steps = 20 # enough\nfuture = 1");
+    fs::write(&path, commented).unwrap();
+    let loaded = load(&path);
+    let problem = loaded.problems.join("");
+    assert!(
+        problem.contains("\"First\"") && problem.contains("future"),
+        "{problem}"
+    );
+    assert_eq!(loaded.presets.len(), 2);
+
+    change(PresetEdit::Rename {
+        from: "First".into(),
+        to: " Best ".into(),
+    });
+    change(PresetEdit::Delete("Zweites ☂".into()));
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(
+        text.contains("# enough") && text.contains("name = \"Best\""),
+        "{text}"
+    );
+    assert!(
+        text.contains("future = 1") && !text.contains("Zweites"),
+        "{text}"
+    );
+    change(PresetEdit::Save(own("Other", 5)));
+    change(PresetEdit::Save(own("Other", 6)));
+    assert_eq!(load(&path).presets, [own("Best", 20), own("Other", 6)]);
+    let rename = PresetEdit::Rename {
+        from: "Other".into(),
+        to: "Best".into(),
+    };
+    assert!(matches!(
+        edit(&path, &rename),
+        Err(PresetsError::Taken { .. })
+    ));
+    for name in ["", "  ", "a\nb", &"x".repeat(61)] {
+        let save = PresetEdit::Save(own(name, 1));
+        assert!(matches!(edit(&path, &save), Err(PresetsError::Name { .. })));
+    }
+}
+
+#[test]
+fn a_broken_file_is_named_by_its_place_and_moved_aside_before_the_next_save() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("presets.toml");
+    let broken = "[[preset]]\nname = \"mine\"\nsteps = = 3\n";
+    fs::write(&path, broken).unwrap();
+    let error = load(&path).error.unwrap().to_string();
+    assert!(error.starts_with("line 3, column 9"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), broken);
+    let aside = edit(&path, &PresetEdit::Save(own("New", 3)))
+        .unwrap()
+        .unwrap();
+    assert_eq!(fs::read_to_string(aside).unwrap(), broken);
+    assert_eq!(load(&path).presets, [own("New", 3)]);
+}
+
+#[test]
+fn a_wrong_preset_is_left_out_and_the_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("presets.toml");
+    let text = "[[preset]]\nname = 3\n[[preset]]\nname = \"b\"\nsize = \"big\"\n[[preset]]\nname = \"c\"\nsteps = 4\n[[preset]]\nname = \"c\"\n";
+    fs::write(&path, text).unwrap();
+    let loaded = load(&path);
+    let names: Vec<&str> = loaded.presets.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["c"]);
+    assert_eq!(loaded.problems.len(), 3, "{:?}", loaded.problems);
+    assert!(loaded.problems[1].contains("auto, 16:9, 832x480"));
+}
+
+#[test]
+fn a_preset_says_what_it_sets() {
+    let text = own("a", 12).values.described();
+    assert_eq!(
+        text,
+        "832 × 480 pixels, 12 steps, the model's own shift, sampler DPM++ 2M, step cache MagCache"
+    );
+}

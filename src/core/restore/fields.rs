@@ -1,0 +1,143 @@
+//! Reading JSON of others: leniently in what it holds, strictly in how much of it there may be.
+
+use serde_json::{Map, Value};
+
+use crate::media::MAX_SETTINGS_BYTES;
+
+/// The JSON object or array in a text. Depth is limited by the parser.
+pub(super) fn parse(text: &str) -> Option<Value> {
+    let text = text.trim().trim_start_matches('\u{feff}');
+    if !text.starts_with(['{', '[']) || text.len() as u64 > MAX_SETTINGS_BYTES {
+        return None;
+    }
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&without_nan(text)))
+        .ok()
+}
+
+/// Python writes numbers that JSON does not know; they stand for nothing here.
+fn without_nan(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_in_text = false;
+    while let Some(at) = rest.find(['"', '\\', 'N', 'I', '-']) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let word = ["NaN", "-Infinity", "Infinity"]
+            .into_iter()
+            .find(|word| !is_in_text && from.starts_with(word));
+        let taken = match (word, from.as_bytes()[0]) {
+            (Some(word), _) => {
+                out.push_str("null");
+                rest = &from[word.len()..];
+                continue;
+            }
+            (None, b'\\') => 1 + from[1..].chars().next().map_or(0, char::len_utf8),
+            (None, b'"') => {
+                is_in_text = !is_in_text;
+                1
+            }
+            (None, _) => 1,
+        };
+        out.push_str(&from[..taken]);
+        rest = &from[taken..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// An object whose members are looked up by any of several names.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'a>(pub &'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    pub fn of(value: &'a Value) -> Option<Self> {
+        value.as_object().map(Self)
+    }
+
+    /// The first that is there and not null.
+    pub fn get(self, names: &[&str]) -> Option<&'a Value> {
+        names
+            .iter()
+            .find_map(|name| self.0.get(*name).filter(|value| !value.is_null()))
+    }
+
+    pub fn has(self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub fn object(self, names: &[&str]) -> Option<Self> {
+        self.get(names).and_then(Self::of)
+    }
+
+    pub fn list(self, names: &[&str]) -> &'a [Value] {
+        self.get(names)
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    pub fn text(self, names: &[&str]) -> Option<String> {
+        self.get(names).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// A text that is not empty.
+    pub fn name(self, names: &[&str]) -> Option<String> {
+        self.text(names).filter(|text| !text.trim().is_empty())
+    }
+
+    pub fn number(self, names: &[&str]) -> Option<f64> {
+        self.get(names).and_then(number)
+    }
+
+    pub fn count(self, names: &[&str]) -> Option<u32> {
+        self.get(names).and_then(count)
+    }
+
+    pub fn seed(self, names: &[&str]) -> Option<u64> {
+        self.get(names).and_then(seed)
+    }
+
+    pub fn is_on(self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(Value::Bool(is_on)) => *is_on,
+            Some(value) => number(value).is_some_and(|number| number != 0.0),
+            None => false,
+        }
+    }
+}
+
+/// A finite number, also one that is written as a text.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite())
+}
+
+/// A whole number above 0.
+pub(super) fn count(value: &Value) -> Option<u32> {
+    let number = number(value)?.round();
+    (number >= 1.0 && number <= f64::from(u32::MAX)).then_some(number as u32)
+}
+
+/// A seed; negative ones stand for a new one each time.
+pub(super) fn seed(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let number = number.as_f64()?;
+            // Beyond 2^53 a float is no seed that anybody had.
+            (number >= 0.0 && number < 9.0e15 && number.fract() == 0.0).then_some(number as u64)
+        }),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// `832x480`, `1024 × 1024`, `1280*720`.
+pub(super) fn size(text: &str) -> Option<(u32, u32)> {
+    let (width, height) = text.split_once(['x', 'X', '×', '*'])?;
+    let edge = |text: &str| text.trim().parse::<u32>().ok().filter(|edge| *edge > 0);
+    Some((edge(width)?, edge(height)?))
+}

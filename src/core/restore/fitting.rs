@@ -1,0 +1,146 @@
+//! What of another program's settings a chosen model can be told, as a form: the numbers that mean something to it,
+//! and a sentence for what does not.
+
+use super::Restored;
+use crate::catalog::{Guidance, ModelSpec};
+use crate::job::{GenerateForm, Sections};
+
+/// More steps nobody meant.
+const MAX_STEPS: u32 = 1000;
+/// Seconds of a clip that is made in sections.
+const SECS: (f64, f64) = (1.0, 120.0);
+
+impl Restored {
+    /// The form for this model, and what was left out. The seed, where there was one, is in it; `sigma_schedule` is
+    /// the plain one where nothing else was said.
+    pub fn form_for(&self, spec: &ModelSpec) -> (GenerateForm, Vec<String>) {
+        let mut notes = self.notes.clone();
+        let mut form = GenerateForm {
+            prompt: self.prompt.clone().unwrap_or_default(),
+            num_steps: self.num_steps.filter(|steps| *steps <= MAX_STEPS),
+            shift: within(self.shift, 0.01, 100.0),
+            sampler: self.sampler,
+            sigma_schedule: self.sigma_schedule.unwrap_or_default(),
+            seed: self.seed.unwrap_or_default(),
+            ..GenerateForm::default()
+        };
+        self.guide(&mut form, spec);
+        self.measure(&mut form, spec, &mut notes);
+        self.time(&mut form, spec, &mut notes);
+        if spec.defaults.strength.is_some() {
+            form.strength = within(self.strength, 0.001, 1.0);
+        }
+        (form, notes)
+    }
+
+    /// The guidances, each where the model has it.
+    fn guide(&self, form: &mut GenerateForm, spec: &ModelSpec) {
+        let cfg = within(self.cfg_scale, 0.0, 100.0);
+        let distilled = within(self.distilled_guidance, 0.0, 100.0);
+        match spec.guidance {
+            Guidance::Cfg => {
+                form.guidance_scale = cfg;
+                if spec.files.transformer_2.is_some() {
+                    form.guidance_scale_2 = within(self.cfg_scale_2, 0.0, 100.0).or(cfg);
+                }
+            }
+            Guidance::Distilled => {
+                form.guidance_scale = distilled;
+                form.true_cfg_scale = cfg;
+            }
+            Guidance::None => form.true_cfg_scale = cfg,
+        }
+        // An empty one is the wish for none where it acts, and says nothing elsewhere.
+        let acts = spec.guidance == Guidance::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
+        let negative = self.negative_prompt.clone();
+        form.negative_prompt = negative.filter(|text| acts || !text.trim().is_empty());
+    }
+
+    /// The size, as far as the model can make it.
+    fn measure(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
+        let (Some(width), Some(height)) = (self.width, self.height) else {
+            return;
+        };
+        let limits = &spec.limits;
+        let pixels = u64::from(width) * u64::from(height);
+        let own = (spec.defaults.width, spec.defaults.height);
+        let is_large = pixels > limits.max_pixels || width.max(height) > limits.max_edge;
+        let size = if limits.fixed_size {
+            own
+        } else if is_large {
+            spec.size_for_aspect(f64::from(width) / f64::from(height.max(1)))
+        } else {
+            (width, height)
+        };
+        if size != (width, height) {
+            notes.push(format!(
+                "Its size, {width} × {height}, is none that {} makes: {} × {} is used",
+                spec.name, size.0, size.1
+            ));
+        }
+        if !limits.fixed_size {
+            (form.width, form.height) = (Some(size.0), Some(size.1));
+        }
+    }
+
+    /// The length and the rate.
+    fn time(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
+        let fps = within(self.fps, 1.0, 240.0);
+        if spec.family.makes_pictures() {
+            if self.num_frames.is_some_and(|frames| frames > 1) || self.secs.is_some() {
+                notes.push(format!("It is a clip, and {} makes pictures", spec.name));
+            }
+            return;
+        }
+        form.fps = fps;
+        let rate = fps.unwrap_or(spec.defaults.fps);
+        if spec.section_order.is_some() {
+            let frames = self.num_frames.map(|frames| f64::from(frames) / rate);
+            let secs = self.secs.or(frames).filter(|secs| secs.is_finite());
+            form.secs = secs.map(|secs| secs.clamp(SECS.0, SECS.1));
+            form.section_order = self.section_order;
+            form.step_cache = self.step_cache;
+            return;
+        }
+        let of_secs = self.secs.map(|secs| (secs * rate).round().max(1.0) as u32);
+        let Some(frames) = self.num_frames.or(of_secs) else {
+            return;
+        };
+        let most = spec.limits.max_frames;
+        if frames > most {
+            notes.push(format!(
+                "Its length, {frames} frames, is more than {} makes at once: {most} are made",
+                spec.name
+            ));
+        }
+        form.num_frames = Some(frames.clamp(1, most.max(1)));
+    }
+}
+
+/// Of our own request for a model that is not here: what any model can be told.
+impl From<&crate::job::GenerateRequest> for Restored {
+    fn from(request: &crate::job::GenerateRequest) -> Self {
+        let sections = request.sections;
+        let secs =
+            |sections: &Sections| f64::from(sections.count * sections.frames_a_section()) / 30.0;
+        Self {
+            prompt: Some(request.prompt.clone()),
+            negative_prompt: Some(request.negative_prompt.clone()),
+            model: Some(request.model.clone()),
+            family: Some(request.family),
+            seed: Some(request.seed),
+            width: Some(request.width),
+            height: Some(request.height),
+            num_frames: sections.is_none().then_some(request.num_frames),
+            secs: sections.as_ref().map(secs),
+            fps: Some(request.fps),
+            strength: request.strength,
+            ..Self::of("Safelight")
+        }
+    }
+}
+
+/// A number that can be meant.
+fn within(number: Option<f64>, least: f64, most: f64) -> Option<f64> {
+    number.filter(|number| (least..=most).contains(number))
+}

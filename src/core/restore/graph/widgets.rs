@@ -1,0 +1,152 @@
+//! The names of widgets' values in the writing that is edited, where they stand in a row without names.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Input;
+use crate::restore::fields::Fields;
+
+/// The widgets of nodes that matter, in their order; for drawings that do not name them.
+const ORDERS: &[(&str, &[&str])] = &[
+    (
+        "KSampler",
+        &[
+            "seed",
+            "steps",
+            "cfg",
+            "sampler_name",
+            "scheduler",
+            "denoise",
+        ],
+    ),
+    (
+        "KSamplerAdvanced",
+        &[
+            "add_noise",
+            "noise_seed",
+            "steps",
+            "cfg",
+            "sampler_name",
+            "scheduler",
+            "start_at_step",
+            "end_at_step",
+            "return_with_leftover_noise",
+        ],
+    ),
+    ("SamplerCustom", &["add_noise", "noise_seed", "cfg"]),
+    ("RandomNoise", &["noise_seed"]),
+    ("BasicScheduler", &["scheduler", "steps", "denoise"]),
+    ("KSamplerSelect", &["sampler_name"]),
+    ("CFGGuider", &["cfg"]),
+    ("FluxGuidance", &["guidance"]),
+    ("ModelSamplingSD3", &["shift"]),
+    ("ModelSamplingAuraFlow", &["shift"]),
+    ("CLIPTextEncode", &["text"]),
+    ("CLIPTextEncodeFlux", &["clip_l", "t5xxl", "guidance"]),
+    ("EmptyLatentImage", &["width", "height", "batch_size"]),
+    ("EmptySD3LatentImage", &["width", "height", "batch_size"]),
+    (
+        "EmptyHunyuanLatentVideo",
+        &["width", "height", "length", "batch_size"],
+    ),
+    (
+        "Wan22ImageToVideoLatent",
+        &["width", "height", "length", "batch_size"],
+    ),
+    (
+        "WanImageToVideo",
+        &["width", "height", "length", "batch_size"],
+    ),
+    (
+        "WanFirstLastFrameToVideo",
+        &["width", "height", "length", "batch_size"],
+    ),
+    (
+        "LoraLoader",
+        &["lora_name", "strength_model", "strength_clip"],
+    ),
+    ("LoraLoaderModelOnly", &["lora_name", "strength_model"]),
+    ("UNETLoader", &["unet_name", "weight_dtype"]),
+    ("UnetLoaderGGUF", &["unet_name"]),
+    ("CheckpointLoaderSimple", &["ckpt_name"]),
+    ("LoadImage", &["image"]),
+    ("CreateVideo", &["fps"]),
+    ("SaveAnimatedWEBP", &["filename_prefix", "fps"]),
+    ("SaveWEBM", &["filename_prefix", "codec", "fps", "crf"]),
+    ("PrimitiveNode", &["value"]),
+    ("WanVideoModelLoader", &["model"]),
+    ("WanVideoLoraSelect", &["lora", "strength"]),
+    (
+        "WanVideoTextEncode",
+        &["positive_prompt", "negative_prompt"],
+    ),
+    ("WanVideoEmptyEmbeds", &["width", "height", "num_frames"]),
+    (
+        "WanVideoSampler",
+        &[
+            "steps",
+            "cfg",
+            "shift",
+            "seed",
+            "force_offload",
+            "scheduler",
+        ],
+    ),
+];
+
+/// The node's own values by name.
+pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
+    let value = |(name, value): (&str, &Value)| (name.to_owned(), Input::Value(value.clone()));
+    if let Some(named) = node.object(&["widgets_values"]) {
+        let named = named.0.iter();
+        return named.map(|(name, it)| value((name, it))).collect();
+    }
+    let row = node.list(&["widgets_values"]);
+    // Newer drawings name each widget among the inputs, linked or not.
+    let named: Vec<&str> = node
+        .list(&["inputs"])
+        .iter()
+        .filter_map(|input| {
+            let widget = Fields::of(input)?.object(&["widget"])?;
+            widget.get(&["name"])?.as_str()
+        })
+        .collect();
+    let order = ORDERS.iter().find(|(known, _)| *known == class);
+    let known = order.map_or(&[][..], |(_, order)| order);
+    // Where only some widgets were made inputs, as in older drawings, they name too few.
+    let names = if named.len() >= known.len() {
+        &named
+    } else {
+        known
+    };
+    let mut names = names.iter().copied();
+    let mut found = BTreeMap::new();
+    let mut is_behind_seed = false;
+    for it in row {
+        // Behind a seed stands what becomes of it.
+        let is_control = is_behind_seed
+            && matches!(
+                it.as_str(),
+                Some("fixed" | "increment" | "decrement" | "randomize")
+            );
+        is_behind_seed = false;
+        if is_control {
+            continue;
+        }
+        // What has no name may still be found as the only one: a text, a value.
+        let Some(name) = names.next() else {
+            if row.len() == 1 {
+                found.extend([value(("value", it))]);
+            }
+            break;
+        };
+        is_behind_seed = matches!(name, "seed" | "noise_seed" | "value");
+        found.extend([value((name, it))]);
+    }
+    // Loaders of many LoRAs keep an object for each.
+    let objects = row.iter().filter(|it| it.get("lora").is_some());
+    let objects = objects.enumerate();
+    found.extend(objects.map(|(index, it)| (format!("lora_{index}"), Input::Value(it.clone()))));
+    found
+}

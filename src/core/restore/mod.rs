@@ -1,0 +1,300 @@
+//! Restoring settings from files: our own exactly, those of other programs as far as they can be had here.
+//!
+//! [`read`] finds what a picture, a clip, a JSON file or a plain text says of how it was made; [`matching`] chooses the
+//! installed model that comes nearest. Nothing here fills a form or an argument, and no pixel is looked at. Files of
+//! others are never trusted: texts are bounded, nesting is bounded, and what cannot be understood is said or left out.
+
+mod a1111;
+mod fields;
+mod fitting;
+mod graph;
+mod loras;
+mod matching;
+mod names;
+mod others;
+mod own;
+mod sidecar;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::catalog::Family;
+use crate::job::{Sampler, SectionOrder, SigmaSchedule, StepCache};
+use crate::media::{self, MediaError, Text};
+
+pub use matching::{Match, match_model};
+pub use own::Carried;
+
+/// As many LoRAs as anybody uses at once, and more.
+const MAX_LORAS: usize = 64;
+
+/// What a file says of how it was made.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// Made here: everything.
+    Own(Box<Carried>),
+    /// Made by another program: what could be read.
+    Other(Box<Restored>),
+}
+
+impl Found {
+    /// The program that made the file, in words.
+    pub fn tool(&self) -> &str {
+        match self {
+            Self::Own(_) => "Safelight",
+            Self::Other(restored) => &restored.tool,
+        }
+    }
+}
+
+/// The settings of another program's file: what is absent was not said, or means nothing here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Restored {
+    /// The program's name.
+    pub tool: String,
+    pub prompt: Option<String>,
+    pub negative_prompt: Option<String>,
+    /// The model's file or name, as the program calls it; with two experts that for high noise.
+    pub model: Option<String>,
+    /// The expert for low noise.
+    pub model_2: Option<String>,
+    /// As the program wrote it, mostly the beginning of a SHA-256.
+    pub model_hash: Option<String>,
+    /// Where the file says it otherwise than by a name.
+    pub family: Option<Family>,
+    pub seed: Option<u64>,
+    pub num_steps: Option<u32>,
+    pub sampler: Option<Sampler>,
+    pub sigma_schedule: Option<SigmaSchedule>,
+    /// Classifier-free guidance, by two passes.
+    pub cfg_scale: Option<f64>,
+    /// That of the low-noise expert.
+    pub cfg_scale_2: Option<f64>,
+    /// The number that distilled models are told.
+    pub distilled_guidance: Option<f64>,
+    pub shift: Option<f64>,
+    /// Pixels.
+    pub width: Option<u32>,
+    /// Pixels.
+    pub height: Option<u32>,
+    pub num_frames: Option<u32>,
+    pub fps: Option<f64>,
+    pub secs: Option<f64>,
+    /// How much of a start picture was made anew.
+    pub strength: Option<f64>,
+    pub section_order: Option<SectionOrder>,
+    pub step_cache: Option<StepCache>,
+    pub loras: Vec<RestoredLora>,
+    /// What was there and cannot be taken over, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A LoRA as another program names it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RestoredLora {
+    pub name: String,
+    pub strength: f64,
+    /// On the low-noise expert, where that was said apart.
+    pub strength_2: Option<f64>,
+}
+
+impl RestoredLora {
+    fn new(name: &str, strength: f64) -> Self {
+        Self {
+            name: file_name(name).to_owned(),
+            strength,
+            strength_2: None,
+        }
+    }
+
+    /// `name (0.8)`.
+    pub fn described(&self) -> String {
+        format!("{} ({})", self.name, self.strength)
+    }
+}
+
+impl Restored {
+    fn of(tool: &str) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is anything that makes a difference.
+    fn is_empty(&self) -> bool {
+        let Self { tool, notes, .. } = self;
+        let nothing = Self {
+            tool: tool.clone(),
+            notes: notes.clone(),
+            ..Self::default()
+        };
+        *self == nothing
+    }
+
+    /// Whether it holds more than words and a seed.
+    fn says_how(&self) -> bool {
+        self.num_steps.is_some() || self.cfg_scale.is_some() || self.distilled_guidance.is_some()
+    }
+
+    fn note(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
+        if self.notes.len() < 32 && !self.notes.contains(&sentence) {
+            self.notes.push(sentence);
+        }
+    }
+
+    fn add_lora(&mut self, lora: RestoredLora) {
+        if self.loras.len() < MAX_LORAS && !lora.name.is_empty() {
+            self.loras.push(lora);
+        }
+    }
+
+    /// Takes a sampler's name, or says that it is none of ours.
+    fn take_sampler(&mut self, name: &str) {
+        let (sampler, schedule) = names::sampler(name);
+        self.sampler = self.sampler.or(sampler);
+        self.sigma_schedule = self.sigma_schedule.or(schedule);
+        if sampler.is_none() && !names::is_automatic(name) {
+            self.note(format!(
+                "Its sampler, {}, is none of Safelight's: the model's own is used",
+                short(name)
+            ));
+        }
+    }
+
+    /// Takes a schedule's name, or says that it is none of ours.
+    fn take_schedule(&mut self, name: &str) {
+        let schedule = names::schedule(name);
+        self.sigma_schedule = self.sigma_schedule.or(schedule);
+        if schedule.is_none() && !names::is_automatic(name) {
+            self.note(format!(
+                "Its schedule, {}, is none of Safelight's: the model's own is used",
+                short(name)
+            ));
+        }
+    }
+
+    fn take_size(&mut self, size: Option<(u32, u32)>) {
+        if let Some((width, height)) = size
+            && self.width.is_none()
+        {
+            (self.width, self.height) = (Some(width), Some(height));
+        }
+    }
+
+    /// What this leaves open, taken from another reading of the same file.
+    fn filled_from(mut self, other: Self) -> Self {
+        if self.width.is_none() || self.height.is_none() {
+            (self.width, self.height) = (other.width, other.height);
+        }
+        if self.loras.is_empty() {
+            self.loras = other.loras;
+        }
+        Self {
+            tool: self.tool,
+            prompt: self.prompt.or(other.prompt),
+            negative_prompt: self.negative_prompt.or(other.negative_prompt),
+            model: self.model.or(other.model),
+            model_2: self.model_2.or(other.model_2),
+            model_hash: self.model_hash.or(other.model_hash),
+            family: self.family.or(other.family),
+            seed: self.seed.or(other.seed),
+            num_steps: self.num_steps.or(other.num_steps),
+            sampler: self.sampler.or(other.sampler),
+            sigma_schedule: self.sigma_schedule.or(other.sigma_schedule),
+            cfg_scale: self.cfg_scale.or(other.cfg_scale),
+            cfg_scale_2: self.cfg_scale_2.or(other.cfg_scale_2),
+            distilled_guidance: self.distilled_guidance.or(other.distilled_guidance),
+            shift: self.shift.or(other.shift),
+            width: self.width,
+            height: self.height,
+            num_frames: self.num_frames.or(other.num_frames),
+            fps: self.fps.or(other.fps),
+            secs: self.secs.or(other.secs),
+            strength: self.strength.or(other.strength),
+            section_order: self.section_order.or(other.section_order),
+            step_cache: self.step_cache.or(other.step_cache),
+            loras: self.loras,
+            notes: if self.notes.is_empty() {
+                other.notes
+            } else {
+                self.notes
+            },
+        }
+    }
+}
+
+/// What the file at `path`, or a file that another program put beside it, says of how it was made.
+pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
+    if let Some(carried) = own::read(path)? {
+        return Ok(Some(Found::Own(Box::new(carried))));
+    }
+    let within = of_texts(&media::read_texts(path)?);
+    let found = match within {
+        Some(found) if found.says_how() => Some(found),
+        // A picture may carry the prompt alone, and its neighbour the rest.
+        some => match (some, sidecar::read(path)) {
+            (Some(within), Some(beside)) => Some(beside.filled_from(within)),
+            (within, beside) => within.or(beside),
+        },
+    };
+    Ok(found.map(|found| Found::Other(Box::new(found))))
+}
+
+/// What the texts of a file say: the most telling reading, with what others add to it.
+fn of_texts(texts: &[Text]) -> Option<Restored> {
+    let mut best: Option<Restored> = None;
+    for text in texts {
+        let found = of_text(text).filter(|found| !found.is_empty());
+        best = match (best, found) {
+            (Some(best), Some(found)) if found.says_how() && !best.says_how() => {
+                Some(found.filled_from(best))
+            }
+            (Some(best), Some(found)) => Some(best.filled_from(found)),
+            (best, found) => best.or(found),
+        };
+    }
+    best
+}
+
+fn of_text(text: &Text) -> Option<Restored> {
+    if let Some(value) = fields::parse(&text.text) {
+        return graph::read(&value).or_else(|| others::read(&value));
+    }
+    // FramePack Studio's own texts in a PNG, beside those of graphs with the same names.
+    let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
+    match text.name.as_str() {
+        "prompt" => Some(Restored {
+            prompt: plain(&text.text),
+            ..Restored::of("FramePack Studio")
+        }),
+        "seed" => Some(Restored {
+            seed: text.text.trim().parse().ok(),
+            ..Restored::of("FramePack Studio")
+        }),
+        _ => a1111::read(&text.text),
+    }
+}
+
+/// The last part of a path in either system's writing.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// A name as a sentence can hold it.
+fn short(name: &str) -> String {
+    const MOST: usize = 80;
+    let mut letters = name.chars();
+    let short: String = letters.by_ref().take(MOST).collect();
+    let short: String = short.split_whitespace().collect::<Vec<_>>().join(" ");
+    if letters.next().is_some() {
+        format!("{short}…")
+    } else {
+        short
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! What other programs call samplers, schedules and families of models.
+
+use crate::catalog::Family;
+use crate::job::{Sampler, SigmaSchedule};
+
+/// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.
+fn plain(name: &str) -> String {
+    name.to_lowercase()
+        .replace("++", "pp")
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect()
+}
+
+/// Whether the name leaves the choice to the program.
+pub(super) fn is_automatic(name: &str) -> bool {
+    matches!(
+        plain(name).as_str(),
+        "" | "automatic" | "auto" | "default" | "undefined" | "none" | "modelsown"
+    )
+}
+
+/// Our sampler for a name, and the schedule that may stand behind it (`DPM++ 2M Karras`).
+pub(super) fn sampler(name: &str) -> (Option<Sampler>, Option<SigmaSchedule>) {
+    let name = plain(name);
+    let (name, schedule) = [
+        ("karras", SigmaSchedule::Karras),
+        ("exponential", SigmaSchedule::Exponential),
+        ("beta", SigmaSchedule::Beta),
+        ("simple", SigmaSchedule::Simple),
+    ]
+    .into_iter()
+    .find_map(|(end, schedule)| {
+        let start = name.strip_suffix(end).filter(|start| !start.is_empty())?;
+        Some((start, Some(schedule)))
+    })
+    .unwrap_or((&name, None));
+    // Behind sd.cpp's names stands the schedule of its day.
+    let name = name.strip_suffix("discrete").unwrap_or(name);
+    let sampler = match name {
+        "unipc" | "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(Sampler::UniPc),
+        "unipcbh1" => Some(Sampler::UniPcBh1),
+        "euler" | "eulersampler" | "flowmatcheuler" | "flowmatcheulerdiscrete" | "ddimflow" => {
+            Some(Sampler::Euler)
+        }
+        "heun" | "heunpp2" => Some(Sampler::Heun),
+        "dpmpp2m" | "dpmpp" | "dpm" | "flowdpmpp" => Some(Sampler::DpmPp2m),
+        "lcm" => Some(Sampler::Lcm),
+        _ => None,
+    };
+    (sampler, schedule)
+}
+
+/// As `sampler`, for `ComfyUI`, whose `uni_pc` is the gentler of two.
+pub(super) fn comfy_sampler(name: &str) -> &str {
+    match name {
+        "uni_pc" => "unipc_bh1",
+        name => name,
+    }
+}
+
+pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
+    match plain(name).as_str() {
+        "simple" | "discrete" => Some(SigmaSchedule::Simple),
+        "beta" => Some(SigmaSchedule::Beta),
+        "karras" => Some(SigmaSchedule::Karras),
+        "exponential" => Some(SigmaSchedule::Exponential),
+        _ => None,
+    }
+}
+
+/// The family that a model's name speaks of.
+pub(super) fn family(name: &str) -> Option<Family> {
+    let name = plain(name);
+    if name.contains("framepack") {
+        Some(Family::FramePack)
+    } else if name.contains("flux2") {
+        // Another network, of which nothing can be restored.
+        None
+    } else if name.contains("flux") {
+        Some(Family::Flux)
+    } else if ["wan2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe"]
+        .iter()
+        .any(|word| name.contains(word))
+    {
+        Some(Family::Wan)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,352 @@
+//! Settings that other programs write as plain JSON: SwarmUI, Wan2GP, FramePack and its Studio, InvokeAI, Draw Things,
+//! and whatever uses the same words as most.
+
+use serde_json::Value;
+
+use super::fields::{self, Fields, size};
+use super::{Restored, RestoredLora, a1111, file_name, names};
+use crate::catalog::Family;
+use crate::job::{SectionOrder, StepCache, StepCacheKind};
+
+/// What the JSON says, or nothing where it is of none that is known.
+pub(super) fn read(value: &Value) -> Option<Restored> {
+    // Queues: the first job stands for all.
+    let value = match value {
+        Value::Array(jobs) => jobs.first()?,
+        value => value,
+    };
+    let all = Fields::of(value)?;
+    if let Some(params) = all.object(&["sui_image_params"]) {
+        return Some(swarm(params, all));
+    }
+    let fields = all.object(&["params"]).unwrap_or(all);
+    let kind = fields.text(&["type"]).unwrap_or_default();
+    let is_wan2gp = kind.starts_with("WanGP")
+        || (fields.has("num_inference_steps") && fields.has("resolution"))
+        || fields.has("activated_loras");
+    if is_wan2gp {
+        Some(wan2gp(fields))
+    } else if fields.has("total_second_length") || fields.has("latent_window_size") {
+        Some(framepack(fields))
+    } else if fields.has("c") && (fields.has("uc") || fields.has("sampler")) {
+        Some(draw_things(fields))
+    } else if fields.has("positive_prompt") || fields.has("app_version") {
+        Some(invoke(fields))
+    } else {
+        plain(fields)
+    }
+}
+
+/// The words that nearly all use.
+fn common(fields: Fields<'_>, tool: &str) -> Restored {
+    let mut restored = Restored::of(tool);
+    restored.prompt = fields.text(&["prompt", "positive_prompt", "positivePrompt"]);
+    let negative = [
+        "negative_prompt",
+        "negativeprompt",
+        "negativePrompt",
+        "n_prompt",
+    ];
+    restored.negative_prompt = fields.text(&negative);
+    restored.seed = fields.seed(&["seed"]);
+    restored.num_steps = fields.count(&["steps", "num_inference_steps", "sample_steps"]);
+    let width = fields.count(&["width"]);
+    restored.take_size(width.zip(fields.count(&["height"])));
+    restored.fps = fields.number(&["fps", "force_fps", "frame_rate"]);
+    restored.num_frames = fields.count(&["num_frames", "video_length", "video_frames"]);
+    restored
+}
+
+fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
+    let mut restored = common(params, "SwarmUI");
+    if let Some(prompt) = restored.prompt.take() {
+        restored.prompt = Some(a1111::take_loras(&prompt, &mut restored));
+    }
+    restored.model = params
+        .name(&["model"])
+        .map(|model| file_name(&model).to_owned());
+    restored.cfg_scale = params.number(&["cfgscale"]);
+    restored.distilled_guidance = params.number(&["fluxguidancescale"]);
+    restored.shift = params.number(&["sigmashift"]);
+    restored.strength = params.number(&["initimagecreativity"]);
+    restored.num_frames = params.count(&[
+        "text2videoframes",
+        "videoframes",
+        "texttovideoframes",
+        "frames",
+    ]);
+    restored.fps = params.number(&["videofps", "text2videofps", "texttovideofps"]);
+    if let Some(name) = params.name(&["sampler", "comfyuisampler"]) {
+        restored.take_sampler(names::comfy_sampler(&name));
+    }
+    if let Some(name) = params.name(&["scheduler", "comfyuischeduler"]) {
+        restored.take_schedule(&name);
+    }
+    let loras = words_of(params.get(&["loras"]));
+    let weights = words_of(params.get(&["loraweights"]));
+    for (index, name) in loras.iter().enumerate() {
+        let strength = weights.get(index).and_then(|weight| weight.parse().ok());
+        restored.add_lora(RestoredLora::new(name, strength.unwrap_or(1.0)));
+    }
+    // The hash of the model itself among all files that were used.
+    let model = restored.model.clone().unwrap_or_default();
+    restored.model_hash = all.list(&["sui_models"]).iter().find_map(|file| {
+        let file = Fields::of(file)?;
+        let name = file.name(&["name"])?;
+        let is_model = stem(file_name(&name)) == stem(&model);
+        is_model.then(|| file.name(&["hash"])).flatten()
+    });
+    if params.has("initimage") {
+        restored.note("Its start picture is not in the file: drop it as well");
+    }
+    restored
+}
+
+fn stem(name: &str) -> &str {
+    ["safetensors", "gguf", "sft"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end)?.strip_suffix('.'))
+        .unwrap_or(name)
+}
+
+/// A list of texts, or one text with commas between them.
+fn words_of(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::Array(words)) => words
+            .iter()
+            .filter_map(|word| match word {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            })
+            .collect(),
+        Some(Value::String(text)) => text
+            .split(',')
+            .map(|word| word.trim().to_owned())
+            .filter(|word| !word.is_empty())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn wan2gp(fields: Fields<'_>) -> Restored {
+    let mut restored = common(fields, "Wan2GP");
+    if let Some(text) = fields.text(&["resolution"]) {
+        restored.take_size(size(&text));
+    }
+    // `WanGP v9.1 by DeepBeepMeep - Wan2.2 Image2video 14B`
+    let kind = fields.text(&["type"]).unwrap_or_default();
+    let name = kind.split_once(" - ").map(|(_, name)| name.to_owned());
+    restored.model = name
+        .or_else(|| fields.name(&["model_filename"]))
+        .or_else(|| fields.name(&["model_type", "base_model_type"]))
+        .map(|name| file_name(&name).to_owned());
+    restored.family = wan2gp_family(fields, restored.model.as_deref());
+    restored.cfg_scale = fields.number(&["guidance_scale"]);
+    let has_phases = fields
+        .number(&["guidance_phases"])
+        .is_some_and(|phases| phases >= 2.0);
+    if has_phases {
+        restored.cfg_scale_2 = fields.number(&["guidance2_scale"]);
+    }
+    restored.distilled_guidance = fields.number(&["embedded_guidance_scale"]);
+    restored.shift = fields.number(&["flow_shift"]);
+    restored.strength = fields
+        .number(&["denoising_strength"])
+        .filter(|strength| *strength < 1.0);
+    if let Some(name) = fields.name(&["sample_solver"]) {
+        restored.take_sampler(&name);
+    }
+    wan2gp_loras(fields, &mut restored);
+    for name in ["image_start", "image_end", "video_source", "video_guide"] {
+        if fields.name(&[name]).is_some() || !fields.list(&[name]).is_empty() {
+            restored.note("Its pictures or clips are not taken over: drop them as well");
+        }
+    }
+    if fields.number(&["repeat_generation"]).unwrap_or(1.0) > 1.0 {
+        restored.note("It was one of several that were made at once; one is made here");
+    }
+    restored
+}
+
+fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
+    let kind = fields.name(&["base_model_type", "model_type"])?;
+    let kind = kind.to_lowercase();
+    let is_wan = ["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp"]
+        .iter()
+        .any(|start| kind.starts_with(start));
+    names::family(&kind)
+        .or_else(|| model.and_then(names::family))
+        .or_else(|| is_wan.then_some(Family::Wan))
+}
+
+/// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
+fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
+    let strengths = match fields.get(&["loras_multipliers"]) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(_)) => words_of(fields.get(&["loras_multipliers"])).join(" "),
+        _ => String::new(),
+    };
+    let mut strengths = strengths
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .flat_map(|line| line.split([' ', '|']))
+        .filter(|word| !word.is_empty());
+    for name in words_of(fields.get(&["activated_loras"])) {
+        let word = strengths.next().unwrap_or("1");
+        let mut phases = word.split(';').map(|phase| {
+            // Of strengths that change with the steps the first.
+            let first = phase.split(',').next().unwrap_or_default();
+            first.parse::<f64>().ok().filter(|it| it.is_finite())
+        });
+        let strength = phases.next().flatten().unwrap_or(1.0);
+        let mut lora = RestoredLora::new(&name, strength);
+        lora.strength_2 = phases.next().flatten();
+        if word.contains(',') {
+            restored.note("Strengths of LoRAs that change with the steps are not taken over");
+        }
+        restored.add_lora(lora);
+    }
+}
+
+fn framepack(fields: Fields<'_>) -> Restored {
+    let mut restored = common(fields, "FramePack");
+    restored.family = Some(Family::FramePack);
+    if fields.has("model_type") {
+        restored.tool = "FramePack Studio".to_owned();
+    }
+    let kind = fields.text(&["model_type"]).unwrap_or_default();
+    restored.section_order = match kind.to_lowercase() {
+        kind if kind.contains("f1") => Some(SectionOrder::F1),
+        kind if kind.contains("original") => Some(SectionOrder::Original),
+        _ => None,
+    };
+    restored.model = fields.name(&["model_type"]).map(|kind| {
+        if kind.to_lowercase().contains("framepack") {
+            kind
+        } else {
+            format!("FramePack {kind}")
+        }
+    });
+    restored.cfg_scale = fields.number(&["cfg"]);
+    restored.distilled_guidance = fields.number(&["gs"]);
+    restored.secs = fields.number(&["total_second_length"]);
+    let width = fields.count(&["resolutionW"]);
+    restored.take_size(width.zip(fields.count(&["resolutionH"])));
+    if fields.is_on("use_teacache") {
+        let mut cache = StepCache::from(StepCacheKind::TeaCache);
+        let named = fields.number(&["teacache_rel_l1_thresh", "teacache_thresh"]);
+        if let Some(threshold) = named.filter(|it| StepCache::THRESHOLDS.contains(it)) {
+            cache.threshold = threshold;
+        }
+        restored.step_cache = Some(cache);
+    } else if fields.is_on("use_magcache") {
+        restored.step_cache = Some(StepCacheKind::MagCache.into());
+    }
+    // `{"name": 0.8}`, or a list.
+    match fields.get(&["loras", "lora_values"]) {
+        Some(Value::Object(loras)) => {
+            for (name, strength) in loras {
+                let strength = fields::number(strength).unwrap_or(1.0);
+                restored.add_lora(RestoredLora::new(name, strength));
+            }
+        }
+        Some(Value::Array(loras)) => {
+            for lora in loras {
+                take_lora(lora, &mut restored);
+            }
+        }
+        _ => {}
+    }
+    if fields.is_on("has_input_image") || fields.name(&["input_image_path"]).is_some() {
+        restored.note("Its start picture is not in the file: drop it as well");
+    }
+    if fields.is_on("end_frame_used") {
+        restored.note("Its end picture is not in the file: drop it as well");
+    }
+    restored
+}
+
+fn take_lora(lora: &Value, restored: &mut Restored) {
+    if let Some(name) = lora.as_str() {
+        restored.add_lora(RestoredLora::new(name, 1.0));
+    } else if let Some(lora) = Fields::of(lora) {
+        let model = lora.object(&["model", "lora"]);
+        let name = lora
+            .name(&["name", "file", "path", "lora"])
+            .or_else(|| model?.name(&["name", "model_name", "key"]));
+        let strength = lora.number(&["weight", "strength", "scale"]).unwrap_or(1.0);
+        if let Some(name) = name {
+            restored.add_lora(RestoredLora::new(&name, strength));
+        }
+    }
+}
+
+fn draw_things(fields: Fields<'_>) -> Restored {
+    let mut restored = common(fields, "Draw Things");
+    restored.prompt = fields.text(&["c"]);
+    restored.negative_prompt = fields.text(&["uc"]);
+    restored.model = fields.name(&["model"]);
+    restored.cfg_scale = fields.number(&["scale"]);
+    restored.shift = fields.number(&["shift"]);
+    if let Some(text) = fields.text(&["size"]) {
+        restored.take_size(size(&text));
+    }
+    restored.strength = fields
+        .number(&["strength"])
+        .filter(|strength| *strength < 1.0);
+    if let Some(name) = fields.name(&["sampler"]) {
+        restored.take_sampler(&name);
+    }
+    for lora in fields.list(&["lora", "loras"]) {
+        take_lora(lora, &mut restored);
+    }
+    restored
+}
+
+fn invoke(fields: Fields<'_>) -> Restored {
+    let mut restored = common(fields, "InvokeAI");
+    let model = fields.object(&["model"]);
+    restored.model = model
+        .and_then(|model| model.name(&["name", "model_name", "key"]))
+        .or_else(|| fields.name(&["model"]));
+    restored.model_hash = model.and_then(|model| model.name(&["hash"]));
+    restored.cfg_scale = fields.number(&["cfg_scale"]);
+    restored.distilled_guidance = fields.number(&["guidance"]);
+    restored.strength = fields
+        .number(&["strength"])
+        .filter(|strength| *strength < 1.0);
+    if let Some(name) = fields.name(&["scheduler"]) {
+        restored.take_sampler(&name);
+    }
+    for lora in fields.list(&["loras"]) {
+        take_lora(lora, &mut restored);
+    }
+    restored
+}
+
+/// JSON that nobody signed: taken where it has a prompt, and a seed or steps.
+fn plain(fields: Fields<'_>) -> Option<Restored> {
+    let mut restored = common(fields, "another program");
+    let says = restored.seed.is_some() || restored.num_steps.is_some();
+    if restored.prompt.is_none() || !says {
+        return None;
+    }
+    restored.model = fields
+        .name(&["model", "model_name", "checkpoint", "model_id"])
+        .map(|model| file_name(&model).to_owned());
+    restored.cfg_scale = fields.number(&["cfg_scale", "guidance_scale", "cfg"]);
+    restored.distilled_guidance = fields.number(&["distilled_guidance", "guidance"]);
+    restored.shift = fields.number(&["shift", "flow_shift"]);
+    restored.strength = fields.number(&["strength", "denoising_strength"]);
+    if let Some(name) = fields.name(&["sampler", "sampler_name", "sample_method"]) {
+        restored.take_sampler(&name);
+    }
+    if let Some(name) = fields.name(&["scheduler", "schedule"]) {
+        restored.take_schedule(&name);
+    }
+    for lora in fields.list(&["loras", "lora"]) {
+        take_lora(lora, &mut restored);
+    }
+    Some(restored)
+}

@@ -1,0 +1,34 @@
+//! Files that other programs put beside a picture or clip: `clip.json`, `clip.mp4.json`, `clip.txt`, and FramePack
+//! Studio's, which is named without the number behind the clip's.
+
+use std::path::{Path, PathBuf};
+
+use super::{Restored, of_texts};
+use crate::media;
+
+/// What the first of them says that says anything.
+pub(super) fn read(path: &Path) -> Option<Restored> {
+    places(path)
+        .iter()
+        .filter(|place| place.as_path() != path && place.is_file())
+        .find_map(|place| of_texts(&media::read_texts(place).ok()?))
+}
+
+fn places(path: &Path) -> Vec<PathBuf> {
+    let mut places = vec![path.with_extension("json")];
+    let (Some(name), Some(stem)) = (path.file_name(), path.file_stem()) else {
+        return places;
+    };
+    let mut longer = name.to_owned();
+    longer.push(".json");
+    places.push(path.with_file_name(longer));
+    places.push(path.with_extension("txt"));
+    let stem = stem.to_string_lossy();
+    if let Some((start, number)) = stem.rsplit_once('_')
+        && !start.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        places.push(path.with_file_name(format!("{start}.json")));
+    }
+    places
+}

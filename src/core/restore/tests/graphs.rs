@@ -1,0 +1,227 @@
+//! Graphs in both writings, with their detours.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// What a PNG with this graph says.
+fn run(graph: &Value) -> Restored {
+    read_png("prompt", &graph.to_string())
+}
+
+fn flux() -> Value {
+    json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "sub/flux1-dev-fp8.safetensors"}},
+        "2": {"class_type": "LoraLoaderModelOnly", "inputs":
+            {"lora_name": "a\\first.safetensors", "strength_model": 0.5, "model": ["1", 0]}},
+        "3": {"class_type": "LoraLoader", "inputs":
+            {"lora_name": "second.safetensors", "strength_model": 0.25, "model": ["2", 0]}},
+        "4": {"class_type": "CLIPTextEncode", "inputs": {"text": ["14", 0], "clip": ["3", 1]}},
+        "5": {"class_type": "FluxGuidance", "inputs": {"guidance": 3.0, "conditioning": ["4", 0]}},
+        "6": {"class_type": "RandomNoise", "inputs": {"noise_seed": ["15", 0]}},
+        "7": {"class_type": "BasicGuider", "inputs": {"model": ["3", 0], "conditioning": ["16", 0]}},
+        "8": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
+        "9": {"class_type": "BasicScheduler", "inputs":
+            {"scheduler": "beta", "steps": 22, "denoise": 1.0, "model": ["3", 0]}},
+        "10": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1216, "height": 832}},
+        "11": {"class_type": "SamplerCustomAdvanced", "inputs": {"noise": ["6", 0],
+            "guider": ["7", 0], "sampler": ["8", 0], "sigmas": ["9", 0], "latent_image": ["10", 0]}},
+        "12": {"class_type": "VAEDecode", "inputs": {"samples": ["11", 0]}},
+        "13": {"class_type": "SaveImage", "inputs": {"images": ["12", 0]}},
+        "14": {"class_type": "StringConcatenate", "inputs":
+            {"string_a": "a fox", "string_b": "in snow", "delimiter": ", "}},
+        "15": {"class_type": "PrimitiveInt", "inputs": {"value": 77}},
+        "16": {"class_type": "Reroute", "inputs": {"": ["5", 0]}},
+    })
+}
+
+#[test]
+fn a_graph_of_flux_is_followed_through_its_parts() {
+    let found = run(&flux());
+    assert_eq!(found.tool, "ComfyUI");
+    assert_eq!(found.prompt.as_deref(), Some("a fox, in snow"));
+    assert_eq!(found.model.as_deref(), Some("flux1-dev-fp8.safetensors"));
+    assert_eq!((found.seed, found.num_steps), (Some(77), Some(22)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
+    assert_eq!(found.distilled_guidance, Some(3.0));
+    assert_eq!((found.width, found.height), (Some(1216), Some(832)));
+    let expected = [
+        lora("first.safetensors", 0.5, None),
+        lora("second.safetensors", 0.25, None),
+    ];
+    assert_eq!(found.loras, expected);
+    assert_eq!((found.strength, found.cfg_scale), (None, None));
+}
+
+fn wan() -> Value {
+    let sampler = |model: &str, seed: u64, cfg: f64, start: u32, latents: Value| {
+        json!({"class_type": "KSamplerAdvanced", "inputs": {
+            "add_noise": if start == 0 { "enable" } else { "disable" }, "noise_seed": seed,
+            "steps": 8, "cfg": cfg, "sampler_name": "uni_pc", "scheduler": "simple",
+            "start_at_step": start, "end_at_step": 10_000, "model": [model, 0],
+            "positive": ["98", 0], "negative": ["98", 1], "latent_image": latents}})
+    };
+    let shift = |model: &str| {
+        json!({"class_type": "ModelSamplingSD3", "inputs":
+        {"shift": 5.0, "model": [model, 0]}})
+    };
+    let file = |name: &str| json!({"class_type": "UnetLoaderGGUF", "inputs": {"unet_name": name}});
+    let with = |name: &str, model: &str| {
+        json!({"class_type": "LoraLoaderModelOnly", "inputs":
+        {"lora_name": name, "strength_model": 1.0, "model": [model, 0]}})
+    };
+    json!({
+        "1": file("wan2.2_i2v_high_noise_14B_Q4_K_M.gguf"), "2": file("wan2.2_i2v_low_noise_14B_Q4_K_M.gguf"),
+        "3": with("high.safetensors", "1"), "4": with("low.safetensors", "2"),
+        "5": shift("3"), "6": shift("4"),
+        "86": sampler("5", 42, 3.5, 0, json!(["98", 2])),
+        "85": sampler("6", 0, 1.0, 4, json!(["86", 0])),
+        "87": {"class_type": "VAEDecode", "inputs": {"samples": ["85", 0]}},
+        "88": {"class_type": "CreateVideo", "inputs": {"fps": 16, "images": ["87", 0]}},
+        "89": {"class_type": "SaveVideo", "inputs": {"video": ["88", 0]}},
+        "93": {"class_type": "CLIPTextEncode", "inputs": {"text": "waves"}},
+        "94": {"class_type": "CLIPTextEncode", "inputs": {"text": "still"}},
+        "97": {"class_type": "LoadImage", "inputs": {"image": "boat.png"}},
+        "98": {"class_type": "WanImageToVideo", "inputs": {"width": 832, "height": 480, "length": 81,
+            "positive": ["93", 0], "negative": ["94", 0], "start_image": ["97", 0]}},
+    })
+}
+
+#[test]
+fn two_samplers_of_wan_are_two_experts() {
+    let found = run(&wan());
+    assert_eq!(found.prompt.as_deref(), Some("waves"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("still"));
+    assert_eq!((found.seed, found.num_steps), (Some(42), Some(8)));
+    assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
+    assert_eq!((found.shift, found.fps), (Some(5.0), Some(16.0)));
+    assert_eq!((found.width, found.num_frames), (Some(832), Some(81)));
+    assert_eq!(found.sampler, Some(Sampler::UniPcBh1));
+    let models = [found.model.as_deref(), found.model_2.as_deref()];
+    assert!(models[0].is_some_and(|name| name.contains("high_noise")));
+    assert!(models[1].is_some_and(|name| name.contains("low_noise")));
+    let expected = [
+        lora("high.safetensors", 1.0, Some(0.0)),
+        lora("low.safetensors", 0.0, Some(1.0)),
+    ];
+    assert_eq!(found.loras, expected);
+    assert_eq!(
+        found.notes,
+        ["Its start picture, boat.png, is not in the file: drop it as well"]
+    );
+}
+
+#[test]
+fn a_clip_carries_both_writings_in_one_comment() {
+    let comment = json!({"prompt": wan().to_string(), "workflow": {"nodes": []}});
+    let bytes = crate::media::test_files::mp4_with_comment(&comment.to_string());
+    assert_eq!(read_file("a.mp4", &bytes), Some(run(&wan())));
+}
+
+#[test]
+fn a_drawing_is_read_by_the_order_of_its_widgets() {
+    let node = |id: u32, kind: &str, inputs: Value, values: Value| json!({"id": id, "type": kind, "mode": 0, "inputs": inputs, "widgets_values": values});
+    let input = |name: &str, link: u32| json!({"name": name, "type": "X", "link": link});
+    let bypassed = json!({"id": 9, "type": "LoraLoaderModelOnly", "mode": 4,
+        "inputs": [input("model", 10)], "widgets_values": ["off.safetensors", 1.0]});
+    let graph = json!({
+        "nodes": [
+            node(1, "CheckpointLoaderSimple", json!([]), json!(["flux1-schnell.safetensors"])),
+            bypassed,
+            node(2, "CLIPTextEncode", json!([
+                {"name": "clip", "type": "CLIP", "link": null},
+                {"name": "text", "type": "STRING", "widget": {"name": "text"}, "link": 5}]), json!([""])),
+            node(3, "CLIPTextEncode", json!([]), json!(["fog"])),
+            node(4, "PrimitiveNode", json!([]), json!(["a fox", "fixed"])),
+            node(5, "EmptyLatentImage", json!([]), json!([640, 512, 1])),
+            node(6, "KSampler", json!([input("model", 1), input("positive", 2),
+                input("negative", 3), input("latent_image", 4)]),
+                json!([123, "randomize", 4, 1.0, "euler", "simple", 1.0])),
+            node(7, "SaveImage", json!([input("images", 6)]), json!(["out"])),
+        ],
+        "links": [[1, 9, 0, 6, 0, "MODEL"], [10, 1, 0, 9, 0, "MODEL"], [2, 2, 0, 6, 1, "C"],
+            [3, 3, 0, 6, 2, "C"], [4, 5, 0, 6, 3, "LATENT"], [5, 4, 0, 2, 0, "STRING"],
+            [6, 6, 0, 7, 0, "IMAGE"]],
+    });
+    let found = read_file("graph.json", graph.to_string().as_bytes()).unwrap();
+    assert_eq!(found.prompt.as_deref(), Some("a fox"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+    assert_eq!((found.seed, found.num_steps), (Some(123), Some(4)));
+    assert_eq!((found.width, found.height), (Some(640), Some(512)));
+    assert_eq!(found.model.as_deref(), Some("flux1-schnell.safetensors"));
+    assert_eq!(found.loras, []);
+
+    // The same inside a subgraph, whose links are objects.
+    let links: Vec<Value> = graph["links"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|link| json!({"id": link[0], "origin_id": link[1], "origin_slot": link[2]}))
+        .collect();
+    let packed = json!({
+        "nodes": [{"id": 1, "type": "0a1b", "inputs": []}], "links": [],
+        "definitions": {"subgraphs": [{"nodes": graph["nodes"], "links": links}]},
+    });
+    let packed = read_file("graph.json", packed.to_string().as_bytes());
+    assert_eq!(packed, Some(found));
+}
+
+#[test]
+fn the_nodes_of_wanvideo_wrapper_are_read() {
+    let found = run(&json!({
+        "1": {"class_type": "WanVideoModelLoader", "inputs": {"model": "Wan2_1-T2V-14B_fp8.safetensors", "lora": ["2", 0]}},
+        "2": {"class_type": "WanVideoLoraSelect", "inputs": {"lora": "speed.safetensors", "strength": 0.7}},
+        "3": {"class_type": "WanVideoTextEncode", "inputs": {"positive_prompt": "waves", "negative_prompt": "still"}},
+        "4": {"class_type": "WanVideoEmptyEmbeds", "inputs": {"width": 640, "height": 384, "num_frames": 49}},
+        "5": {"class_type": "WanVideoSampler", "inputs": {"steps": 6, "cfg": 1.0, "shift": 8.0, "seed": 4,
+            "scheduler": "lcm", "model": ["1", 0], "text_embeds": ["3", 0], "image_embeds": ["4", 0]}},
+        "6": {"class_type": "WanVideoDecode", "inputs": {"samples": ["5", 0]}},
+        "7": {"class_type": "VHS_VideoCombine", "inputs": {"images": ["6", 0], "frame_rate": 16}},
+    }));
+    assert_eq!(
+        found.model.as_deref(),
+        Some("Wan2_1-T2V-14B_fp8.safetensors")
+    );
+    assert_eq!(found.loras, [lora("speed.safetensors", 0.7, None)]);
+    assert_eq!(found.prompt.as_deref(), Some("waves"));
+    assert_eq!((found.shift, found.fps), (Some(8.0), Some(16.0)));
+    assert_eq!((found.width, found.num_frames), (Some(640), Some(49)));
+    assert_eq!(found.sampler, Some(Sampler::Lcm));
+}
+
+#[test]
+fn a_second_pass_over_the_picture_is_told_and_left_out() {
+    let mut graph = flux();
+    graph["20"] = json!({"class_type": "KSampler", "inputs": {"seed": 1, "steps": 5, "cfg": 1,
+        "denoise": 0.3, "latent_image": ["11", 0], "model": ["3", 0]}});
+    graph["12"]["inputs"]["samples"] = json!(["20", 0]);
+    let found = run(&graph);
+    assert_eq!((found.seed, found.num_steps), (Some(77), Some(22)));
+    assert_eq!(
+        found.notes,
+        ["It was worked over in a second pass, which is not made here"]
+    );
+}
+
+#[test]
+fn circles_end() {
+    let found = run(&json!({
+        "1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 9, "model": ["3", 0],
+            "positive": ["4", 0], "latent_image": ["1", 0]}},
+        "2": {"class_type": "Reroute", "inputs": {"in": ["2", 0]}},
+        "3": {"class_type": "LoraLoader", "inputs": {"lora_name": "a", "model": ["3", 0]}},
+        "4": {"class_type": "Combine", "inputs": {"conditioning": ["4", 0], "text": ["5", 0]}},
+        "5": {"class_type": "StringConcatenate", "inputs": {"string_a": ["5", 0], "string_b": ["5", 0]}},
+        "6": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}},
+    }));
+    assert_eq!((found.num_steps, found.seed), (Some(9), None));
+}
+
+#[test]
+fn numbers_that_json_does_not_know_do_not_matter() {
+    let text = flux()
+        .to_string()
+        .replacen("{\"1\"", "{\"0\":[NaN, -Infinity],\"1\"", 1);
+    assert_eq!(read_png("prompt", &text), run(&flux()));
+}

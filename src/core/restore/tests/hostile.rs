@@ -1,0 +1,121 @@
+//! Files that are made to harm, or broken.
+
+use super::*;
+
+#[test]
+fn deep_nesting_and_large_files_are_refused() {
+    let deep = format!(
+        "{{\"prompt\":{}{}}}",
+        "[".repeat(200_000),
+        "]".repeat(200_000)
+    );
+    assert_eq!(read_file("a.json", deep.as_bytes()), None);
+    let chunk = [b"prompt\0".as_slice(), deep.as_bytes()].concat();
+    assert_eq!(read_file("a.png", &png(*b"tEXt", &chunk)), None);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.json");
+    fs::write(&path, format!("{{{}", " ".repeat(600))).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .set_len(64 << 20)
+        .unwrap();
+    assert!(read(&path).is_err());
+}
+
+#[test]
+fn wide_graphs_end_in_time() {
+    // Every node leads to every other: a walk without a budget would never end.
+    let ids = 0..200;
+    let nodes: serde_json::Map<String, serde_json::Value> = ids
+        .clone()
+        .map(|id| {
+            let links = ids
+                .clone()
+                .map(|to| (format!("text{to}"), serde_json::json!([to.to_string(), 0])));
+            let mut inputs: serde_json::Map<_, _> = links.collect();
+            inputs.insert("seed".to_owned(), serde_json::json!(["1", 0]));
+            inputs.insert("steps".to_owned(), serde_json::json!(["1", 0]));
+            let node = serde_json::json!({"class_type": "StringConcatenate", "inputs": inputs});
+            (id.to_string(), node)
+        })
+        .collect();
+    let text = serde_json::Value::Object(nodes).to_string();
+    assert_eq!(read_file("a.json", text.as_bytes()), None);
+}
+
+#[test]
+fn odd_values_are_left_out_and_nothing_panics() {
+    let odd = [
+        "null",
+        "[]",
+        "{}",
+        "-1",
+        "1e400",
+        "\"\"",
+        "\"NaN\"",
+        "\"×\"",
+        "\"9x9x9\"",
+        "99999999999999999999",
+        "true",
+    ];
+    let names = [
+        "prompt",
+        "seed",
+        "steps",
+        "resolution",
+        "activated_loras",
+        "loras_multipliers",
+        "width",
+        "height",
+        "type",
+        "model_type",
+        "loras",
+        "total_second_length",
+        "model",
+        "sampler",
+        "c",
+        "uc",
+        "sui_image_params",
+        "nodes",
+        "links",
+        "definitions",
+        "workflow",
+        "video_length",
+        "app_version",
+        "size",
+    ];
+    for value in odd {
+        for name in names {
+            let text = format!(
+                "{{\"{name}\":{value},\"num_inference_steps\":{value},\"resolution\":{value},\"c\":\"a\",\"uc\":\"b\"}}"
+            );
+            read_file("a.json", text.as_bytes());
+            read_file("a.json", format!("{{\"{name}\":{value}}}").as_bytes());
+            let text = format!(
+                "{{\"1\":{{\"class_type\":\"KSampler\",\"inputs\":{{\"seed\":{value},\"steps\":{value},\"{name}\":{value}}}}}}}"
+            );
+            read_file("a.json", text.as_bytes());
+        }
+    }
+    for text in [
+        "<lora::>\nSteps: 1, Seed: 1, Size: x",
+        "<lora:a:nan:b>\nSteps: -4, Seed: -1, Size: 0x0, Model: \"",
+        "\nNegative prompt:\nSteps: 1, Sampler: \"\\",
+        "Steps: 1, Seed: 99999999999999999999, CFG scale: inf",
+        "Steps: é, Seed: 猫, Size: 1×2, ,,:::,\"",
+    ] {
+        let chunk = [b"parameters\0\0\0\0\0".as_slice(), text.as_bytes()].concat();
+        read_file("a.png", &png(*b"iTXt", &chunk));
+    }
+}
+
+#[test]
+fn a_file_that_says_nothing_says_nothing() {
+    assert_eq!(read_file("a.json", b"{\"a\": 1}"), None);
+    assert_eq!(read_file("a.png", &png(*b"IDAT", b"")), None);
+    assert_eq!(read_file("a.bin", &[7; 100]), None);
+    assert_eq!(read_file("empty.json", b""), None);
+}

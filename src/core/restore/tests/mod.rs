@@ -1,0 +1,51 @@
+//! What can be had from files of every program, and of none.
+
+mod graphs;
+mod hostile;
+mod models;
+mod tools;
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::media::test_files::png;
+
+/// What a file of this name and content says.
+fn read_file(name: &str, bytes: &[u8]) -> Option<Restored> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    other(read(&path).unwrap())
+}
+
+fn other(found: Option<Found>) -> Option<Restored> {
+    match found {
+        Some(Found::Other(restored)) => Some(*restored),
+        Some(Found::Own(_)) => panic!("expected another program's settings, found ours"),
+        None => None,
+    }
+}
+
+/// What a PNG says whose text of this name is this.
+fn read_png(name: &str, text: &str) -> Restored {
+    let chunk = [name.as_bytes(), b"\0\0\0\0\0", text.as_bytes()].concat();
+    read_file("a.png", &png(*b"iTXt", &chunk)).expect("it says something")
+}
+
+fn lora(name: &str, strength: f64, strength_2: Option<f64>) -> RestoredLora {
+    RestoredLora {
+        strength_2,
+        ..RestoredLora::new(name, strength)
+    }
+}
+
+/// Files of these names in a folder of their own.
+fn folder_of(files: &[(&str, &[u8])]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let path = folder.path().join(files[0].0);
+    (folder, path)
+}

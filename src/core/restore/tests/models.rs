@@ -1,0 +1,148 @@
+//! Which installed model a file's name means.
+
+use super::*;
+use crate::catalog::{ModelSpec, test_spec};
+
+fn specs() -> Vec<ModelSpec> {
+    let spec = |id: &str, family: Family, variant: &str, file: &str| {
+        let mut spec = test_spec();
+        id.clone_into(&mut spec.id);
+        id.clone_into(&mut spec.name);
+        (spec.family, spec.variant) = (family, variant.to_owned());
+        spec.folder = PathBuf::from("/models").join(file);
+        spec.files.transformer.clone_from(&spec.folder);
+        spec
+    };
+    vec![
+        spec(
+            "wan2.1-t2v-1.3b",
+            Family::Wan,
+            "T2V",
+            "wan2.1_t2v_1.3B_fp16.safetensors",
+        ),
+        spec(
+            "wan2.2-i2v-a14b",
+            Family::Wan,
+            "I2V-A14B",
+            "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors",
+        ),
+        spec(
+            "flux1-schnell",
+            Family::Flux,
+            "schnell",
+            "flux1-schnell-Q4_K_S.gguf",
+        ),
+        spec("flux1-dev", Family::Flux, "dev", "my own name.safetensors"),
+        spec(
+            "framepack-i2v",
+            Family::FramePack,
+            "I2V",
+            "FramePackI2V_HY_bf16.safetensors",
+        ),
+    ]
+}
+
+fn chosen(name: &str) -> Option<(String, bool)> {
+    let restored = Restored {
+        model: Some(name.to_owned()),
+        ..Restored::default()
+    };
+    let specs = specs();
+    match_model(&restored, &specs).map(|found| (found.spec.id.clone(), found.is_same))
+}
+
+#[test]
+fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
+    for (name, id, is_same) in [
+        ("my own name.safetensors", "flux1-dev", true),
+        ("My Own Name", "flux1-dev", true),
+        ("flux1-schnell-fp8.safetensors", "flux1-schnell", true),
+        (
+            "Wan2.2-I2V-A14B-HighNoise-Q8_0.gguf",
+            "wan2.2-i2v-a14b",
+            true,
+        ),
+        (
+            "wan2.2_i2v_high_noise_14B_Q4_K_M.gguf",
+            "wan2.2-i2v-a14b",
+            true,
+        ),
+        ("Wan2.2 Image2video 14B", "wan2.2-i2v-a14b", false),
+        ("FramePack F1", "framepack-i2v", false),
+        ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
+        ("flux1-krea-dev.safetensors", "flux1-dev", false),
+    ] {
+        assert_eq!(chosen(name), Some((id.to_owned(), is_same)), "{name}");
+    }
+    for name in ["sd_xl_base_1.0", "wanderlust_v3", "", "flux2-dev"] {
+        assert_eq!(chosen(name), None, "{name}");
+    }
+}
+
+#[test]
+fn loras_are_found_by_their_names() {
+    let restored = Restored {
+        loras: vec![
+            lora("Ink.safetensors", 0.5, None),
+            lora("paper", 1.0, Some(0.0)),
+            lora("gone", 0.25, None),
+        ],
+        ..Restored::default()
+    };
+    let files = ["/l/Paper.safetensors", "/l/a/ink.safetensors"].map(PathBuf::from);
+    let (found, missing) = restored.find_loras(&files);
+    let paths: Vec<_> = found.iter().map(|lora| lora.path.clone()).collect();
+    assert_eq!(paths, [files[1].clone(), files[0].clone()]);
+    assert_eq!((found[0].strength, found[1].strength_2), (0.5, Some(0.0)));
+    assert_eq!(missing, ["gone (0.25)"]);
+}
+
+#[test]
+fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
+    let mut restored = Restored {
+        prompt: Some("a fox".to_owned()),
+        negative_prompt: Some(String::new()),
+        cfg_scale: Some(1.0),
+        distilled_guidance: Some(3.0),
+        width: Some(640),
+        height: Some(384),
+        num_frames: Some(1001),
+        secs: Some(500.0),
+        strength: Some(0.5),
+        shift: Some(-3.0),
+        num_steps: Some(5000),
+        ..Restored::default()
+    };
+    let mut spec = test_spec();
+    spec.limits.fixed_size = false;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(
+        (form.guidance_scale, form.true_cfg_scale),
+        (Some(1.0), None)
+    );
+    assert_eq!((form.width, form.num_frames), (Some(640), Some(257)));
+    assert_eq!(
+        (form.shift, form.num_steps, form.strength),
+        (None, None, None)
+    );
+    assert_eq!(form.negative_prompt.as_deref(), Some(""));
+    assert!(notes[0].contains("1001 frames"), "{notes:?}");
+
+    spec.guidance = crate::catalog::Guidance::Distilled;
+    spec.section_order = Some(SectionOrder::Original);
+    (restored.width, restored.height) = (Some(90_000), Some(90_000));
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(
+        (form.guidance_scale, form.true_cfg_scale),
+        (Some(3.0), Some(1.0))
+    );
+    assert_eq!((form.secs, form.negative_prompt), (Some(120.0), None));
+    assert_eq!((form.width, form.height), (Some(256), Some(256)));
+    assert!(notes[0].contains("90000 × 90000"), "{notes:?}");
+
+    spec.section_order = None;
+    spec.family = Family::Flux;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!((form.num_frames, form.fps), (None, None));
+    assert!(notes[1].contains("It is a clip"), "{notes:?}");
+}

@@ -1,0 +1,225 @@
+//! The texts of A1111 and its kin, and the JSON of SwarmUI, Wan2GP, FramePack, InvokeAI and Draw Things.
+
+use serde_json::json;
+
+use super::*;
+use crate::job::StepCacheKind;
+use crate::media::test_files::{exif, jpeg, mp4_with_comment, webm};
+
+const FORGE: &str = "a fox, <lora:Fur - v1:0.8> in the snow,\nwith breath in the air\nNegative prompt: blurry,\nSteps taken\nSteps: 24, Sampler: Euler, Schedule type: Simple, CFG scale: 1, Distilled CFG Scale: 3.5, Seed: 1234567890123, Size: 896x1152, Model hash: 06f96f89f6, Model: flux1-dev-bnb-nf4-v2, Denoising strength: 0.6, Lora hashes: \"Fur - v1: de92428f6411, Other: 1, two\", Version: f2.0.1v1.10.1";
+
+#[test]
+fn a_text_of_forge_gives_everything_that_it_names() {
+    let found = read_png("parameters", FORGE);
+    assert_eq!(found.tool, "Forge");
+    assert_eq!(
+        found.prompt.as_deref(),
+        Some("a fox, in the snow,\nwith breath in the air")
+    );
+    assert_eq!(
+        found.negative_prompt.as_deref(),
+        Some("blurry,\nSteps taken")
+    );
+    assert_eq!(found.loras, [lora("Fur - v1", 0.8, None)]);
+    assert_eq!(found.num_steps, Some(24));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
+    assert_eq!(found.cfg_scale, Some(1.0));
+    assert_eq!(found.distilled_guidance, Some(3.5));
+    assert_eq!(found.seed, Some(1_234_567_890_123));
+    assert_eq!((found.width, found.height), (Some(896), Some(1152)));
+    assert_eq!(found.model.as_deref(), Some("flux1-dev-bnb-nf4-v2"));
+    assert_eq!(found.model_hash.as_deref(), Some("06f96f89f6"));
+    assert_eq!(found.strength, Some(0.6));
+    assert_eq!(found.notes, [] as [&str; 0]);
+}
+
+#[test]
+fn the_same_text_in_a_jpeg_gives_the_same() {
+    let units = FORGE.encode_utf16().flat_map(u16::to_be_bytes);
+    let comment: Vec<u8> = b"UNICODE\0".iter().copied().chain(units).collect();
+    let found = read_file("a.jpg", &jpeg(&exif(true, 0x9286, &comment)));
+    assert_eq!(found, Some(read_png("parameters", FORGE)));
+}
+
+#[test]
+fn a_sampler_that_is_not_here_is_told() {
+    let text = "a fox\nSteps: 20, Sampler: Euler a, Schedule type: Karras, CFG scale: 7, Seed: 3";
+    let found = read_png("parameters", text);
+    assert_eq!(found.sampler, None);
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
+    assert_eq!(
+        found.notes,
+        ["Its sampler, Euler a, is none of Safelight's: the model's own is used"]
+    );
+    let text = "a fox\nSteps: 20, Sampler: DPM++ 2M Karras, CFG scale: 7, Seed: 3";
+    let found = read_png("parameters", text);
+    assert_eq!(found.sampler, Some(Sampler::DpmPp2m));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
+}
+
+#[test]
+fn a_text_of_sd_cpp_names_its_transformer_and_its_guidance() {
+    let text = "a lake\nNegative prompt: fog\nSteps: 4, CFG scale: 1.000000, Guidance: 3.500000, Seed: 42, Size: 512x768, Model: , RNG: cuda, Sampler: euler simple, Unet: flux1-schnell-q4_0.gguf, Version: stable-diffusion.cpp";
+    let found = read_png("parameters", text);
+    assert_eq!(found.tool, "stable-diffusion.cpp");
+    assert_eq!(found.model.as_deref(), Some("flux1-schnell-q4_0.gguf"));
+    assert_eq!(found.distilled_guidance, Some(3.5));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
+}
+
+#[test]
+fn words_with_colons_are_no_settings() {
+    for text in [
+        "Photo: a fox, Camera: old, Lens: 50 mm",
+        "just words",
+        "Steps: three",
+        "<lora:broken",
+    ] {
+        let chunk = [b"Comment\0".as_slice(), text.as_bytes()].concat();
+        assert_eq!(read_file("a.png", &png(*b"tEXt", &chunk)), None, "{text}");
+    }
+}
+
+#[test]
+fn swarmui_is_read_with_its_loras_and_hashes() {
+    let text = json!({
+        "sui_image_params": {
+            "prompt": "a fox", "negativeprompt": "", "model": "Flux/flux1-dev-fp8",
+            "seed": 7, "steps": 20, "cfgscale": 1.0, "fluxguidancescale": 3.0,
+            "width": 1024, "height": 768, "sampler": "uni_pc_bh2", "scheduler": "beta",
+            "loras": ["style/Ink"], "loraweights": ["0.75"], "sigmashift": 3,
+        },
+        "sui_models": [{"name": "flux1-dev-fp8.safetensors", "param": "model", "hash": "0xabc"}],
+    });
+    let found = read_png("parameters", &text.to_string());
+    assert_eq!(found.tool, "SwarmUI");
+    assert_eq!(found.model.as_deref(), Some("flux1-dev-fp8"));
+    assert_eq!(found.model_hash.as_deref(), Some("0xabc"));
+    assert_eq!(found.sampler, Some(Sampler::UniPc));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
+    assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
+    assert_eq!(
+        (found.cfg_scale, found.distilled_guidance),
+        (Some(1.0), Some(3.0))
+    );
+    assert_eq!((found.shift, found.seed), (Some(3.0), Some(7)));
+}
+
+fn wan2gp() -> serde_json::Value {
+    json!({
+        "type": "WanGP v9.1 by DeepBeepMeep - Wan2.2 Image2video 14B",
+        "prompt": "waves", "negative_prompt": "", "resolution": "832x480", "video_length": 81,
+        "seed": 99, "num_inference_steps": 8, "guidance_scale": 3.5, "guidance2_scale": 1.0,
+        "guidance_phases": 2, "flow_shift": 5, "sample_solver": "unipc", "model_type": "i2v_2_2",
+        "activated_loras": ["high.safetensors", "https://somewhere/both.safetensors"],
+        "loras_multipliers": "1;0 0.8", "image_start": "boat.png",
+    })
+}
+
+#[test]
+fn wan2gp_is_read_from_clips_and_from_settings_files() {
+    let text = wan2gp().to_string();
+    let queue = json!([{ "id": 1, "params": wan2gp() }]).to_string();
+    for (name, bytes) in [
+        ("a.mp4", mp4_with_comment(&text)),
+        ("a.mkv", webm("COMMENT", &text)),
+        ("a.json", text.into_bytes()),
+        ("queue.json", queue.into_bytes()),
+    ] {
+        let found = read_file(name, &bytes).expect(name);
+        assert_eq!(found.tool, "Wan2GP");
+        assert_eq!(found.model.as_deref(), Some("Wan2.2 Image2video 14B"));
+        assert_eq!(found.family, Some(Family::Wan));
+        assert_eq!((found.width, found.height), (Some(832), Some(480)));
+        assert_eq!((found.num_frames, found.num_steps), (Some(81), Some(8)));
+        assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
+        assert_eq!((found.shift, found.seed), (Some(5.0), Some(99)));
+        assert_eq!(found.sampler, Some(Sampler::UniPc));
+        let expected = [
+            lora("high.safetensors", 1.0, Some(0.0)),
+            lora("both.safetensors", 0.8, None),
+        ];
+        assert_eq!(found.loras, expected);
+        assert_eq!(found.notes.len(), 1, "{:?}", found.notes);
+    }
+}
+
+#[test]
+fn framepack_studio_is_read_from_the_file_beside_its_clip() {
+    let text = json!({
+        "prompt": "[1s: she waves]", "negative_prompt": "", "seed": 5, "steps": 25, "cfg": 1.0,
+        "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608,
+        "total_second_length": 6, "latent_window_size": 9, "use_teacache": true,
+        "loras": {"dance": 0.9}, "has_input_image": true,
+    })
+    .to_string();
+    let clip = mp4_with_comment("Lavf61");
+    for beside in ["job_1.json", "job_1_145.json", "job_1_145.mp4.json"] {
+        let files = [
+            ("job_1_145.mp4", clip.as_slice()),
+            (beside, text.as_bytes()),
+        ];
+        let (_folder, path) = folder_of(&files);
+        let found = other(read(&path).unwrap()).expect(beside);
+        assert_eq!(found.tool, "FramePack Studio");
+        assert_eq!(found.family, Some(Family::FramePack));
+        assert_eq!(found.section_order, Some(SectionOrder::F1));
+        assert_eq!(found.secs, Some(6.0));
+        assert_eq!(found.distilled_guidance, Some(10.0));
+        assert_eq!((found.width, found.height), (Some(640), Some(608)));
+        assert_eq!(found.loras, [lora("dance", 0.9, None)]);
+        let cache = found.step_cache.map(|cache| cache.kind);
+        assert_eq!(cache, Some(StepCacheKind::TeaCache));
+    }
+}
+
+#[test]
+fn a_picture_of_framepack_studio_takes_the_rest_from_beside_it() {
+    let picture = crate::media::test_files::pngs(&[
+        (*b"tEXt", b"prompt\0she waves"),
+        (*b"tEXt", b"seed\x005"),
+    ]);
+    let beside = br#"{"steps": 25, "gs": 9, "total_second_length": 3, "model_type": "Original"}"#;
+    let (_folder, path) = folder_of(&[("job.png", &picture), ("job.json", beside)]);
+    let found = other(read(&path).unwrap()).unwrap();
+    assert_eq!(found.prompt.as_deref(), Some("she waves"));
+    assert_eq!((found.seed, found.num_steps), (Some(5), Some(25)));
+    assert_eq!(found.section_order, Some(SectionOrder::Original));
+}
+
+#[test]
+fn invokeai_and_draw_things_are_read() {
+    let text = json!({
+        "app_version": "6.0", "positive_prompt": "a fox", "negative_prompt": "fog", "seed": 1,
+        "steps": 30, "cfg_scale": 1.0, "guidance": 4.0, "scheduler": "euler", "width": 1024,
+        "height": 1024, "model": {"name": "FLUX Dev", "hash": "blake3:ab"},
+        "loras": [{"model": {"name": "Ink"}, "weight": 0.5}],
+    });
+    let found = read_png("invokeai_metadata", &text.to_string());
+    assert_eq!(found.tool, "InvokeAI");
+    assert_eq!(found.model.as_deref(), Some("FLUX Dev"));
+    assert_eq!(found.loras, [lora("Ink", 0.5, None)]);
+    assert_eq!(found.distilled_guidance, Some(4.0));
+
+    let text = json!({
+        "c": "a fox", "uc": "fog", "seed": 2, "steps": 8, "scale": 1, "size": "512x768",
+        "sampler": "Euler A Trailing", "model": "flux_1_schnell_q8p.ckpt", "strength": 1,
+    });
+    let xmp = format!(
+        "<exif:UserComment><rdf:Alt><rdf:li xml:lang='x-default'>{}</rdf:li></rdf:Alt></exif:UserComment>",
+        text.to_string().replace('"', "&quot;")
+    );
+    let found = read_png("XML:com.adobe.xmp", &xmp);
+    assert_eq!(found.tool, "Draw Things");
+    assert_eq!((found.width, found.height), (Some(512), Some(768)));
+    assert_eq!((found.strength, found.seed), (None, Some(2)));
+}
+
+#[test]
+fn a_seed_below_zero_is_none() {
+    let text = r#"{"prompt": "a fox", "seed": -1, "steps": 4}"#;
+    let found = read_file("a.json", text.as_bytes()).unwrap();
+    assert_eq!((found.seed, found.num_steps), (None, Some(4)));
+}

@@ -1,0 +1,232 @@
+//! How many tokens of a prompt each text encoder of a model reads, for who writes it.
+//!
+//! Opens tokenizers and keeps them: the largest takes a moment. Counts what the engine's stages give the encoders, so
+//! the cleaning, the words around and the room of each family are those of the engine.
+
+use std::path::PathBuf;
+
+use super::{HunyuanPrompt, TextTokenizer, clean_wan_prompt};
+use crate::catalog::{Family, Guidance, ModelSpec};
+use crate::job::prompt::{self, PromptError, Timeline, WildcardFolders};
+
+/// Ids of a text that CLIP reads.
+const CLIP_LENGTH: usize = 77;
+/// Those that Wan reads.
+const WAN_LENGTH: usize = 512;
+/// Those that Flux's T5 reads: in models that are told a guidance, and in the others.
+const FLUX_LENGTHS: (usize, usize) = (512, 256);
+/// Prompts of one count that are looked at, the longest first.
+const MAX_PROMPTS: usize = 32;
+/// More tokens than any prompt has.
+const MAX_COUNTED: usize = 1 << 16;
+/// Letters of a usual token, for an encoder whose tokenizer is not at hand.
+const LETTERS_A_TOKEN: usize = 4;
+
+/// One text encoder of a model, as far as it counts tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextReader {
+    /// What people call the encoder.
+    pub name: &'static str,
+    tokenizer: PathBuf,
+    class: Option<String>,
+    /// How many tokens it reads, its own marks among them.
+    pub limit: usize,
+    rule: Rule,
+}
+
+/// What a family does to a text before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Plain,
+    Wan,
+    Hunyuan,
+}
+
+impl TextReader {
+    /// The text encoders of a model, first the one that reads the most.
+    pub fn of_model(spec: &ModelSpec) -> Vec<Self> {
+        let files = &spec.files;
+        let first = |name, limit, rule| Self {
+            name,
+            tokenizer: files.tokenizer.clone(),
+            class: files.tokenizer_class.clone(),
+            limit,
+            rule,
+        };
+        let second = |name, limit| {
+            let tokenizer = files.tokenizer_2.clone()?;
+            Some(Self {
+                name,
+                tokenizer,
+                class: files.tokenizer_2_class.clone(),
+                limit,
+                rule: Rule::Plain,
+            })
+        };
+        let (main, other) = match spec.family {
+            Family::Wan => (Some(first("UMT5", WAN_LENGTH, Rule::Wan)), None),
+            Family::Flux => {
+                let (told, others) = FLUX_LENGTHS;
+                let is_told = spec.guidance == Guidance::Distilled;
+                let t5 = second("T5", if is_told { told } else { others });
+                (t5, Some(first("CLIP", CLIP_LENGTH, Rule::Plain)))
+            }
+            Family::FramePack => (
+                Some(first("Llama", HunyuanPrompt::TOKENS, Rule::Hunyuan)),
+                second("CLIP", CLIP_LENGTH),
+            ),
+        };
+        main.into_iter().chain(other).collect()
+    }
+
+    /// The text as the encoder's tokenizer gets it, and how many of the ids that come of it are not the prompt's.
+    fn prepared(&self, text: &str) -> (String, usize) {
+        match self.rule {
+            Rule::Plain => (text.to_owned(), 0),
+            Rule::Wan => (clean_wan_prompt(text), 0),
+            Rule::Hunyuan => (HunyuanPrompt::around(text), HunyuanPrompt::TOKENS_BEFORE),
+        }
+    }
+
+    fn open(&self) -> Result<TextTokenizer, String> {
+        // What has no room is counted, too.
+        TextTokenizer::open(&self.tokenizer, self.class.as_deref(), MAX_COUNTED)
+            .map_err(|err| err.to_string())
+    }
+}
+
+/// What is to be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountWish {
+    pub readers: Vec<TextReader>,
+    /// Templates; what is said is of the longest.
+    pub prompts: Vec<String>,
+    pub wildcards: WildcardFolders,
+    /// Whether times in a prompt mean something to the model.
+    pub has_times: bool,
+}
+
+/// What a text encoder makes of the prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenCount {
+    pub name: &'static str,
+    /// Of the longest text that it reads.
+    pub tokens: usize,
+    pub limit: usize,
+    /// No tokenizer was at hand, so this is a guess.
+    pub is_estimate: bool,
+}
+
+impl TokenCount {
+    /// How many tokens have no room.
+    pub fn num_cut(&self) -> usize {
+        self.tokens.saturating_sub(self.limit)
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptCount {
+    /// As the readers of the wish.
+    pub encoders: Vec<TokenCount>,
+    /// Whether choices or wildcards may give a shorter text.
+    pub varies: bool,
+    /// Into how many texts the times divide a prompt; 1 without times.
+    pub num_parts: usize,
+    /// How many prompts there are.
+    pub num_prompts: usize,
+}
+
+/// Counts tokens; keeps the tokenizers of the last wish.
+#[derive(Default)]
+pub struct TokenCounter {
+    open: Vec<(TextReader, Option<TextTokenizer>)>,
+}
+
+impl TokenCounter {
+    /// Counts; fails for a template that could not be expanded.
+    pub fn count(&mut self, wish: &CountWish) -> Result<PromptCount, PromptError> {
+        self.settle(&wish.readers);
+        let mut count = PromptCount {
+            num_parts: 1,
+            num_prompts: wish.prompts.len(),
+            encoders: wish.readers.iter().map(TokenCount::none).collect(),
+            ..PromptCount::default()
+        };
+        let mut by_length: Vec<&String> = wish.prompts.iter().collect();
+        by_length.sort_by_key(|prompt| std::cmp::Reverse(prompt.len()));
+        for (index, template) in by_length.into_iter().enumerate() {
+            // Each is looked through for what is wrong with it, even where it is too short to matter.
+            let is_counted = index < MAX_PROMPTS;
+            let first = self.open.first().filter(|_| is_counted);
+            let mut measure = |text: &str| match first {
+                Some((reader, tokenizer)) => tokens_of(reader, tokenizer.as_ref(), text),
+                None => text.len(),
+            };
+            let longest = prompt::longest(template, &wish.wildcards, &mut measure)?;
+            count.varies |= longest.varies;
+            if is_counted {
+                self.take(&mut count, &longest.text, wish.has_times);
+            }
+        }
+        Ok(count)
+    }
+
+    fn take(&self, count: &mut PromptCount, text: &str, has_times: bool) {
+        // What is wrong with the times is said where the form is checked.
+        let timeline = if has_times {
+            Timeline::parse(text).ok().flatten()
+        } else {
+            None
+        };
+        let texts = timeline.map_or_else(|| vec![text.to_owned()], |timeline| timeline.texts());
+        count.num_parts = count.num_parts.max(texts.len());
+        for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
+            encoder.is_estimate = tokenizer.is_none();
+            for text in &texts {
+                let tokens = tokens_of(reader, tokenizer.as_ref(), text);
+                encoder.tokens = encoder.tokens.max(tokens);
+            }
+        }
+    }
+
+    /// Opens the tokenizers of these readers, unless they are open.
+    fn settle(&mut self, readers: &[TextReader]) {
+        let mut before = std::mem::take(&mut self.open);
+        for reader in readers {
+            let known = before.iter().position(|(known, _)| known == reader);
+            let tokenizer = match known {
+                Some(at) => before.swap_remove(at).1,
+                None => match reader.open() {
+                    Ok(tokenizer) => Some(tokenizer),
+                    Err(err) => {
+                        tracing::warn!("tokens are estimated: {err}");
+                        None
+                    }
+                },
+            };
+            self.open.push((reader.clone(), tokenizer));
+        }
+    }
+}
+
+impl TokenCount {
+    fn none(reader: &TextReader) -> Self {
+        Self {
+            name: reader.name,
+            tokens: 0,
+            limit: reader.limit,
+            is_estimate: false,
+        }
+    }
+}
+
+fn tokens_of(reader: &TextReader, tokenizer: Option<&TextTokenizer>, text: &str) -> usize {
+    let (prepared, around) = reader.prepared(text);
+    tokenizer
+        .and_then(|tokenizer| tokenizer.count(&prepared).ok())
+        .map_or_else(
+            || text.chars().count().div_ceil(LETTERS_A_TOKEN) + 1,
+            |tokens| tokens.saturating_sub(around),
+        )
+}

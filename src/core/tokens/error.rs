@@ -1,0 +1,32 @@
+//! What can be wrong with a tokenizer, and how its JSON files are read.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum TokensError {
+    /// Unreadable, unsound, or of a kind that is not supported.
+    #[error("{reason}: {}", path.display())]
+    Config { reason: String, path: PathBuf },
+    /// What is asked of it cannot be had.
+    #[error("{reason}")]
+    Request { reason: String },
+    #[error("{source}: {}", path.display())]
+    Io { source: io::Error, path: PathBuf },
+}
+
+/// Reads a JSON file into a type, with the path in every error.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TokensError> {
+    let text = fs::read(path).map_err(|source| TokensError::Io {
+        source,
+        path: path.to_owned(),
+    })?;
+    serde_json::from_slice(&text).map_err(|err| TokensError::Config {
+        reason: format!("not the JSON it should be: {err}"),
+        path: path.to_owned(),
+    })
+}

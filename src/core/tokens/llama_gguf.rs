@@ -1,0 +1,194 @@
+//! The tokenizer of a Llama 3 within a GGUF file, as the `tokenizer.json` that it was made from.
+//!
+//! A converter writes tokens, their kinds and merges; how words are split is only named, so the pattern of Llama 3 is
+//! here. Other splitters are refused: their ids would be wrong without a sign.
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::catalog::gguf::{Element, Header as GgufHeader};
+use crate::catalog::header::{Header, HeaderError};
+use serde_json::{Map, Value, json};
+
+use super::error::TokensError;
+use super::spiece::has_end;
+
+/// The mark that ends a text of Llama 3.
+pub(super) const END: &str = "<|end_of_text|>";
+const PAD: &str = "<pad>";
+
+/// What GGUF calls byte pairs.
+const GGUF_MODEL: &str = "gpt2";
+/// What it calls Llama 3's way to split words; old files do not say it.
+const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", "default"];
+/// Llama 3 has an eighth of it.
+const MAX_TOKENS: u64 = 1 << 20;
+/// Llama 3 has 280,147.
+const MAX_MERGES: u64 = 1 << 22;
+
+/// The kinds of tokens that a text may spell outright.
+const CONTROL: u32 = 3;
+const USER_DEFINED: u32 = 4;
+
+/// Endings of English, words with what stands before them, up to three digits, signs, and white space.
+const LLAMA_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// A tokenizer as its own file would have it.
+pub(super) struct LlamaTokenizer {
+    pub(super) value: Value,
+    /// The token to pad with.
+    pub(super) pad: String,
+}
+
+/// The tokenizer in a GGUF file; `None` where it carries none of this kind, and for every other file.
+pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, TokensError> {
+    if !has_end(path, "gguf") || path.is_dir() {
+        return Ok(None);
+    }
+    let wrong = |reason: String| TokensError::Config {
+        reason: format!("expected a sound tokenizer in its metadata: {reason}"),
+        path: path.to_owned(),
+    };
+    let failed = |err: HeaderError| match err {
+        HeaderError::Io(source) => TokensError::Io {
+            source,
+            path: path.to_owned(),
+        },
+        HeaderError::Unsound(reason) => wrong(reason),
+    };
+    let (file, header) = Header::open(path).map_err(failed)?;
+    let Some(header) = header.as_gguf() else {
+        return Ok(None);
+    };
+    if header.text("tokenizer.ggml.model") != Some(GGUF_MODEL) {
+        return Ok(None);
+    }
+    let splitter = header.text("tokenizer.ggml.pre").unwrap_or("default");
+    if !SPLITTERS.contains(&splitter) {
+        let reason = format!("it splits words as '{splitter}' does, not as Llama 3");
+        return Err(wrong(reason));
+    }
+    let reader = Reader { file, header };
+    let tokens = reader.texts("tokens", MAX_TOKENS).map_err(failed)?;
+    let tokens = tokens.map_err(wrong)?;
+    let merges = reader.texts("merges", MAX_MERGES).map_err(failed)?;
+    let merges = merges.map_err(wrong)?;
+    let kinds = reader.kinds().map_err(failed)?;
+    let tokenizer = reader.tokenizer(&tokens, &kinds, &merges);
+    tokenizer.map(Some).map_err(wrong)
+}
+
+struct Reader<'a> {
+    file: File,
+    header: &'a GgufHeader,
+}
+
+impl Reader<'_> {
+    /// The inner error says what is wrong with the list itself.
+    fn texts(&self, name: &str, max: u64) -> Result<Result<Vec<String>, String>, HeaderError> {
+        let list = self.header.list(&format!("tokenizer.ggml.{name}"));
+        let Some(list) = list.filter(|list| list.element == Element::Text) else {
+            return Ok(Err(format!("found no {name}")));
+        };
+        if list.count > max {
+            return Ok(Err(format!("found {} {name}", list.count)));
+        }
+        let mut texts = Vec::with_capacity(list.count as usize);
+        self.header.each_text(&self.file, list, |text| {
+            texts.push(String::from_utf8(text).map_err(|err| err.to_string()));
+        })?;
+        Ok(texts.into_iter().collect())
+    }
+
+    /// One for each token; none at all in files that do not say it.
+    fn kinds(&self) -> Result<Vec<u32>, HeaderError> {
+        let list = self.header.list("tokenizer.ggml.token_type");
+        let is_number = |element| matches!(element, Element::I32 | Element::U32);
+        let Some(list) = list.filter(|list| is_number(list.element) && list.count <= MAX_TOKENS)
+        else {
+            return Ok(Vec::new());
+        };
+        let bytes = self.header.list_bytes(&self.file, list)?;
+        let kinds = bytes.as_chunks::<4>().0.iter();
+        Ok(kinds.map(|kind| u32::from_le_bytes(*kind)).collect())
+    }
+
+    fn tokenizer(
+        &self,
+        tokens: &[String],
+        kinds: &[u32],
+        merges: &[String],
+    ) -> Result<LlamaTokenizer, String> {
+        let named = |role: &str| {
+            let id = self
+                .header
+                .number(&format!("tokenizer.ggml.{role}_token_id"))?;
+            tokens.get(usize::try_from(id).ok()?)
+        };
+        let bos = named("bos").ok_or("found no token that begins a text")?;
+        let own_pad = || {
+            [PAD, END]
+                .into_iter()
+                .find(|own| tokens.iter().any(|text| text == own))
+        };
+        let pad = named("padding").map(String::as_str).or_else(own_pad);
+        let pad = pad
+            .or_else(|| named("eos").map(String::as_str))
+            .unwrap_or(bos);
+        let pairs: Option<Vec<Value>> = merges
+            .iter()
+            .map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])))
+            .collect();
+        let pairs = pairs.ok_or("one of its merges is not two tokens")?;
+        let vocab: Map<String, Value> =
+            tokens.iter().cloned().zip((0..).map(Value::from)).collect();
+        let spelled = tokens.iter().zip(kinds).enumerate();
+        let spelled = spelled.filter(|(_, (_, kind))| matches!(**kind, CONTROL | USER_DEFINED));
+        let added: Vec<Value> = spelled
+            .map(|(id, (text, kind))| {
+                json!({
+                    "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": *kind == CONTROL,
+                })
+            })
+            .collect();
+        let with_bos = self.header.flag("tokenizer.ggml.add_bos_token");
+        let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
+        Ok(LlamaTokenizer {
+            value: whole(Value::Object(vocab), Value::Array(pairs), added, bos),
+            pad: pad.to_owned(),
+        })
+    }
+}
+
+/// A `tokenizer.json` as Llama 3 has it. `bos`: what is put before every text
+fn whole(vocab: Value, merges: Value, added: Vec<Value>, bos: Option<&str>) -> Value {
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let other = json!({"Sequence": {"id": "B", "type_id": 0}});
+    let template = bos.map(|bos| {
+        let start = json!({"SpecialToken": {"id": bos, "type_id": 0}});
+        json!({
+            "type": "TemplateProcessing",
+            "single": [start, text],
+            "pair": [start, text, start, other],
+            "special_tokens": {bos: {"id": bos, "ids": [vocab[bos]], "tokens": [bos]}},
+        })
+    });
+    let mut file = json!({
+        "version": "1.0",
+        "normalizer": null,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": LLAMA_WORDS}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        ]},
+        "post_processor": template,
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": true,
+        },
+    });
+    file["added_tokens"] = Value::Array(added);
+    file["model"]["vocab"] = vocab;
+    file["model"]["merges"] = merges;
+    file
+}

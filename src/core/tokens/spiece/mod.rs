@@ -1,0 +1,325 @@
+//! SentencePiece Unigram models: `spiece.model`, the form in which T5 and UMT5 tokenizers were published.
+//!
+//! Gives the ids of the `sentencepiece` library itself: unknown characters are spelled as bytes where the model
+//! can, and no text spells a special token. Does not pad or cut, and reads no model that is not Unigram.
+//! After <https://github.com/google/sentencepiece/blob/v0.2.0/src/unigram_model.cc>; scores of user-defined pieces
+//! are as version 0.2.3 was measured to have them.
+
+mod export;
+mod gguf;
+mod normalizer;
+mod pieces;
+mod proto;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+
+pub use self::export::T5Pieces;
+use self::normalizer::Normalizer;
+use self::pieces::Pieces;
+pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
+use crate::catalog::header::{Header, HeaderError};
+use crate::tokens::error::TokensError;
+
+/// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
+pub const SPIECE_TENSOR: &str = "spiece_model";
+
+/// UMT5's has 4.5 MB.
+const MAX_BYTES: u64 = 64 << 20;
+/// The one kind of model that is read here.
+const UNIGRAM: u64 = 1;
+/// How much worse than the worst piece an unknown character is.
+const UNKNOWN_PENALTY: f32 = 10.0;
+
+/// A SentencePiece model, ready to encode.
+pub struct SpieceModel {
+    normalizer: Normalizer,
+    /// Pieces that are found in texts, and nothing else.
+    pieces: Pieces,
+    /// Pieces that are taken wherever they stand, and never rewritten.
+    user_defined: Pieces,
+    /// By id, for pieces that are found in texts; 0 for the others.
+    scores: Vec<Score>,
+    unk_score: f32,
+    unk_id: u32,
+    eos_id: u32,
+    pad_id: u32,
+    /// By byte; none where the model spells nothing.
+    byte_ids: Option<Vec<u32>>,
+}
+
+#[derive(Clone, Copy)]
+enum Score {
+    Plain(f32),
+    UserDefined,
+    Unused,
+}
+
+impl SpieceModel {
+    /// The model at a place of a tokenizer: a folder, a weight file, or a file of its own; `None` where there is none.
+    pub fn find(place: &Path) -> Result<Option<Self>, TokensError> {
+        let found = Self::find_model(place)?;
+        found
+            .map(|(model, path)| Self::from_model(&model, &path))
+            .transpose()
+    }
+
+    /// The model that [`Self::find`] finds as its file has it, and that file.
+    pub fn find_model(place: &Path) -> Result<Option<(Model, PathBuf)>, TokensError> {
+        if has_end(place, "gguf") {
+            let model = gguf::model_inside(place)?;
+            return Ok(model.map(|model| (model, place.to_owned())));
+        }
+        let Some((bytes, path)) = Self::find_bytes(place)? else {
+            return Ok(None);
+        };
+        let parsed = if bytes.len() as u64 > MAX_BYTES {
+            Err(format!("found more than {MAX_BYTES} bytes"))
+        } else {
+            Model::parse(&bytes)
+        };
+        match parsed {
+            Ok(model) => Ok(Some((model, path))),
+            Err(reason) => Err(not_unigram(&reason, &path)),
+        }
+    }
+
+    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, TokensError> {
+        let path: PathBuf = if place.is_dir() {
+            place.join("spiece.model")
+        } else if has_end(place, "safetensors") {
+            let bytes = bytes_inside(place)?;
+            return Ok(bytes.map(|bytes| (bytes, place.to_owned())));
+        } else if has_end(place, "json") {
+            place.with_file_name("spiece.model")
+        } else {
+            place.to_owned()
+        };
+        if !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some((read_bytes(&path)?, path)))
+    }
+
+    /// The ids of a text with the end behind them.
+    pub fn encode(&self, text: &str) -> Vec<i64> {
+        let normal = self.normalizer.normalize(text, &self.user_defined);
+        let mut ids = Vec::new();
+        let mut was_unknown = false;
+        for (start, end, id) in self.best_path(&normal) {
+            let is_unknown = id == self.unk_id;
+            match &self.byte_ids {
+                Some(bytes) if is_unknown => {
+                    let spelled = normal[start..end].iter();
+                    ids.extend(spelled.map(|&byte| i64::from(bytes[usize::from(byte)])));
+                }
+                // A run of unknown characters is one token.
+                _ if is_unknown && was_unknown => {}
+                _ => ids.push(i64::from(id)),
+            }
+            was_unknown = is_unknown;
+        }
+        ids.push(i64::from(self.eos_id));
+        ids
+    }
+
+    pub fn eos_id(&self) -> i64 {
+        i64::from(self.eos_id)
+    }
+
+    pub fn pad_id(&self) -> i64 {
+        i64::from(self.pad_id)
+    }
+
+    /// One more than the largest id that can come out.
+    pub fn vocab_size(&self) -> i64 {
+        self.scores.len() as i64
+    }
+
+    /// Makes a model ready; `path` is where it is from.
+    pub fn from_model(model: &Model, path: &Path) -> Result<Self, TokensError> {
+        Self::of(model).map_err(|reason| not_unigram(&reason, path))
+    }
+
+    #[cfg(test)]
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        Self::of(&Model::parse(bytes)?)
+    }
+
+    fn of(model: &Model) -> Result<Self, String> {
+        let Model {
+            pieces,
+            trainer,
+            normalizer,
+        } = model;
+        if trainer.model_type != UNIGRAM {
+            return Err(format!("found the model type {}", trainer.model_type));
+        }
+        let id = |i: usize| u32::try_from(i).unwrap_or(u32::MAX);
+        let of_kind = |kinds: &'static [PieceKind]| {
+            let all = pieces.iter().enumerate();
+            all.filter(move |(_, piece)| kinds.contains(&piece.kind))
+                .map(move |(i, piece)| (piece.text.clone(), id(i)))
+        };
+        let special = Pieces::new(of_kind(&[
+            PieceKind::Unknown,
+            PieceKind::Control,
+            PieceKind::Byte,
+        ]))?;
+        let find = |text: &[u8]| {
+            let name = String::from_utf8_lossy(text);
+            special
+                .id(text)
+                .ok_or_else(|| format!("found no piece '{name}'"))
+        };
+        let unknown = of_kind(&[PieceKind::Unknown]).next();
+        let spelled = || (0..=255_u8).map(|byte| find(format!("<0x{byte:02X}>").as_bytes()));
+        let normal = pieces.iter().filter(|p| p.kind == PieceKind::Normal);
+        let min_score = normal.map(|p| p.score).fold(f32::MAX, f32::min);
+        Ok(Self {
+            normalizer: Normalizer::new(normalizer.clone(), trainer.treat_whitespace_as_suffix)?,
+            pieces: Pieces::new(of_kind(&[
+                PieceKind::Normal,
+                PieceKind::UserDefined,
+                PieceKind::Unused,
+            ]))?,
+            user_defined: Pieces::new(of_kind(&[PieceKind::UserDefined]))?,
+            unk_score: min_score - UNKNOWN_PENALTY,
+            unk_id: unknown.ok_or("found no unknown piece")?.1,
+            eos_id: find(&trainer.eos_piece)?,
+            pad_id: find(&trainer.pad_piece).unwrap_or(0),
+            byte_ids: trainer
+                .byte_fallback
+                .then(|| spelled().collect())
+                .transpose()?,
+            scores: pieces
+                .iter()
+                .map(|piece| match piece.kind {
+                    PieceKind::UserDefined => Score::UserDefined,
+                    PieceKind::Unused => Score::Unused,
+                    _ => Score::Plain(piece.score),
+                })
+                .collect(),
+        })
+    }
+
+    /// The most likely pieces of a text, each with where it begins and ends.
+    ///
+    /// Sums are f32 and compared as the library compares them: a tie goes to the longer last piece.
+    fn best_path(&self, text: &[u8]) -> Vec<(usize, usize, u32)> {
+        #[derive(Clone, Copy, Default)]
+        struct Node {
+            score: f32,
+            /// Where the piece that ends here begins, and its id; none until one has been found.
+            piece: Option<(usize, u32)>,
+        }
+        let mut nodes = vec![Node::default(); text.len() + 1];
+        let mut start = 0;
+        while start < text.len() {
+            let here = nodes[start].score;
+            let char_len = char_len(text[start]).min(text.len() - start);
+            let mut reach = |len: usize, score: f32, id: u32| {
+                let node = &mut nodes[start + len];
+                let score = here + score;
+                if node.piece.is_none() || score > node.score {
+                    let piece = Some((start, id));
+                    *node = Node { score, piece };
+                }
+            };
+            let mut has_char = false;
+            for (len, id) in self.pieces.prefixes(&text[start..]) {
+                let score = match self.scores[id as usize] {
+                    Score::Unused => continue,
+                    Score::Plain(score) => score,
+                    // More than any piece of a trained model has, by length.
+                    Score::UserDefined => 0.1 * (len as f32 - 1.0),
+                };
+                reach(len, score, id);
+                has_char |= len == char_len;
+            }
+            if !has_char {
+                reach(char_len, self.unk_score, self.unk_id);
+            }
+            start += char_len;
+        }
+        let mut path = Vec::new();
+        let mut end = text.len();
+        while let Some((start, id)) = nodes[end].piece {
+            path.push((start, end, id));
+            end = start;
+        }
+        path.reverse();
+        path
+    }
+}
+
+fn not_unigram(reason: &str, path: &Path) -> TokensError {
+    TokensError::Config {
+        reason: format!("expected a SentencePiece Unigram model: {reason}"),
+        path: path.to_owned(),
+    }
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
+    let io = |source| TokensError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    Ok(bytes)
+}
+
+/// The model that a `.safetensors` file carries beside its weights; `None` where there is none.
+fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, TokensError> {
+    let io = |source| TokensError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let (file, header) = Header::open(path).map_err(|err| match err {
+        HeaderError::Io(source) => io(source),
+        HeaderError::Unsound(reason) => TokensError::Config {
+            reason,
+            path: path.to_owned(),
+        },
+    })?;
+    let Some(info) = header.info(SPIECE_TENSOR) else {
+        return Ok(None);
+    };
+    let is_list = info.dtype == Dtype::U8 && info.shape == [info.bytes];
+    if is_list && info.bytes <= MAX_BYTES {
+        let mut bytes = vec![0; info.bytes as usize];
+        file.read_exact_at(&mut bytes, info.start).map_err(io)?;
+        return Ok(Some(bytes));
+    }
+    let shape = &info.shape;
+    Err(TokensError::Config {
+        reason: format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}"),
+        path: path.to_owned(),
+    })
+}
+
+pub(super) fn has_end(path: &Path, end: &str) -> bool {
+    path.extension()
+        .is_some_and(|found| found.eq_ignore_ascii_case(end))
+}
+
+/// How many bytes the character has that begins with `byte`.
+fn char_len(byte: u8) -> usize {
+    match byte {
+        0xf0.. => 4,
+        0xe0.. => 3,
+        0xc0.. => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

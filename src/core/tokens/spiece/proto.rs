@@ -1,0 +1,217 @@
+//! The fields of `sentencepiece_model.proto` that decide the ids, read from bytes that nobody has checked.
+//!
+//! No message inside is followed deeper than its two levels, so nothing in a file can make this recurse.
+
+/// What a piece is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceKind {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+impl PieceKind {
+    /// GGUF files have the same numbers.
+    pub fn of_number(kind: u64) -> Result<Self, String> {
+        Ok(match kind {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            other => return Err(format!("found a piece of the kind {other}")),
+        })
+    }
+}
+
+#[derive(Debug)]
+pub struct Piece {
+    pub text: Vec<u8>,
+    pub score: f32,
+    pub kind: PieceKind,
+}
+
+pub struct Trainer {
+    pub model_type: u64,
+    pub treat_whitespace_as_suffix: bool,
+    pub byte_fallback: bool,
+    pub eos_piece: Vec<u8>,
+    pub pad_piece: Vec<u8>,
+}
+
+impl Default for Trainer {
+    /// The proto's defaults.
+    fn default() -> Self {
+        Self {
+            model_type: 1,
+            treat_whitespace_as_suffix: false,
+            byte_fallback: false,
+            eos_piece: b"</s>".to_vec(),
+            pad_piece: b"<pad>".to_vec(),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct NormalizerSpec {
+    pub precompiled_charsmap: Vec<u8>,
+    pub add_dummy_prefix: bool,
+    pub remove_extra_whitespaces: bool,
+    pub escape_whitespaces: bool,
+}
+
+impl Default for NormalizerSpec {
+    /// The proto's defaults.
+    fn default() -> Self {
+        Self {
+            precompiled_charsmap: Vec::new(),
+            add_dummy_prefix: true,
+            remove_extra_whitespaces: true,
+            escape_whitespaces: true,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub pieces: Vec<Piece>,
+    pub trainer: Trainer,
+    pub normalizer: NormalizerSpec,
+}
+
+impl Model {
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut model = Self::default();
+        for field in Fields(bytes) {
+            match field? {
+                (1, Value::Bytes(piece)) => model.pieces.push(Piece::parse(piece)?),
+                (2, Value::Bytes(spec)) => model.trainer = Trainer::parse(spec)?,
+                (3, Value::Bytes(spec)) => model.normalizer = NormalizerSpec::parse(spec)?,
+                _ => {}
+            }
+        }
+        Ok(model)
+    }
+}
+
+impl Piece {
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut piece = Self {
+            text: Vec::new(),
+            score: 0.0,
+            kind: PieceKind::Normal,
+        };
+        for field in Fields(bytes) {
+            match field? {
+                (1, Value::Bytes(text)) => piece.text = text.to_vec(),
+                (2, Value::Fixed32(bits)) => piece.score = f32::from_bits(bits),
+                (3, Value::Varint(kind)) => piece.kind = PieceKind::of_number(kind)?,
+                _ => {}
+            }
+        }
+        Ok(piece)
+    }
+}
+
+impl Trainer {
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut trainer = Self::default();
+        for field in Fields(bytes) {
+            match field? {
+                (3, Value::Varint(model_type)) => trainer.model_type = model_type,
+                (24, Value::Varint(flag)) => trainer.treat_whitespace_as_suffix = flag != 0,
+                (35, Value::Varint(flag)) => trainer.byte_fallback = flag != 0,
+                (47, Value::Bytes(piece)) => trainer.eos_piece = piece.to_vec(),
+                (48, Value::Bytes(piece)) => trainer.pad_piece = piece.to_vec(),
+                _ => {}
+            }
+        }
+        Ok(trainer)
+    }
+}
+
+impl NormalizerSpec {
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut spec = Self::default();
+        for field in Fields(bytes) {
+            match field? {
+                (2, Value::Bytes(charsmap)) => spec.precompiled_charsmap = charsmap.to_vec(),
+                (3, Value::Varint(flag)) => spec.add_dummy_prefix = flag != 0,
+                (4, Value::Varint(flag)) => spec.remove_extra_whitespaces = flag != 0,
+                (5, Value::Varint(flag)) => spec.escape_whitespaces = flag != 0,
+                _ => {}
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// A field's value, as far as its wire type tells.
+enum Value<'a> {
+    Varint(u64),
+    Fixed32(u32),
+    Fixed64,
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a protocol buffer message, in their order.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn field(&mut self) -> Option<(u64, Value<'a>)> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Varint(self.varint()?),
+            1 => {
+                self.take(8)?;
+                Value::Fixed64
+            }
+            2 => {
+                let len = usize::try_from(self.varint()?).ok()?;
+                Value::Bytes(self.take(len)?)
+            }
+            5 => Value::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Value<'a>), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            // Nothing after a broken field can be trusted.
+            self.0 = &[];
+        }
+        Some(field.ok_or_else(|| "the file is damaged or of another kind".to_owned()))
+    }
+}

@@ -1,0 +1,135 @@
+//! What is counted is what the engine would read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::catalog::{Family, Guidance, ModelSpec, test_spec};
+use crate::job::prompt::WildcardFolders;
+use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
+
+fn tokenizer() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/little-world/tokenizer")
+}
+
+fn wan() -> ModelSpec {
+    let mut spec = test_spec();
+    spec.family = Family::Wan;
+    spec.files.tokenizer = tokenizer();
+    spec.files.tokenizer_class = Some("T5TokenizerFast".to_owned());
+    spec
+}
+
+fn wish(spec: &ModelSpec, prompts: &[&str]) -> CountWish {
+    CountWish {
+        readers: TextReader::of_model(spec),
+        prompts: prompts.iter().map(|text| (*text).to_owned()).collect(),
+        wildcards: WildcardFolders::default(),
+        has_times: false,
+    }
+}
+
+#[test]
+fn the_tokens_of_a_prompt_are_those_that_the_model_reads() {
+    let text = "  A red boat &amp; a   blue one, 日本の猫 ";
+    let class = Some("T5TokenizerFast");
+    let own = TextTokenizer::open(&tokenizer(), class, 512).unwrap();
+    let expected = own.encode(&clean_wan_prompt(text)).unwrap().num_tokens;
+    let mut counter = TokenCounter::default();
+    let found = counter.count(&wish(&wan(), &[text])).unwrap();
+    let [umt5] = &found.encoders[..] else {
+        panic!("Wan has one text encoder")
+    };
+    assert_eq!((umt5.tokens, umt5.limit), (expected, 512));
+    assert!(!umt5.is_estimate && !found.varies && umt5.num_cut() == 0);
+}
+
+#[test]
+fn what_has_no_room_is_counted_too() {
+    let text = "boat ".repeat(700);
+    let mut counter = TokenCounter::default();
+    let found = counter.count(&wish(&wan(), &[&text])).unwrap();
+    let own = TextTokenizer::open(&tokenizer(), Some("T5TokenizerFast"), 4000).unwrap();
+    let whole = own.encode(text.trim()).unwrap().num_tokens;
+    assert_eq!(found.encoders[0].num_cut(), whole - 512);
+}
+
+#[test]
+fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
+    let mut spec = wan();
+    spec.family = Family::Flux;
+    spec.guidance = Guidance::Distilled;
+    spec.files.tokenizer_2 = Some(tokenizer());
+    let readers = |spec: &ModelSpec| {
+        let readers = TextReader::of_model(spec).into_iter();
+        readers
+            .map(|reader| (reader.name, reader.limit))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(readers(&spec), [("T5", 512), ("CLIP", 77)]);
+    spec.guidance = Guidance::None;
+    assert_eq!(readers(&spec), [("T5", 256), ("CLIP", 77)]);
+}
+
+#[test]
+fn words_around_a_prompt_of_framepack_do_not_count() {
+    let llama = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/llama");
+    let mut spec = wan();
+    spec.family = Family::FramePack;
+    spec.files.tokenizer = llama.join("tokenizer.json");
+    spec.files.tokenizer_class = None;
+    let mut counter = TokenCounter::default();
+    let mut count = |text: &str| counter.count(&wish(&spec, &[text])).unwrap().encoders[0].tokens;
+    let (none, two) = (count(""), count(" 1 1"));
+    assert!(two > none && two - none <= 4, "{none} and {two}");
+    assert_eq!(TextReader::of_model(&spec)[0].limit, 256);
+}
+
+#[test]
+fn each_part_of_a_timeline_is_counted_by_itself() {
+    let mut spec = wan();
+    spec.files.tokenizer = tokenizer();
+    let mut counter = TokenCounter::default();
+    let mut wish = wish(&spec, &["a man [0s-2s: waves at a boat] [2s: turns]"]);
+    let whole = counter.count(&wish).unwrap();
+    wish.has_times = true;
+    let parts = counter.count(&wish).unwrap();
+    assert_eq!((whole.num_parts, parts.num_parts), (1, 3));
+    assert!(parts.encoders[0].tokens < whole.encoders[0].tokens);
+}
+
+#[test]
+fn the_longest_of_several_prompts_and_branches_counts() {
+    let spec = wan();
+    let mut counter = TokenCounter::default();
+    let mut count = |prompts: &[&str]| counter.count(&wish(&spec, prompts)).unwrap();
+    let long = count(&["a boat with a very long red sail"]);
+    let lines = count(&["a boat", "a boat with a very long red sail", "sea"]);
+    assert_eq!(lines.encoders, long.encoders);
+    let branches = count(&["a boat{| with a very long red sail}"]);
+    assert_eq!(
+        (&branches.encoders, branches.varies),
+        (&long.encoders, true)
+    );
+}
+
+#[test]
+fn without_a_tokenizer_the_number_is_marked_as_a_guess() {
+    let mut spec = wan();
+    spec.files.tokenizer = PathBuf::from("/nowhere/at/all");
+    let mut counter = TokenCounter::default();
+    let found = counter
+        .count(&wish(&spec, &["a red boat on the sea"]))
+        .unwrap();
+    assert!(found.encoders[0].is_estimate);
+    assert!((4..9).contains(&found.encoders[0].tokens));
+}
+
+#[test]
+fn a_wildcard_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sea.txt"), "calm\n").unwrap();
+    let mut wish = wish(&wan(), &["a __sea__", "a __boat__"]);
+    wish.wildcards = WildcardFolders::new([folder.path().to_owned()]);
+    let err = TokenCounter::default().count(&wish).unwrap_err();
+    assert!(err.to_string().contains("__boat__"), "{err}");
+}

@@ -1,0 +1,176 @@
+//! Cleaning and tokens against `tests/fixtures/wan/texts.json`, the places where tokenizers lie, and what broken ones
+//! say.
+
+mod counting;
+mod published;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::Value;
+
+use super::{SpieceModel, TextTokenizer, TokenIds, clean_wan_prompt, cut_notice};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan")
+}
+
+fn texts() -> Vec<Value> {
+    let text = fs::read(fixtures().join("texts.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn tokenizer(length: usize) -> TextTokenizer {
+    let folder = fixtures().join("pipeline/tokenizer");
+    TextTokenizer::open(&folder, Some("T5TokenizerFast"), length).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<i64> {
+    let ids = value.as_array().unwrap().iter();
+    ids.map(|id| id.as_i64().unwrap()).collect()
+}
+
+fn assets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/little-world/tokenizer")
+}
+
+fn used_ids(tokens: &TokenIds) -> &[i64] {
+    assert_eq!(tokens.mask().iter().sum::<i64>(), tokens.num_tokens as i64);
+    &tokens.ids[..tokens.num_tokens]
+}
+
+/// A weight file with one tensor of bytes.
+fn write_bytes(path: &Path, name: &str, bytes: &[u8], shape: &[usize]) {
+    let view = TensorView::new(Dtype::U8, shape.to_vec(), bytes).unwrap();
+    safetensors::serialize_to_file([(name, view)], None, path).unwrap();
+}
+
+#[test]
+fn any_prompt_gives_the_ids_of_the_reference() {
+    let tokenizer = tokenizer(512);
+    for row in texts() {
+        for (text, expected) in [("prompt", "ids"), ("clean", "clean_ids")] {
+            let tokens = tokenizer.encode(row[text].as_str().unwrap()).unwrap();
+            assert_eq!(used_ids(&tokens), ids(&row[expected]), "{}", row[text]);
+            assert_eq!((tokens.ids.len(), tokens.mask().len()), (512, 512));
+            assert!(tokens.ids[tokens.num_tokens..].iter().all(|id| *id == 0));
+        }
+    }
+}
+
+#[test]
+fn any_prompt_is_cleaned_as_the_reference_cleans_it() {
+    for row in texts() {
+        let found = clean_wan_prompt(row["prompt"].as_str().unwrap());
+        assert_eq!(found, row["clean"].as_str().unwrap(), "{}", row["prompt"]);
+    }
+}
+
+#[test]
+fn a_long_text_is_cut_and_still_ends() {
+    let tokens = tokenizer(8).encode(&"boat ".repeat(600)).unwrap();
+    assert_eq!((tokens.ids.len(), tokens.ids[7]), (8, 1));
+    let whole = tokenizer(4000).encode(&"boat ".repeat(600)).unwrap();
+    assert_eq!(cut_notice("prompt", whole.num_cut, 4000), None);
+    // The end stands behind what is left of the text.
+    assert_eq!(tokens.num_cut, whole.num_tokens - 8);
+    let notice = cut_notice("negative", tokens.num_cut, 8).unwrap();
+    let expected = format!("its last {} are left out", tokens.num_cut);
+    assert!(
+        notice.starts_with("the negative prompt") && notice.ends_with(&expected),
+        "{notice}"
+    );
+}
+
+#[test]
+fn a_folder_without_a_sound_tokenizer_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let read = |class| TextTokenizer::open(dir.path(), Some(class), 512).map(|_| ());
+    assert!(read("T5TokenizerFast").is_err());
+    let path = dir.path().join("tokenizer.json");
+    for text in [
+        "",
+        "7",
+        "{}",
+        "[1]",
+        r#"{"model": {"type": "Unigram", "vocab": []}}"#,
+        r#"{"version": "1.0", "added_tokens": [], "model": {"type": "Unigram", "unk_id": 0, "vocab": [["</s>", 0.0]]}}"#,
+    ] {
+        fs::write(&path, text).unwrap();
+        for class in [
+            "T5TokenizerFast",
+            "PreTrainedTokenizerFast",
+            "AutoTokenizer",
+        ] {
+            let text = read(class).unwrap_err().to_string();
+            assert!(text.ends_with(&path.display().to_string()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_spiece_model_is_read_wherever_users_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("spiece.model");
+    fs::copy(assets().join("spiece.model"), &file).unwrap();
+    let carrier = dir.path().join("umt5_xxl_fp16.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    write_bytes(&carrier, "spiece_model", &bytes, &[bytes.len()]);
+    let rows = fs::read(fixtures().join("../text/spiece.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&rows).unwrap();
+    for place in [dir.path(), &file, &carrier] {
+        let tokenizer = TextTokenizer::open(place, Some("T5TokenizerFast"), 512).unwrap();
+        assert_eq!(tokenizer.vocab_size(), 858);
+        assert!(SpieceModel::find(place).unwrap().is_some());
+        for row in &rows {
+            let mut expected = ids(&row["ids"]);
+            if expected.len() > 512 {
+                expected.truncate(511);
+                expected.push(1);
+            }
+            let tokens = tokenizer.encode(row["text"].as_str().unwrap()).unwrap();
+            assert_eq!(used_ids(&tokens), expected, "{}", row["text"]);
+            assert!(tokens.ids[expected.len()..].iter().all(|id| *id == 0));
+        }
+    }
+}
+
+#[test]
+fn a_tokenizer_json_is_read_in_its_folder_and_by_itself() {
+    let folder = fixtures().join("pipeline/tokenizer");
+    let text = "a red boat, 日本の猫";
+    let ids = |place: &Path, class| {
+        let tokenizer = TextTokenizer::open(place, class, 512).unwrap();
+        used_ids(&tokenizer.encode(text).unwrap()).to_vec()
+    };
+    let expected = ids(&folder, Some("T5TokenizerFast"));
+    let file = folder.join("tokenizer.json");
+    assert_eq!(ids(&file, Some("T5TokenizerFast")), expected);
+    // Its own config names the class.
+    assert_eq!(ids(&folder, None), expected);
+    assert_eq!(ids(&file, None), expected);
+}
+
+#[test]
+fn a_place_without_a_tokenizer_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("umt5.safetensors");
+    let open = |place: &Path| {
+        let opened = TextTokenizer::open(place, None, 512);
+        opened.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(
+        open(dir.path()).contains("no tokenizer.json, vocab.json with merges.txt, or spiece.model")
+    );
+    assert!(open(&dir.path().join("nowhere")).contains("nowhere"));
+    write_bytes(&path, "norm.weight", &[1, 2], &[2]);
+    assert!(open(&path).contains("carries no tokenizer"));
+    write_bytes(&path, "spiece_model", &[1, 2], &[2]);
+    assert!(open(&path).contains("SentencePiece"));
+    write_bytes(&path, "spiece_model", &[1, 2], &[1, 2]);
+    assert!(open(&path).contains("list of bytes"));
+    fs::write(&path, b"short").unwrap();
+    assert!(open(&path).contains("umt5.safetensors"));
+}

@@ -1,0 +1,246 @@
+//! CLIP's and T5's tokenizers in the layouts in which they are published, against `tests/fixtures/text/flux`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{ids, used_ids};
+use crate::tokens::TextTokenizer;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/flux")
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn tokens() -> Value {
+    json_of(&fixtures().join("tokens.json"))
+}
+
+fn write(path: &Path, value: &Value) {
+    fs::write(path, value.to_string()).unwrap();
+}
+
+/// A folder of CLIP's tokenizer with these files beside it.
+fn clip_folder(beside: &Value) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["vocab.json", "merges.txt"] {
+        fs::copy(fixtures().join(name), dir.path().join(name)).unwrap();
+    }
+    for (name, value) in beside.as_object().unwrap() {
+        write(&dir.path().join(name), value);
+    }
+    dir
+}
+
+/// The same tokenizer in a `tokenizer.json` that says little of what the class does.
+fn clip_json(folder: &Path) {
+    let merges = fs::read_to_string(folder.join("merges.txt")).unwrap();
+    let merges: Vec<&str> = merges.lines().skip(1).collect();
+    let vocab = json_of(&folder.join("vocab.json"));
+    let model = json!({"type": "BPE", "vocab": vocab, "merges": merges});
+    let value = json!({"version": "1.0", "added_tokens": [], "model": model});
+    write(&folder.join("tokenizer.json"), &value);
+    fs::remove_file(folder.join("vocab.json")).unwrap();
+    fs::remove_file(folder.join("merges.txt")).unwrap();
+}
+
+/// The map of characters that both T5s of the fixtures have, in base64.
+fn charsmap() -> String {
+    let wan = fixtures().join("../../wan/pipeline/tokenizer/tokenizer.json");
+    let steps = json_of(&wan)["normalizer"]["normalizers"].clone();
+    let mut steps = steps.as_array().unwrap().iter();
+    let map = steps.find(|step| step["type"] == "Precompiled").unwrap();
+    map["precompiled_charsmap"].as_str().unwrap().to_owned()
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let text = text.trim_end_matches('=').as_bytes();
+    let groups = text.chunks(4).flat_map(|group| {
+        let bits = group
+            .iter()
+            .fold(0_u32, |bits, &byte| bits << 6 | u32::from(digit(byte)));
+        let bits = bits << (6 * (4 - group.len()));
+        bits.to_be_bytes()[1..group.len()].to_vec()
+    });
+    groups.collect()
+}
+
+/// One field of a protocol buffer that has a length.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        out.push((len & 0x7f | 0x80) as u8);
+        len >>= 7;
+    }
+    out.push(len as u8);
+    out.extend_from_slice(bytes);
+    out
+}
+
+fn write_spiece(path: &Path, pieces: &[Value]) {
+    let mut model = Vec::new();
+    for piece in pieces {
+        let mut message = field(1, piece[0].as_str().unwrap().as_bytes());
+        message.push(2 << 3 | 5);
+        message.extend_from_slice(&(piece[1].as_f64().unwrap() as f32).to_le_bytes());
+        message.extend_from_slice(&[3 << 3, piece[2].as_u64().unwrap() as u8]);
+        model.extend_from_slice(&field(1, &message));
+    }
+    model.extend_from_slice(&field(3, &field(2, &from_base64(&charsmap()))));
+    fs::write(path, model).unwrap();
+}
+
+fn write_t5_json(path: &Path, pieces: &[Value]) {
+    let pieces = pieces.iter().map(|p| json!([p[0], p[1]]));
+    let extra = (0..100)
+        .rev()
+        .map(|i| json!([format!("<extra_id_{i}>"), 0.0]));
+    let vocab: Vec<Value> = pieces.chain(extra).collect();
+    let special = ["<pad>", "</s>", "<unk>"].into_iter().enumerate();
+    let added = special.map(|(id, content)| {
+        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true})
+    });
+    let value = json!({
+        "version": "1.0",
+        "added_tokens": added.collect::<Vec<_>>(),
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap()},
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": vocab},
+    });
+    write(path, &value);
+}
+
+fn check(tokenizer: &TextTokenizer, text: &str, expected: &[i64], length: usize, pad: i64) {
+    let tokens = tokenizer.encode(text).unwrap();
+    assert_eq!(used_ids(&tokens), expected, "{text:?}");
+    assert_eq!(tokens.ids.len(), length);
+    assert!(tokens.ids[expected.len()..].iter().all(|id| *id == pad));
+}
+
+#[test]
+fn clip_gives_the_ids_of_transformers_in_every_layout() {
+    let tokens = tokens();
+    for (layout, beside) in tokens["clip_files"].as_object().unwrap() {
+        let folder = clip_folder(beside);
+        let end = if layout == "legacy" { " <cat>" } else { "" };
+        let open = |class| TextTokenizer::open(folder.path(), class, 77).unwrap();
+        let mut tokenizers = vec![open(None), open(Some("CLIPTokenizer"))];
+        clip_json(folder.path());
+        tokenizers.push(open(Some("CLIPTokenizerFast")));
+        for tokenizer in &tokenizers {
+            assert_eq!(tokenizer.vocab_size(), 814 + i64::from(layout == "legacy"));
+            for row in tokens["rows"].as_array().unwrap() {
+                let expected = row.get(format!("clip_{layout}"));
+                let expected = ids(expected.unwrap_or_else(|| &row["clip_plain"]));
+                let text = format!("{}{end}", row["text"].as_str().unwrap());
+                check(tokenizer, &text, &expected, 77, 813);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_t5_gives_the_ids_of_transformers_from_either_of_its_files() {
+    let tokens = tokens();
+    let pieces = tokens["t5_pieces"].as_array().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (spiece, json) = (
+        dir.path().join("spiece.model"),
+        dir.path().join("tokenizer.json"),
+    );
+    write_spiece(&spiece, pieces);
+    let class = Some("T5TokenizerFast");
+    let mut tokenizers = vec![
+        TextTokenizer::open(&spiece, class, 512).unwrap(),
+        TextTokenizer::open(dir.path(), None, 512).unwrap(),
+    ];
+    write(
+        &dir.path().join("tokenizer_config.json"),
+        &tokens["t5_config"],
+    );
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    write_t5_json(&json, pieces);
+    tokenizers.push(TextTokenizer::open(&json, None, 512).unwrap());
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    let short = TextTokenizer::open(dir.path(), class, 256).unwrap();
+    let config = dir.path().join("tokenizer_config.json");
+    write(&config, &tokens["t5_listed_config"]);
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    fs::remove_file(&json).unwrap();
+    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    for row in tokens["rows"].as_array().unwrap() {
+        let text = row["text"].as_str().unwrap();
+        let mut expected = ids(&row["t5"]);
+        for tokenizer in &tokenizers {
+            assert_eq!(tokenizer.vocab_size(), 294);
+            check(tokenizer, text, &expected, 512, 0);
+        }
+        if expected.len() > 256 {
+            expected.truncate(255);
+            expected.push(1);
+        }
+        check(&short, text, &expected, 256, 0);
+    }
+}
+
+#[test]
+fn a_damaged_t5_is_refused_or_encodes_without_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("spiece.model");
+    let tokens = tokens();
+    write_spiece(&path, tokens["t5_pieces"].as_array().unwrap());
+    let whole = fs::read(&path).unwrap();
+    let text = "Zürich, 東京 e\u{301} 🐉! ＬＯＵＤ";
+    let try_bytes = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        if let Ok(tokenizer) = TextTokenizer::open(&path, None, 32) {
+            assert_eq!(tokenizer.encode(text).unwrap().ids.len(), 32);
+        }
+    };
+    for place in (0..whole.len()).step_by(whole.len() / 24) {
+        try_bytes(&whole[..place]);
+        let mut flipped = whole.clone();
+        for byte in flipped.iter_mut().skip(place).take(40) {
+            *byte ^= 0x5a;
+        }
+        try_bytes(&flipped);
+    }
+}
+
+#[test]
+fn a_clip_tokenizer_that_is_not_sound_says_what_is_wrong() {
+    let says = |name: &str, text: &str| {
+        let folder = clip_folder(&json!({}));
+        fs::write(folder.path().join(name), text).unwrap();
+        let opened = TextTokenizer::open(folder.path(), Some("CLIPTokenizer"), 77);
+        opened.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(says("vocab.json", "{}").contains("no token '<|startoftext|>'"));
+    assert!(says("vocab.json", "[").contains("vocab.json"));
+    assert!(says("merges.txt", "#version: 0.2\na b c\n").contains("line 2"));
+    assert!(says("merges.txt", "nowhere inside\n").contains("not a tokenizer"));
+    assert!(says("tokenizer_config.json", "7").contains("tokenizer_config.json"));
+    assert!(says("tokenizer_config.json", r#"{"eos_token": 7}"#).contains("eos_token"));
+    let listed = r#"{"added_tokens_decoder": {"x": "<cat>"}}"#;
+    assert!(says("tokenizer_config.json", listed).contains("its token x"));
+    assert!(says("added_tokens.json", r#"{"<cat>": "x"}"#).contains("<cat>"));
+    let folder =
+        clip_folder(&json!({"tokenizer_config.json": {"tokenizer_class": "BartTokenizer"}}));
+    let open = |class, length| TextTokenizer::open(folder.path(), class, length).map(|_| ());
+    assert!(open(None, 77).unwrap_err().to_string().contains("Bart"));
+    assert!(open(Some("CLIPTokenizer"), 1).is_err());
+    assert!(open(Some("CLIPTokenizer"), 2).is_ok());
+}

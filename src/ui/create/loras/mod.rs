@@ -1,0 +1,234 @@
+//! The LoRAs that the form has chosen, each with its strength, its words and what jobs said of it.
+
+pub(in crate::ui) mod shelf;
+
+use egui::{
+    Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
+};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::lora::{Coverage, Fit, FoundLora};
+
+use crate::app::commands::AppCommand;
+use crate::app::form::{ChosenLora, has_two_experts};
+use crate::app::loras::{LoraShelf, LorasCommand};
+use crate::ui::create::advanced::said_ui;
+use crate::ui::widgets::{
+    chip_of, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
+};
+use crate::ui::{View, icons, theme};
+
+/// Words of a LoRA that are offered.
+const MAX_WORDS: usize = 6;
+
+pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+        return;
+    };
+    let explanation = "Small files that teach the model a style, a person or a movement. Drop one onto the window, or choose from those on this machine";
+    ui.horizontal(|ui| {
+        group_label(ui, "LoRAs", explanation);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let button = Button::new(RichText::new(with_icon(icons::PLUS, "Add LoRA")).small());
+            let add = ui.add(button).on_hover_text(explanation);
+            if add.accessible_name("Add LoRA").clicked() {
+                view.push(AppCommand::Loras(LorasCommand::Open));
+            }
+        });
+    });
+    let mut wish = None;
+    let shelf = &view.session.loras;
+    for (index, lora) in view.state.form.loras.iter_mut().enumerate() {
+        let frame = Frame::new()
+            .fill(palette(ui).field)
+            .corner_radius(theme::RADIUS)
+            .inner_margin(Margin::same(theme::TILE_MARGIN));
+        let wanted = ui.push_id(("lora", index), |ui| {
+            frame.show(ui, |ui| lora_ui(ui, lora, shelf, &spec)).inner
+        });
+        wish = match wanted.inner {
+            Some(LorasCommand::Remove(_)) => Some(LorasCommand::Remove(index)),
+            Some(other) => Some(other),
+            None => wish,
+        };
+    }
+    if let Some(command) = wish {
+        view.push(AppCommand::Loras(command));
+    }
+    said_ui(ui, view, &["lora"]);
+    ui.add_space(theme::SMALL_GAP);
+}
+
+fn lora_ui(
+    ui: &mut Ui,
+    lora: &mut ChosenLora,
+    shelf: &LoraShelf,
+    spec: &ModelSpec,
+) -> Option<LorasCommand> {
+    let mut wish = None;
+    let name = lora.name();
+    let known = shelf.chosen(&lora.path);
+    let objection = shelf.objection(lora);
+    ui.horizontal(|ui| {
+        ui.add(Checkbox::without_text(&mut lora.is_on))
+            .on_hover_text("Switched off it stays here and does nothing")
+            .accessible_name(format!("Use {name}"));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let explanation = "Take it out. Its file stays";
+            if icon_button(ui, icons::X, &format!("Remove {name}"), explanation).clicked() {
+                wish = Some(LorasCommand::Remove(0));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let palette = palette(ui);
+                let is_idle = !lora.is_on || objection.is_some();
+                let colour = if is_idle { palette.weak } else { palette.text };
+                ui.add(Label::new(RichText::new(&name).color(colour)).truncate())
+                    .on_hover_text(about(lora, known));
+            });
+        });
+    });
+    if let Some(objection) = objection {
+        wide_note(ui, &objection, palette(ui).error);
+        return wish;
+    }
+    ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
+    if let Some(word) = words_ui(ui, known) {
+        wish = Some(LorasCommand::InsertWord(word));
+    }
+    coverage_ui(ui, known, shelf.used(&lora.path));
+    wish
+}
+
+/// One strength, or one for each expert where the file is not for one of them alone.
+fn strengths_ui(
+    ui: &mut Ui,
+    lora: &mut ChosenLora,
+    name: &str,
+    known: Option<&FoundLora>,
+    spec: &ModelSpec,
+) {
+    let explanation =
+        "How strongly it acts: 1 as it was made, 0 not at all, below 0 the other way round";
+    let expert = known.and_then(|known| known.card.as_ref()?.expert);
+    if !has_two_experts(spec) || expert.is_some() {
+        let label = match expert.filter(|_| has_two_experts(spec)) {
+            Some("high-noise") => "High noise",
+            Some(_) => "Low noise",
+            None => "Strength",
+        };
+        strength_ui(
+            ui,
+            label,
+            &format!("Strength of {name}"),
+            explanation,
+            &mut lora.strength,
+        );
+        return;
+    }
+    let high = "How strongly it acts on the expert for the composition and the motion";
+    strength_ui(
+        ui,
+        "High noise",
+        &format!("Strength of {name}, high noise"),
+        high,
+        &mut lora.strength,
+    );
+    let low =
+        "How strongly it acts on the expert for the details. It follows the other until you set it";
+    let mut strength = lora.strength_2.unwrap_or(lora.strength);
+    let label = format!("Strength of {name}, low noise");
+    if strength_ui(ui, "Low noise", &label, low, &mut strength) {
+        lora.strength_2 = Some(strength);
+    }
+}
+
+/// Whether it was changed.
+fn strength_ui(
+    ui: &mut Ui,
+    label: &str,
+    name: &str,
+    explanation: &str,
+    strength: &mut f64,
+) -> bool {
+    row(ui, label, explanation, |ui, _| {
+        let slider = Slider::new(strength, -2.0..=2.0)
+            .step_by(0.05)
+            .max_decimals(3)
+            .clamping(SliderClamping::Never);
+        wide_slider(ui, slider, explanation)
+            .accessible_name(name)
+            .changed()
+    })
+}
+
+/// The words that it was trained on; gives the one that was clicked.
+fn words_ui(ui: &mut Ui, known: Option<&FoundLora>) -> Option<String> {
+    let words = &known?.card.as_ref()?.trained_words;
+    if words.is_empty() {
+        return None;
+    }
+    let mut clicked = None;
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().button_padding.y = 2.0;
+        for word in words.iter().take(MAX_WORDS) {
+            let name = format!("Insert word: {word}");
+            if chip_of(
+                ui,
+                word,
+                &name,
+                "It listens to this word. Click to write it into the prompt",
+            )
+            .clicked()
+            {
+                clicked = Some(word.clone());
+            }
+        }
+    });
+    clicked
+}
+
+/// What the last job with it said, or what the header promises where that is little.
+fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) {
+    let promised = known.and_then(|known| match &known.fit {
+        Fit::Yes(coverage) if coverage.is_poor() => Some(coverage),
+        _ => None,
+    });
+    let (coverage, text) = match (used, promised) {
+        (Some(used), _) => (
+            used,
+            format!("{} of {} keys used", used.applied, used.total),
+        ),
+        (None, Some(some)) => (
+            some,
+            format!(
+                "only {} of {} keys fit this model",
+                some.applied, some.total
+            ),
+        ),
+        (None, None) => return,
+    };
+    let palette = palette(ui);
+    let colour = if coverage.is_poor() {
+        palette.amber
+    } else {
+        palette.weak
+    };
+    ui.scope(|ui| wide_note(ui, &text, colour))
+        .response
+        .on_hover_text(coverage.to_string());
+}
+
+fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
+    let card = known.and_then(|known| known.card.as_ref());
+    let mut lines: Vec<String> = Vec::new();
+    if let Some(card) = card {
+        lines.extend(card.title.clone());
+        lines.push(crate::ui::widgets::sentence(&card.text()));
+        lines.extend(
+            card.base_model
+                .as_ref()
+                .map(|base| format!("Base model: {base}")),
+        );
+    }
+    lines.push(lora.path.display().to_string());
+    lines.join("\n")
+}

@@ -1,0 +1,229 @@
+//! The LoRAs on this machine, to choose from: first those for the chosen model.
+
+use std::sync::Arc;
+
+use egui::text::LayoutJob;
+use egui::{
+    Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
+    TextWrapMode, Ui, vec2,
+};
+use safelight_core::catalog::lora::{Fit, FoundLora};
+
+use crate::app::commands::AppCommand;
+use crate::app::loras::LorasCommand;
+use crate::ui::widgets::{bytes_text, palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
+    if !view.session.loras.is_open {
+        return;
+    }
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(20));
+    let response = Modal::new(egui::Id::unique("loras"))
+        .frame(frame)
+        .show(ctx, |ui| {
+            ui.set_width(theme::SHELF_WIDTH);
+            ui.heading("Add a LoRA");
+            ui.add_space(theme::SMALL_GAP);
+            search_ui(ui, view);
+            list_ui(ui, view);
+            ui.add_space(theme::SMALL_GAP);
+            buttons_ui(ui, view)
+        });
+    if response.inner || response.should_close() {
+        view.push(AppCommand::Loras(LorasCommand::Close));
+    }
+}
+
+fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let model = view.session.model(&view.state.form);
+    let model = model.map_or_else(|| "the model".to_owned(), |spec| spec.name.clone());
+    let shelf = &mut view.session.loras;
+    search_field(ui, &mut shelf.search, "Search LoRAs");
+    ui.checkbox(&mut shelf.hides_others, format!("Only those for {model}"))
+        .on_hover_text("Files for other models are grey and say why they do not fit");
+}
+
+fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let weak = palette(ui).weak;
+    let shelf = &view.session.loras;
+    let wanted = shelf.search.trim().to_lowercase();
+    let shown: Vec<Arc<FoundLora>> = shelf
+        .found
+        .iter()
+        .filter(|lora| (!shelf.hides_others || lora.fits()) && has(lora, &wanted))
+        .cloned()
+        .collect();
+    if let Some(problem) = &shelf.problem {
+        wide_note(ui, problem, palette(ui).error);
+    }
+    let text = match (shown.len(), shelf.is_looking) {
+        (0, true) => "Looking…",
+        (_, true) => "Looking for more…",
+        (0, false) if shelf.found.is_empty() => {
+            "No LoRA files were found where ComfyUI and other programs keep them, nor in your own model folders (see Settings)"
+        }
+        (0, false) => "No LoRA here has these words",
+        (_, false) => "",
+    };
+    if !text.is_empty() {
+        wide_note(ui, text, weak);
+    }
+    let mut clicked = None;
+    ScrollArea::vertical()
+        .id_salt("shelf")
+        .max_height(theme::SHELF_HEIGHT)
+        .auto_shrink([false, true])
+        .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
+            for lora in shown.get(rows).unwrap_or_default() {
+                let chosen = &view.state.form.loras;
+                let is_chosen = chosen.iter().any(|known| known.path == lora.path);
+                if lora_ui(ui, lora, is_chosen) {
+                    clicked = Some((lora.path.clone(), is_chosen));
+                }
+            }
+        });
+    if let Some((path, is_chosen)) = clicked {
+        let at = view
+            .state
+            .form
+            .loras
+            .iter()
+            .position(|lora| lora.path == path);
+        let command = match at.filter(|_| is_chosen) {
+            Some(at) => LorasCommand::Remove(at),
+            None => LorasCommand::Add(path),
+        };
+        view.push(AppCommand::Loras(command));
+    }
+}
+
+/// Whether "Done" was pressed.
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
+    ui.horizontal(|ui| {
+        let palette = palette(ui);
+        let done = Button::new(RichText::new("Done").color(palette.on_accent)).fill(palette.accent);
+        let is_done = ui.add(done).clicked();
+        let is_free = !view.session.is_picking;
+        let pick = Button::new(with_icon(icons::FOLDER_OPEN, "From a file…"));
+        let pick = ui
+            .add_enabled(is_free, pick)
+            .on_hover_text("A LoRA that lies anywhere")
+            .accessible_name("LoRA from a file");
+        if pick.clicked() {
+            view.push(AppCommand::Loras(LorasCommand::Pick));
+        }
+        let again = Button::new(with_icon(icons::RESET, "Look again"));
+        let again = ui
+            .add_enabled(!view.session.loras.is_looking, again)
+            .on_hover_text("Read the folders again")
+            .accessible_name("Look for LoRAs again");
+        if again.clicked() {
+            view.push(AppCommand::Loras(LorasCommand::Look));
+        }
+        is_done
+    })
+    .inner
+}
+
+/// Whether it was clicked.
+fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
+    let fits = lora.fits();
+    let name = lora.name();
+    let size = vec2(ui.available_width(), theme::SHELF_ROW_HEIGHT);
+    let button = Button::selectable(is_chosen, entry_text(ui, lora))
+        .wrap_mode(TextWrapMode::Extend)
+        .min_size(size);
+    let path = lora.path.display();
+    let hover = match &lora.fit {
+        Fit::Yes(coverage) => format!("{coverage}\n{path}"),
+        Fit::No(reason) => format!("{}\n{path}", sentence(reason)),
+        Fit::Gone => format!("The file is gone\n{path}"),
+    };
+    ui.add_enabled(fits, button)
+        .on_hover_text(&hover)
+        .on_disabled_hover_text(&hover)
+        .accessible_name(name)
+        .clicked()
+}
+
+/// The name, and below it what it is or why it does not fit.
+fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
+    let palette = palette(ui);
+    let format = |style: TextStyle, color| TextFormat {
+        font_id: style.resolve(ui.style()),
+        color,
+        ..Default::default()
+    };
+    let ink = if lora.fits() {
+        palette.text
+    } else {
+        palette.weak
+    };
+    let below = match &lora.fit {
+        Fit::Yes(_) => facts_text(lora),
+        Fit::No(reason) => sentence(reason),
+        Fit::Gone => "The file is gone".to_owned(),
+    };
+    let mut job = LayoutJob::default();
+    let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
+    job.append(&name, 0.0, format(TextStyle::Button, ink));
+    let below = cropped(&below.replace('\n', " "), theme::SHELF_TEXT_COLUMNS);
+    let below = format!("\n{below}");
+    job.append(&below, 0.0, format(TextStyle::Small, palette.weak));
+    job
+}
+
+fn facts_text(lora: &FoundLora) -> String {
+    let mut facts = Vec::new();
+    if let Some(card) = &lora.card {
+        facts.push(card.made_for.clone());
+        facts.push(card.algorithms.join(" and "));
+        facts.extend(card.ranks.last().map(|rank| format!("rank {rank}")));
+        facts.extend(card.expert.map(|expert| format!("{expert} expert")));
+        facts.extend(card.trained_words.first().map(|word| format!("“{word}”")));
+    }
+    facts.push(bytes_text(lora.bytes));
+    facts.retain(|fact| !fact.is_empty());
+    facts.join("  ·  ")
+}
+
+/// The text in so many columns: letters of Chinese, Japanese and Korean take two.
+fn cropped(text: &str, columns: usize) -> String {
+    const WIDE_FROM: char = '\u{2e80}';
+    let mut used = 0;
+    let mut letters = text.char_indices();
+    let end = letters.find_map(|(at, letter)| {
+        used += if letter < WIDE_FROM { 1 } else { 2 };
+        (used > columns).then_some(at)
+    });
+    end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
+}
+
+/// Each of the words stands in its name, in what it is for, or among the words it was trained on.
+fn has(lora: &FoundLora, wanted: &str) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let mut text = lora.path.to_string_lossy().to_lowercase();
+    if let Some(card) = &lora.card {
+        let about = card.title.iter().chain(&card.base_model);
+        for part in about.chain(&card.trained_words).chain([&card.made_for]) {
+            text.push(' ');
+            text.push_str(&part.to_lowercase());
+        }
+    }
+    wanted.split_whitespace().all(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_where_the_row_ends() {
+        assert_eq!(cropped("short", 5), "short");
+        assert_eq!(cropped("too long", 5), "too l…");
+        assert_eq!(cropped("海の風景", 5), "海の…");
+    }
+}

@@ -1,0 +1,112 @@
+//! The wildcard files that there are, behind a button.
+
+use egui::{Button, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui, vec2};
+use safelight_core::job::prompt::WildcardFile;
+
+use crate::app::commands::AppCommand;
+use crate::app::prompt::PromptCommand;
+use crate::ui::widgets::{icon_button, palette, search_field, wide_note, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let button = icon_button(
+        ui,
+        icons::ASTERISK,
+        "Wildcards",
+        "Lists of words: __name__ in the prompt becomes a line of name.txt, another one for each seed",
+    );
+    if button.clicked() {
+        view.session.prompt.wildcard_search.clear();
+        view.push(AppCommand::Prompt(PromptCommand::LookAtWildcards));
+    }
+    Popup::menu(&button)
+        .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
+        .width(theme::LIST_WIDTH)
+        .accessible_name("Wildcards")
+        .show(|ui| list_ui(ui, view));
+}
+
+fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let weak = palette(ui).weak;
+    let mut wish = None;
+    match view.session.prompt.wildcards.clone() {
+        None => {
+            ui.label(RichText::new("Looking…").color(weak));
+        }
+        Some(files) if files.is_empty() => {
+            let text = "No wildcard files yet. A file colours.txt with one choice a line becomes __colours__ in the prompt";
+            wide_note(ui, text, weak);
+        }
+        Some(files) => {
+            let search = &mut view.session.prompt.wildcard_search;
+            search_field(ui, search, "Search wildcards");
+            let wanted = search.trim().to_lowercase();
+            let shown: Vec<&WildcardFile> = files
+                .iter()
+                .filter(|file| file.name.to_lowercase().contains(&wanted))
+                .collect();
+            if shown.is_empty() {
+                ui.label(RichText::new("No wildcard has this name").color(weak));
+            }
+            ScrollArea::vertical()
+                .id_salt("wildcards")
+                .max_height(theme::PICKER_HEIGHT)
+                .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
+                    for file in shown.get(rows).unwrap_or_default() {
+                        if file_ui(ui, file) {
+                            wish = Some(PromptCommand::Insert(format!("__{}__", file.name)));
+                        }
+                    }
+                });
+        }
+    }
+    ui.separator();
+    let open = ui
+        .button(with_icon(icons::FOLDER_OPEN, "Open wildcard folder"))
+        .on_hover_text("Show the folder for your own lists. It is made if it is missing")
+        .accessible_name("Open wildcard folder");
+    if open.clicked() {
+        wish = Some(PromptCommand::OpenWildcardFolder);
+    }
+    if let Some(command) = wish {
+        ui.close();
+        view.push(AppCommand::Prompt(command));
+    }
+}
+
+/// Whether it was clicked.
+fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
+    let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let count = RichText::new(count_text(file.num_lines))
+        .small()
+        .color(palette(ui).weak);
+    let button = Button::new(format!("__{}__", file.name))
+        .right_text(count)
+        .frame_when_inactive(false)
+        .truncate()
+        .min_size(size);
+    ui.add(button)
+        .on_hover_text(lines_text(file))
+        .accessible_name(format!("Insert {}", file.name))
+        .clicked()
+}
+
+fn count_text(num_lines: usize) -> String {
+    match num_lines {
+        1 => "1 line".to_owned(),
+        count => format!("{count} lines"),
+    }
+}
+
+/// The first of its lines.
+pub(super) fn lines_text(file: &WildcardFile) -> String {
+    let mut text = file.beginning.join("\n");
+    if let more @ 1.. = file.num_lines - file.beginning.len().min(file.num_lines) {
+        text = format!("{text}\n… and {more} more");
+    }
+    if text.is_empty() {
+        "It has no lines to choose from".to_owned()
+    } else {
+        text
+    }
+}

@@ -1,0 +1,43 @@
+//! The seed, and which one comes after it.
+
+use egui::{ComboBox, TextEdit, Ui};
+
+use crate::app::commands::AppCommand;
+use crate::app::form::SeedMode;
+use crate::ui::create::advanced::said_ui;
+use crate::ui::widgets::{icon_button, row};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let thing = view.thing();
+    let explanation = format!(
+        "The number that chance begins with. The same seed and settings make the same {thing}"
+    );
+    row(ui, "Seed", &explanation, |ui, label| {
+        let width = ui.available_width() - theme::SEED_MODE_WIDTH - theme::SEED_DICE_WIDTH;
+        let edit = TextEdit::singleline(&mut view.state.form.seed)
+            .id_salt("seed")
+            .desired_width(width);
+        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
+        if response.changed() {
+            view.session.is_seed_used = false;
+        }
+        let mode = &mut view.state.form.seed_mode;
+        ComboBox::from_id_salt("seed mode")
+            .selected_text(mode.label())
+            .width(theme::SEED_MODE_WIDTH)
+            .show_ui(ui, |ui| {
+                for choice in SeedMode::ALL {
+                    ui.selectable_value(mode, choice, choice.label())
+                        .on_hover_text(choice.meaning(thing));
+                }
+            })
+            .response
+            .on_hover_text(mode.meaning(thing))
+            .accessible_name("Seed mode");
+        if icon_button(ui, icons::DICE, "Roll a new seed", "Another seed").clicked() {
+            view.push(AppCommand::RollSeed);
+        }
+    });
+    said_ui(ui, view, &["seed"]);
+}

@@ -1,0 +1,186 @@
+//! One small picture: how it looks, what it says on hover, and what clicks on it do.
+//!
+//! It opens nothing: a picture that is not there yet is drawn when it comes.
+
+use std::sync::Arc;
+
+use egui::{
+    Align2, Color32, CornerRadius, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui,
+    Vec2, WidgetInfo, pos2, vec2,
+};
+use safelight_core::gallery::{Entry, Reading};
+
+use crate::app::commands::AppCommand;
+use crate::app::gallery::Shown;
+use crate::ui::widgets::{palette, seconds_text, sentence};
+use crate::ui::{View, icons, theme};
+
+/// So much of a prompt is said for a picture.
+const NAME_CHARS: usize = 120;
+/// So much of it is shown on hover.
+const HOVER_CHARS: usize = 400;
+const BADGE_HEIGHT: f32 = 20.0;
+
+pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
+    let response = ui.interact(rect, Id::unique(("gallery", entry.thumb)), Sense::click());
+    let page = &mut view.session.gallery;
+    let is_chosen = page.selection.contains(&entry.path);
+    response
+        .widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, is_chosen, name_of(entry)));
+    if response.has_focus() {
+        page.is_cell_focused = true;
+    }
+    if response.clicked()
+        && let Some(listing) = &page.listing
+    {
+        let modifiers = ui.input(|input| input.modifiers);
+        page.selection.click(&listing.items, index, modifiers);
+    }
+    if response.double_clicked() {
+        view.push(AppCommand::PlayFile(entry.path.clone()));
+    }
+    let broken = picture_ui(ui, view, entry, rect);
+    badges_ui(ui, entry, rect);
+    edge_ui(ui, view, entry, &response, is_chosen);
+    response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
+}
+
+/// What a screen reader says.
+fn name_of(entry: &Entry) -> String {
+    let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
+    let what = if prompt.is_empty() {
+        entry.file_name()
+    } else {
+        prompt.chars().take(NAME_CHARS).collect()
+    };
+    let kind = if matches!(entry.reading, Reading::Broken(_)) {
+        "unreadable"
+    } else if entry.is_clip() {
+        "clip"
+    } else {
+        "picture"
+    };
+    let favourite = if entry.is_favourite {
+        ", favourite"
+    } else {
+        ""
+    };
+    format!("{what}, {kind}{favourite}")
+}
+
+/// The picture in its own shape, or a quiet sign; tells why there is none.
+fn picture_ui(ui: &Ui, view: &mut View<'_>, entry: &Entry, rect: Rect) -> Option<String> {
+    let palette = palette(ui);
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter()
+        .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
+    let sign = |icon: char| {
+        ui.painter().text(
+            rect.center(),
+            Align2::CENTER_CENTER,
+            icon,
+            FontId::proportional(rect.width() * 0.22),
+            palette.line,
+        );
+    };
+    match view.session.gallery.thumbs.get(entry.thumb) {
+        Shown::Texture(texture) => {
+            let size = texture.size_vec2();
+            let scale = (rect.width() / size.max_elem().max(1.0)).min(1.5);
+            let shown = Rect::from_center_size(rect.center(), size * scale);
+            let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+            ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
+            None
+        }
+        Shown::Broken(why) => {
+            sign(icons::IMAGE_BROKEN);
+            Some(why.to_owned())
+        }
+        Shown::NotYet => {
+            sign(if entry.is_clip() {
+                icons::FILM
+            } else {
+                icons::IMAGE
+            });
+            None
+        }
+    }
+}
+
+/// A star on favourites, the length on clips.
+fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
+    let palette = palette(ui);
+    let radius = CornerRadius::same(theme::RADIUS);
+    let back = palette.stage.gamma_multiply(0.82);
+    let badge = |rect: Rect, text: &str, size: f32, colour: Color32| {
+        ui.painter().rect_filled(rect, radius, back);
+        let font = FontId::proportional(size);
+        ui.painter()
+            .text(rect.center(), Align2::CENTER_CENTER, text, font, colour);
+    };
+    let inner = rect.shrink(5.0);
+    if entry.is_favourite {
+        let size = Vec2::splat(BADGE_HEIGHT);
+        let corner = inner.right_top() - vec2(size.x, 0.0);
+        let star = icons::STAR.to_string();
+        badge(
+            Rect::from_min_size(corner, size),
+            &star,
+            14.0,
+            palette.amber,
+        );
+    }
+    if entry.is_clip() {
+        let secs = entry
+            .facts()
+            .and_then(safelight_core::gallery::Facts::clip_secs);
+        let (text, width) = match secs {
+            Some(secs) => (seconds_text(secs), 42.0),
+            None => (icons::FILM.to_string(), BADGE_HEIGHT),
+        };
+        let size = vec2(width, BADGE_HEIGHT);
+        let corner = inner.right_bottom() - size;
+        badge(Rect::from_min_size(corner, size), &text, 11.5, palette.text);
+    }
+}
+
+fn edge_ui(ui: &Ui, view: &View<'_>, entry: &Entry, response: &Response, is_chosen: bool) {
+    let palette = palette(ui);
+    let is_cursor = view.session.gallery.selection.is_cursor(&entry.path);
+    let edge = if is_chosen {
+        Stroke::new(2.5, palette.accent)
+    } else if response.has_focus() || is_cursor {
+        Stroke::new(1.5, palette.amber)
+    } else if response.hovered() {
+        Stroke::new(1.5, palette.weak)
+    } else {
+        return;
+    };
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter()
+        .rect_stroke(response.rect, radius, edge, StrokeKind::Inside);
+}
+
+fn hover_ui(ui: &mut Ui, entry: &Entry, broken: Option<&str>) {
+    let palette = palette(ui);
+    ui.set_max_width(theme::CARD_WIDTH * 0.8);
+    let why = match &entry.reading {
+        Reading::Broken(why) => Some(why.as_str()),
+        _ => broken,
+    };
+    if let Some(why) = why {
+        ui.label(sentence(why));
+        return;
+    }
+    if let Some(facts) = entry.facts() {
+        let mut prompt: String = facts.prompt.chars().take(HOVER_CHARS).collect();
+        if prompt.len() < facts.prompt.len() {
+            prompt.push('…');
+        }
+        if !prompt.is_empty() {
+            ui.label(prompt);
+        }
+    }
+    let weak = egui::RichText::new(entry.file_name()).small();
+    ui.label(weak.color(palette.weak));
+}

@@ -1,0 +1,105 @@
+//! The gallery's keys: arrows choose, Enter plays, Delete throws away, F makes a favourite.
+//!
+//! Whoever types into a field keeps all of them.
+
+use egui::{Key, Modifiers, Popup, Ui};
+
+use crate::app::commands::AppCommand;
+use crate::app::gallery::{GalleryCommand, TrashWish};
+use crate::ui::View;
+
+/// The id of the search field, below its parent's.
+pub(super) const SEARCH_FIELD: &str = "gallery-search";
+
+pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
+    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+        return;
+    }
+    let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
+    if pressed(Modifiers::COMMAND, Key::F) {
+        view.session.gallery.is_search_wanted = true;
+    }
+    let focused = ui.memory(|memory| memory.focused());
+    let is_elsewhere = focused.is_some() && !view.session.gallery.is_cell_focused;
+    // The key that leaves a field is still the field's.
+    let was_elsewhere = std::mem::replace(&mut view.session.gallery.is_typing, is_elsewhere);
+    if is_elsewhere || was_elsewhere || Popup::is_any_open(ui.ctx()) {
+        return;
+    }
+    if pressed(Modifiers::COMMAND, Key::Z) && !view.session.gallery.trashed.is_empty() {
+        view.push(AppCommand::Gallery(GalleryCommand::Undo));
+    }
+    choose(ui, view);
+    let page = &view.session.gallery;
+    if page.selection.is_empty() {
+        return;
+    }
+    if pressed(Modifiers::NONE, Key::Enter)
+        && let Some(current) = page.current()
+    {
+        let play = AppCommand::PlayFile(current.path.clone());
+        view.push(play);
+    }
+    if pressed(Modifiers::NONE, Key::Delete) {
+        trash(view);
+    }
+    if pressed(Modifiers::NONE, Key::F) {
+        favour(view);
+    }
+}
+
+/// The keys that choose.
+fn choose(ui: &Ui, view: &mut View<'_>) {
+    let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
+    let page = &mut view.session.gallery;
+    let Some(listing) = &page.listing else {
+        return;
+    };
+    let columns = page.num_columns.max(1).cast_signed();
+    let far = listing.items.len().cast_signed();
+    for (key, by) in [
+        (Key::ArrowLeft, -1),
+        (Key::ArrowRight, 1),
+        (Key::ArrowUp, -columns),
+        (Key::ArrowDown, columns),
+        (Key::PageUp, -columns * 4),
+        (Key::PageDown, columns * 4),
+        (Key::Home, -far),
+        (Key::End, far),
+    ] {
+        // The one with the shift key first: the other is pressed with it too.
+        let extends = pressed(Modifiers::SHIFT, key);
+        if extends || pressed(Modifiers::NONE, key) {
+            page.selection.step(&listing.items, by, extends);
+            page.is_cursor_hidden = true;
+            // The keyboard goes with the choice.
+            if let Some(id) = ui.memory(|memory| memory.focused()) {
+                ui.memory_mut(|memory| memory.surrender_focus(id));
+            }
+        }
+    }
+    // Escape is the window's: it unchooses first.
+    if pressed(Modifiers::COMMAND, Key::A) {
+        page.selection.all(&listing.items);
+    }
+}
+
+/// Throws the chosen ones away.
+pub(super) fn trash(view: &mut View<'_>) {
+    let chosen = view.session.gallery.chosen();
+    let wishes = chosen.iter().map(|entry| TrashWish {
+        path: entry.path.clone(),
+        is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
+    });
+    let trash = GalleryCommand::Trash(wishes.collect());
+    view.push(AppCommand::Gallery(trash));
+}
+
+/// Makes the chosen ones favourites, or not any more when all of them are.
+pub(super) fn favour(view: &mut View<'_>) {
+    let chosen = view.session.gallery.chosen();
+    let is_favourite = !chosen.iter().all(|entry| entry.is_favourite);
+    let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
+    let favour = GalleryCommand::Favour(paths, is_favourite);
+    view.push(AppCommand::Gallery(favour));
+}

@@ -1,0 +1,276 @@
+//! The gallery's page: what is looked for at the top, the results below, details of the chosen one beside them.
+//!
+//! Looks at no file: the app's threads do, and what they told stands in the session.
+
+mod cell;
+mod details;
+mod grid;
+mod keys;
+
+use egui::{
+    Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
+    Slider, TextEdit, Ui, vec2,
+};
+use safelight_core::gallery::{Show, Sort};
+
+use crate::app::commands::AppCommand;
+use crate::app::gallery::GalleryCommand;
+use crate::app::state::Page;
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, wide_note};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
+    view.session.gallery.thumbs.begin_round();
+    keys::take_keys(ui, view);
+    let stage = Frame::new().fill(palette(ui).stage);
+    Panel::top("gallery-bar")
+        .frame(stage.inner_margin(Margin {
+            left: 16,
+            right: 12,
+            top: 14,
+            bottom: 6,
+        }))
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| {
+            header_ui(ui, view);
+            search_ui(ui, view);
+            problems_ui(ui, view);
+        });
+    trash_ui(ui, view);
+    if !view.session.gallery.items().is_empty() {
+        Panel::right("gallery-details")
+            .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
+                left: 14,
+                right: 4,
+                top: 12,
+                bottom: 8,
+            }))
+            .resizable(false)
+            .exact_size(theme::DETAILS_WIDTH)
+            .show(ui, |ui| details::details_ui(ui, view));
+    }
+    CentralPanel::default()
+        .frame(stage.inner_margin(Margin {
+            left: 16,
+            right: 4,
+            top: 4,
+            bottom: 4,
+        }))
+        .show(ui, |ui| {
+            let is_empty = view.session.gallery.items().is_empty();
+            if is_empty {
+                empty_ui(ui, view);
+            } else {
+                grid::grid_ui(ui, view);
+            }
+        });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let words = count_text(view);
+    let palette = palette(ui);
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Gallery").heading().strong());
+        ui.add_space(theme::SMALL_GAP);
+        ui.label(RichText::new(words).color(palette.weak));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
+                view.push(AppCommand::ShowPage(Page::Watch));
+            }
+            let slider =
+                Slider::new(&mut view.state.gallery.side, theme::GALLERY_SIDES).show_value(false);
+            ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
+            let explanation = "How large the small pictures are";
+            ui.add(slider)
+                .on_hover_text(explanation)
+                .accessible_name("Size of the pictures");
+        });
+    });
+}
+
+/// `1,234 results`, `3 of 1,234 results`.
+fn count_text(view: &View<'_>) -> String {
+    let page = &view.session.gallery;
+    let Some(listing) = &page.listing else {
+        return "Looking…".to_owned();
+    };
+    let count = listing.items.len();
+    let mut text = match count {
+        1 => "1 result".to_owned(),
+        more => format!("{} results", grouped(more)),
+    };
+    if page.query.leaves_out() {
+        text.push_str(" found");
+    }
+    if listing.is_looking {
+        text.push_str(", looking for more…");
+    } else if listing.num_unread > 0 {
+        text = format!("{text}, {} still to read…", grouped(listing.num_unread));
+    }
+    match page.selection.len() {
+        0 | 1 => text,
+        more => format!("{text}, {} chosen", grouped(more)),
+    }
+}
+
+/// `12,345`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let before = view.session.gallery.query.clone();
+    ui.horizontal_wrapped(|ui| {
+        let query = &mut view.session.gallery.query;
+        let hint = format!("{}  Search", icons::SEARCH);
+        let field = TextEdit::singleline(&mut query.words)
+            .id_salt(keys::SEARCH_FIELD)
+            .hint_text(hint)
+            .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
+        let explanation = "Words of the prompt, the model, the file's name or the seed; all of them must be there (Ctrl+F)";
+        let field = ui
+            .add(field)
+            .on_hover_text(explanation)
+            .accessible_name("Search results");
+        if std::mem::take(&mut view.session.gallery.is_search_wanted) {
+            field.request_focus();
+        }
+        let query = &mut view.session.gallery.query;
+        if !query.words.is_empty()
+            && icon_button(ui, icons::X, "Clear the search", "Show all again").clicked()
+        {
+            query.words.clear();
+        }
+        for show in Show::ALL {
+            let explanation = match show {
+                Show::All => "Pictures and clips",
+                Show::Pictures => "Only pictures",
+                Show::Clips => "Only clips",
+            };
+            if choice(ui, query.show == show, show.label(), explanation).clicked() {
+                query.show = show;
+            }
+        }
+        let explanation = "Only favourites";
+        if icon_toggle(ui, query.only_favourites, icons::STAR, explanation, explanation).clicked() {
+            query.only_favourites = !query.only_favourites;
+        }
+        ComboBox::from_id_salt("sort")
+            .selected_text(query.sort.label())
+            .show_ui(ui, |ui| {
+                for sort in Sort::ALL {
+                    ui.selectable_value(&mut query.sort, sort, sort.label());
+                }
+            })
+            .response
+            .on_hover_text("Which results come first")
+            .accessible_name("Order of the results");
+    });
+    if view.session.gallery.query != before {
+        view.push(AppCommand::Gallery(GalleryCommand::Ask));
+    }
+}
+
+/// Folders that cannot be read.
+fn problems_ui(ui: &mut Ui, view: &View<'_>) {
+    let listing = view.session.gallery.listing.as_ref();
+    for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
+        wide_note(ui, problem, palette(ui).amber);
+    }
+}
+
+/// What was thrown away last can be brought back.
+fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if view.session.gallery.trash_word.is_empty() {
+        return;
+    }
+    let palette = palette(ui);
+    let frame = Frame::new()
+        .fill(palette.raised)
+        .inner_margin(Margin::symmetric(16, 6));
+    Panel::bottom("gallery-trash")
+        .frame(frame)
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.label(RichText::new(icons::TRASH).color(palette.weak));
+                ui.label(&view.session.gallery.trash_word);
+                let undo = Button::new("Undo");
+                if ui
+                    .add(undo)
+                    .on_hover_text("Bring it back from the trash to where it was (Ctrl+Z)")
+                    .accessible_name("Undo")
+                    .clicked()
+                {
+                    view.push(AppCommand::Gallery(GalleryCommand::Undo));
+                }
+                let explanation = "Leave it in the trash; the desktop's own still has it";
+                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                    if icon_button(ui, icons::X, "Leave it in the trash", explanation).clicked() {
+                        view.session.gallery.trash_word.clear();
+                    }
+                });
+            });
+        });
+}
+
+/// Nothing is here yet, or nothing that is looked for.
+fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let page = &view.session.gallery;
+    let is_known = page
+        .listing
+        .as_ref()
+        .is_some_and(|listing| !listing.is_looking);
+    let leaves_out = page.query.leaves_out();
+    let (icon, title, advice) = if !is_known {
+        (icons::IMAGES, "Looking for results…", "")
+    } else if leaves_out {
+        let advice = "Other words, or fewer of them, may find more";
+        (icons::SEARCH, "Nothing matches", advice)
+    } else {
+        let advice = "Every picture and clip that you make appears here by itself, newest first";
+        (icons::IMAGES, "Nothing here yet", advice)
+    };
+    let palette = palette(ui);
+    let area = ui.available_rect_before_wrap();
+    let middle = area.center() - vec2(0.0, 20.0);
+    let text = |up: f32, text: &dyn ToString, size: f32, colour| {
+        let at = middle - vec2(0.0, up);
+        let font = FontId::proportional(size);
+        ui.painter()
+            .text(at, Align2::CENTER_CENTER, text.to_string(), font, colour);
+    };
+    text(46.0, &icon, 50.0, palette.accent.gamma_multiply(0.85));
+    ui.add_space((area.height() / 2.0 - 24.0).max(0.0));
+    ui.vertical_centered(|ui| {
+        ui.label(RichText::new(title).size(18.0));
+        if !advice.is_empty() {
+            ui.label(RichText::new(sentence(advice)).color(palette.weak));
+        }
+        if is_known && leaves_out {
+            let all = Button::new("Show all results");
+            if ui
+                .add(all)
+                .on_hover_text("Search for nothing and leave out nothing")
+                .accessible_name("Show all results")
+                .clicked()
+            {
+                let query = &mut view.session.gallery.query;
+                let sort = query.sort;
+                *query = Default::default();
+                query.sort = sort;
+                view.push(AppCommand::Gallery(GalleryCommand::Ask));
+            }
+        }
+    });
+}

@@ -1,0 +1,175 @@
+//! The words above the graph: what each line is and how much it is now, and which job is looked at.
+//!
+//! The graph itself is `graph`'s.
+
+use egui::{Button, RichText, Ui};
+use safelight_core::job::{JobId, MachineSample, MemorySample};
+
+use crate::app::commands::AppCommand;
+use crate::app::memory::MemoryHistory;
+use crate::ui::memory::{Series, is_known};
+use crate::ui::widgets::{bytes_text, choice, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+/// Whether what is expected of the form's job is shown: where there is no other, where it is asked for, and while a
+/// slider changes it. Nothing takes the place of a running job.
+pub(super) fn choose_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
+    let planning = &mut view.session.planning;
+    let has_plan = planning.planned().is_some();
+    if view.queue.running.is_some() || !has_plan {
+        planning.is_shown &= view.queue.running.is_none();
+        return false;
+    }
+    if view.queue.memory().last().is_none() {
+        return true;
+    }
+    ui.horizontal(|ui| {
+        let choices = [
+            (
+                false,
+                "Last job",
+                "What the memory of the last job was like",
+            ),
+            (
+                true,
+                "Next job",
+                "What is expected of the job that the form describes",
+            ),
+        ];
+        for (is_next, name, explanation) in choices {
+            if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
+                planning.is_shown = is_next;
+            }
+        }
+    });
+    let is_dragged = planning.preserved_draft.is_some() || planning.cap_draft.is_some();
+    planning.is_shown || is_dragged
+}
+
+pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
+    let palette = palette(ui);
+    let export = ui.horizontal(|ui| {
+        ui.label(RichText::new("Memory").color(palette.weak));
+        let history = view.queue.memory();
+        let Some(last) = history.last() else {
+            ui.label(
+                RichText::new("is drawn here while a job runs")
+                    .small()
+                    .color(palette.weak),
+            );
+            return None;
+        };
+        for line in series.iter().filter(|line| !line.is_thin) {
+            series_ui(ui, history, last, line);
+        }
+        if last.total_bytes > 0 {
+            ui.add_space(theme::SMALL_GAP);
+            let text = format!("Cap {}", bytes_text(last.total_bytes));
+            ui.label(RichText::new(text).small().color(palette.cap))
+                .on_hover_text(
+                    "All that there is. Where it lies far above, its line stays at the upper edge",
+                );
+        }
+        let layout = egui::Layout::right_to_left(egui::Align::Center);
+        ui.with_layout(layout, |ui| {
+            let job = export_ui(ui, view);
+            if let Some(predicted) = history.predicted_bytes() {
+                let text = format!("Predicted peak {}", bytes_text(predicted));
+                ui.label(RichText::new(text).small().color(palette.weak))
+                    .on_hover_text("What the plan expects of tensors: the dotted line, and stage by stage the pale blocks");
+            }
+            let text = format!("Peak {}", bytes_text(history.peak_bytes()));
+            ui.label(RichText::new(text).small().color(palette.weak))
+                .on_hover_text("The most that was used in this job");
+            job
+        })
+        .inner
+    });
+    if let Some(job) = export.inner {
+        view.push(AppCommand::ExportTelemetry(job));
+    }
+}
+
+/// A record is whole when its job has ended.
+fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
+    let job = view
+        .queue
+        .last_job
+        .filter(|_| view.queue.running.is_none())?;
+    let text = RichText::new(with_icon(icons::DOWNLOAD, "Export")).small();
+    ui.add(Button::new(text).frame_when_inactive(false))
+        .on_hover_text("Write what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, what was given back")
+        .accessible_name("Export telemetry")
+        .clicked()
+        .then_some(job)
+}
+
+/// What the machine around the job says, in a line of its own; nothing where nothing is known.
+pub(super) fn machine_ui(
+    ui: &mut Ui,
+    history: &MemoryHistory,
+    last: &MemorySample,
+    series: &[Series],
+) {
+    let machine = &last.machine;
+    if *machine == MachineSample::default() {
+        return;
+    }
+    let weak = palette(ui).weak;
+    ui.scope(|ui| {
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal_wrapped(|ui| {
+            ui.label(RichText::new("Machine").color(weak));
+            for line in series.iter().filter(|line| line.is_thin) {
+                series_ui(ui, history, last, line);
+            }
+            if let Some(share) = cache_share(history, last) {
+                ui.label(RichText::new(share).small().color(weak)).on_hover_text(
+                    "The CPU and the GPU share one memory: what the system keeps of files is given up when the job wants it",
+                );
+            }
+            let figures = [
+                (
+                    machine.busy_percent,
+                    "Busy",
+                    " %",
+                    "How much of the time the GPU computes",
+                ),
+                (
+                    machine.temperature_celsius,
+                    "",
+                    " °C",
+                    "The GPU's temperature",
+                ),
+                (machine.power_watts, "", " W", "The GPU's power"),
+            ];
+            for (figure, name, unit, explanation) in figures {
+                let Some(figure) = figure else { continue };
+                ui.add_space(theme::SMALL_GAP);
+                let text = format!("{name} {figure:.0}{unit}");
+                ui.label(RichText::new(text.trim_start()).small().color(weak))
+                    .on_hover_text(explanation);
+            }
+        });
+    });
+}
+
+/// How much of one shared pool the files have.
+fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
+    let cache = last.machine.page_cache_bytes?;
+    if !history.is_unified() || last.total_bytes == 0 {
+        return None;
+    }
+    let percent = cache as f64 / last.total_bytes as f64 * 100.0;
+    Some(format!("files have {percent:.0} % of the shared memory"))
+}
+
+fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &Series) {
+    if !is_known(history, line) {
+        return;
+    }
+    let text = format!("{} {}", line.name, bytes_text((line.bytes)(last)));
+    ui.add_space(theme::SMALL_GAP);
+    ui.label(RichText::new(text).small().color(line.colour))
+        .on_hover_text(line.explanation);
+}

@@ -1,0 +1,270 @@
+//! The panel at the right: the running job, those that wait and those that stopped, and what happens in the end.
+//!
+//! Only rows that are seen are drawn; what a row is, is [`super::row`]'s.
+
+use egui::scroll_area::ScrollSource;
+use egui::{
+    Align, Align2, ComboBox, CornerRadius, FontId, Frame, Label, Layout, Margin, Panel,
+    ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
+};
+
+use crate::app::commands::AppCommand;
+use crate::app::queue::after::AfterQueue;
+use crate::app::queue::commands::QueueCommand;
+use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
+use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if !view.state.queue.is_open {
+        return;
+    }
+    let frame = Frame::new()
+        .fill(palette(ui).panel)
+        .inner_margin(Margin::symmetric(12, 10));
+    Panel::right("queue")
+        .frame(frame)
+        .resizable(false)
+        .exact_size(theme::QUEUE_WIDTH)
+        .show(ui, |ui| {
+            heading_ui(ui, view);
+            held_ui(ui, view);
+            opening_ui(ui, view);
+            Panel::bottom("queue end")
+                .frame(Frame::new().inner_margin(Margin {
+                    top: 8,
+                    ..Margin::ZERO
+                }))
+                .resizable(false)
+                .show_separator_line(false)
+                .show(ui, |ui| {
+                    undo_ui(ui, view);
+                    after_ui(ui, view);
+                });
+            if let Some(job) = &view.queue.running {
+                running_ui(ui, view, job);
+            }
+            list_ui(ui, view);
+        });
+}
+
+/// Opens the panel and closes it; says how many jobs there are.
+pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
+    let (num_waiting, num_stopped) = (view.queue.waiting.len(), view.queue.stopped.len());
+    let explanation = match (num_waiting, num_stopped) {
+        (0, 0) => "The jobs that run and wait".to_owned(),
+        (_, 0) => format!("The jobs that run and wait: {num_waiting} waiting"),
+        _ => format!("The jobs that run and wait: {num_waiting} waiting, {num_stopped} stopped"),
+    };
+    let is_open = view.state.queue.is_open;
+    let button = if is_open {
+        icon_toggle(ui, true, icons::QUEUE, "Queue", &explanation)
+    } else {
+        icon_button(ui, icons::QUEUE, "Queue", &explanation)
+    };
+    if num_waiting > 0 && !is_open {
+        let palette = palette(ui);
+        let size = Vec2::splat(14.0);
+        let rect = Align2::RIGHT_TOP.align_size_within_rect(size, button.rect);
+        ui.painter()
+            .rect_filled(rect, CornerRadius::same(7), palette.accent);
+        ui.painter().text(
+            rect.center(),
+            Align2::CENTER_CENTER,
+            num_waiting.min(99),
+            FontId::proportional(9.5),
+            palette.on_accent,
+        );
+    }
+    if button.clicked() {
+        view.push(AppCommand::Queue(QueueCommand::Open(!is_open)));
+    }
+}
+
+fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Queue").strong().size(15.0));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if icon_button(ui, icons::X, "Close the queue", "The jobs go on").clicked() {
+                view.push(AppCommand::Queue(QueueCommand::Open(false)));
+            }
+            let queue = view.queue;
+            let wish = if queue.is_paused {
+                let explanation = "Start the jobs that wait, one after the other";
+                icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
+                    .clicked()
+                    .then_some(QueueCommand::GoOn)
+            } else {
+                let explanation = "Start no further job. The running one stops at its last finished stage or saved step, frees the memory, and goes on from there";
+                icon_button(ui, icons::PAUSE, "Pause the queue", explanation)
+                    .clicked()
+                    .then_some(QueueCommand::PauseAll)
+            };
+            view.commands.extend(wish.map(AppCommand::Queue));
+        });
+    });
+    if view.queue.running.is_some() && !view.queue.is_paused {
+        let mut pauses = view.queue.pauses_after;
+        let explanation = "The running job goes on to its end; the next one waits until you go on";
+        if ui
+            .checkbox(&mut pauses, "Pause after this job")
+            .on_hover_text(explanation)
+            .changed()
+        {
+            view.push(AppCommand::Queue(QueueCommand::PauseAfter(pauses)));
+        }
+    }
+}
+
+/// The jobs of the last run.
+fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let text = match view.queue.num_held() {
+        0 => return,
+        1 => "One job waits from last time".to_owned(),
+        count => format!("{count} jobs wait from last time"),
+    };
+    let palette = palette(ui);
+    card(ui).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.label(RichText::new(text).color(palette.amber));
+        ui.horizontal(|ui| {
+            let button = ui.button(with_icon(icons::PLAY, "Go on"));
+            if button
+                .on_hover_text("Start them, one after the other")
+                .accessible_name("Go on")
+                .clicked()
+            {
+                view.push(AppCommand::Queue(QueueCommand::ReleaseHeld));
+            }
+            let button = ui.button(with_icon(icons::TRASH, "Clear"));
+            if button
+                .on_hover_text("Take them out of the queue. You can undo it")
+                .accessible_name("Clear")
+                .clicked()
+            {
+                view.push(AppCommand::Queue(QueueCommand::ClearHeld));
+            }
+        });
+    });
+}
+
+/// Files that become jobs.
+fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
+    for opening in &view.session.queue.opening {
+        let (done, all) = (opening.num_done, opening.num_files);
+        card(ui).show(ui, |ui| {
+            ui.set_width(ui.available_width());
+            ui.horizontal(|ui| {
+                ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
+                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                    let explanation = "Open no more of them. Those that are in the queue stay";
+                    if icon_button(ui, icons::X, "Stop opening files", explanation).clicked() {
+                        let stop = QueueCommand::StopOpening(opening.number);
+                        view.commands.push(AppCommand::Queue(stop));
+                    }
+                });
+            });
+            let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
+            ui.add(bar).accessible_name("Files opened");
+        });
+    }
+}
+
+fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let queue = view.queue;
+    let (num_waiting, num_stopped) = (queue.waiting.len(), queue.stopped.len());
+    let weak = palette(ui).weak;
+    if num_waiting + num_stopped == 0 {
+        let text = if queue.running.is_some() {
+            "No other job waits"
+        } else {
+            "No job waits. Press Generate as often as you like, or drop several pictures at once"
+        };
+        ui.add(Label::new(RichText::new(text).color(weak)).wrap());
+        return;
+    }
+    ui.horizontal(|ui| {
+        if num_waiting > 0 {
+            ui.label(RichText::new(format!("Waiting ({num_waiting})")).color(weak));
+        }
+        if num_stopped > 0 {
+            ui.label(RichText::new(format!("Stopped ({num_stopped})")).color(weak))
+                .on_hover_text("Jobs that failed, were paused, or whose program ended. They stand behind those that wait");
+        }
+    });
+    ui.spacing_mut().item_spacing.y = theme::QUEUE_GAP;
+    ScrollArea::vertical()
+        .auto_shrink([false, false])
+        .scroll_source(ScrollSource::default())
+        .show_rows(
+            ui,
+            theme::QUEUE_ROW,
+            num_waiting + num_stopped,
+            |ui, seen| {
+                for index in seen {
+                    if let Some(job) = queue.waiting.get(index) {
+                        waiting_ui(ui, view, job, index);
+                    } else if let Some(stopped) = queue.stopped.get(index - num_waiting) {
+                        stopped_ui(ui, view, stopped);
+                    }
+                }
+            },
+        );
+}
+
+/// What was taken out last can be put back.
+fn undo_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let text = match view.session.queue.removed.as_slice() {
+        [] => return,
+        [one] => format!("Taken out: {}", one.job().request.prompt),
+        several => format!("{} jobs taken out", several.len()),
+    };
+    let weak = palette(ui).weak;
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if ui
+                .button("Undo")
+                .on_hover_text("Put back what was taken out of the queue")
+                .clicked()
+            {
+                view.push(AppCommand::Queue(QueueCommand::Undo));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(Label::new(RichText::new(text).small().color(weak)).truncate());
+            });
+        });
+    });
+}
+
+fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = "What happens when the last job has ended. You have half a minute to stop it; it counts until Safelight is closed";
+    let weak = palette(ui).weak;
+    ui.horizontal(|ui| {
+        let label = ui
+            .label(RichText::new("Then").color(weak))
+            .on_hover_text(explanation);
+        let before = view.session.queue.after;
+        let mut after = before;
+        ComboBox::from_id_salt("after the queue")
+            .selected_text(after.label())
+            .width(ui.available_width())
+            .show_ui(ui, |ui| {
+                for choice in AfterQueue::ALL {
+                    ui.selectable_value(&mut after, choice, choice.label());
+                }
+            })
+            .response
+            .labelled_by(label.id)
+            .on_hover_text(explanation);
+        if after != before {
+            view.push(AppCommand::Queue(QueueCommand::After(after)));
+        }
+    });
+}
+
+fn card(ui: &Ui) -> Frame {
+    Frame::new()
+        .fill(palette(ui).field)
+        .corner_radius(CornerRadius::same(theme::RADIUS))
+        .inner_margin(Margin::from(vec2(10.0, 8.0)))
+}

@@ -1,0 +1,153 @@
+//! What the rows of the queue are drawn with: picture, words, the place for buttons, and the facts on hover.
+
+use egui::{
+    Align, Align2, Color32, CornerRadius, FontId, Label, Layout, Rect, Response, RichText, Sense,
+    Stroke, StrokeKind, Ui, UiBuilder, pos2, vec2,
+};
+use safelight_core::job::{GenerateRequest, JobId};
+
+use crate::app::commands::AppCommand;
+use crate::app::queue::commands::QueueCommand;
+use crate::app::queue::list::picture_of;
+use crate::ui::widgets::{palette, seconds_text};
+use crate::ui::{View, icons, theme};
+
+/// What stands in a row's second line.
+pub(super) struct Line {
+    pub text: String,
+    pub colour: Color32,
+}
+
+pub(super) fn row_id(id: JobId) -> egui::Id {
+    egui::Id::unique(("queued job", id.0))
+}
+
+/// The row's id goes by its job, so that the focus moves with it.
+pub(super) fn row_rect(ui: &mut Ui, id: JobId) -> (Rect, Response) {
+    let size = vec2(ui.available_width(), theme::QUEUE_ROW);
+    let (_, rect) = ui.allocate_space(size);
+    (rect, ui.interact(rect, row_id(id), Sense::click_and_drag()))
+}
+
+pub(super) fn thumb_rect(row: Rect) -> Rect {
+    let margin = (theme::QUEUE_ROW - theme::QUEUE_THUMB.y) / 2.0;
+    Rect::from_min_size(row.min + vec2(margin, margin), theme::QUEUE_THUMB)
+}
+
+pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color32) {
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter().rect_filled(rect, radius, fill);
+    if let Some(colour) = edge {
+        let stroke = Stroke::new(1.0, colour);
+        ui.painter()
+            .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
+    }
+}
+
+/// The start picture, else the sign of what the model makes.
+pub(super) fn thumb_ui(ui: &Ui, view: &mut View<'_>, request: &GenerateRequest, rect: Rect) {
+    let palette = palette(ui);
+    let path = picture_of(request);
+    if let Some(path) = path.filter(|path| view.session.queue.thumbs.is_unknown(path)) {
+        let want = QueueCommand::WantThumb(path.clone());
+        view.commands.push(AppCommand::Queue(want));
+    }
+    if let Some(texture) = path.and_then(|path| view.session.queue.thumbs.get(path)) {
+        texture_ui(ui, texture, rect);
+        return;
+    }
+    ui.painter()
+        .rect_filled(rect, CornerRadius::same(4), palette.stage);
+    let icon = if request.num_frames > 1 {
+        icons::FILM
+    } else {
+        icons::IMAGE
+    };
+    ui.painter().text(
+        rect.center(),
+        Align2::CENTER_CENTER,
+        icon,
+        FontId::proportional(theme::QUEUE_SIGN),
+        palette.weak,
+    );
+}
+
+/// In the middle of its place, with its shape kept.
+pub(super) fn texture_ui(ui: &Ui, texture: &egui::TextureHandle, rect: Rect) {
+    let size = texture.size_vec2();
+    let scale = (rect.width() / size.x.max(1.0)).min(rect.height() / size.y.max(1.0));
+    let shown = Rect::from_center_size(rect.center(), size * scale);
+    let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+    ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
+}
+
+/// The prompt, and a line below it; `room` is kept free at the right.
+pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: Line, room: f32) {
+    let left = thumb_rect(row).right() + 8.0;
+    let rect = Rect::from_min_max(
+        pos2(left, row.top() + 9.0),
+        pos2(row.right() - room - 4.0, row.bottom()),
+    );
+    let builder = UiBuilder::new()
+        .max_rect(rect)
+        .layout(Layout::top_down(Align::LEFT));
+    let mut ui = ui.new_child(builder);
+    ui.spacing_mut().item_spacing.y = 2.0;
+    let first_line = prompt.lines().next().unwrap_or_default();
+    ui.add(Label::new(RichText::new(first_line).strong()).truncate());
+    let text = RichText::new(line.text).small().color(line.colour);
+    ui.add(Label::new(text).truncate());
+}
+
+/// At the right of the row. Their ids go by the job, so that an open menu stays with it.
+pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, id: JobId, contents: impl FnOnce(&mut Ui)) {
+    let builder = UiBuilder::new()
+        .max_rect(row.shrink2(vec2(4.0, 8.0)))
+        .id_salt(id.0)
+        .layout(Layout::right_to_left(Align::Center));
+    let mut ui = ui.new_child(builder);
+    ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+    ui.spacing_mut().item_spacing.x = 2.0;
+    contents(&mut ui);
+}
+
+/// `Little World  ·  256 × 256  ·  2.1 s`.
+pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String {
+    let length = match (request.num_frames, request.batch_size) {
+        (0 | 1, 0 | 1) => "picture".to_owned(),
+        (0 | 1, count) => format!("{count} pictures"),
+        (frames, _) => seconds_text(f64::from(frames) / request.fps.max(f64::EPSILON)),
+    };
+    let (width, height) = (request.width, request.height);
+    format!(
+        "{}  ·  {width} × {height}  ·  {length}",
+        model_name(view, request)
+    )
+}
+
+fn model_name<'a>(view: &'a View<'_>, request: &'a GenerateRequest) -> &'a str {
+    let mut specs = view.session.models.all().iter();
+    let spec = specs.find(|spec| spec.id == request.model);
+    spec.map_or(&request.model, |spec| &spec.name)
+}
+
+pub(super) fn facts_ui(
+    ui: &mut Ui,
+    view: &View<'_>,
+    request: &GenerateRequest,
+    missing: &[std::path::PathBuf],
+) {
+    ui.set_max_width(theme::CARD_WIDTH);
+    ui.label(&request.prompt);
+    ui.label(format!(
+        "{}  ·  seed {}  ·  {} steps",
+        short_facts(view, request),
+        request.seed,
+        request.num_steps
+    ));
+    for path in missing {
+        let amber = palette(ui).amber;
+        let text = format!("This file is gone: {}", path.display());
+        ui.label(RichText::new(text).color(amber));
+    }
+}

@@ -1,0 +1,90 @@
+//! What the queue asks in the middle of the window: what several files are for, and whether it may really quit.
+
+use egui::{Button, Context, Frame, Id, Margin, Modal, ModalResponse, RichText, Ui};
+
+use crate::app::commands::AppCommand;
+use crate::app::queue::after::{AfterQueue, Countdown};
+use crate::app::queue::commands::QueueCommand;
+use crate::app::queue::several::{Choice, Several};
+use crate::ui::widgets::{across, main_button, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
+    if let Some(countdown) = view.session.queue.countdown {
+        countdown_ui(ctx, view, countdown);
+    } else if let Some(several) = view.session.queue.several.take() {
+        several_ui(ctx, view, &several);
+        view.session.queue.several = Some(several);
+    }
+}
+
+fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
+    let count = several.paths.len();
+    let mut choice = None;
+    let asked = question(ctx, "several files", |ui| {
+        ui.set_width(theme::QUESTION_WIDTH);
+        ui.heading(format!("{count} files at once"));
+        let weak = palette(ui).weak;
+        let thing = view.thing();
+        let text = format!(
+            "Each can become a {thing} of its own, with the settings of the form and a size that fits it."
+        );
+        ui.label(RichText::new(text).color(weak));
+        ui.add_space(theme::SMALL_GAP);
+        let name = format!("Make {count} jobs, one for each");
+        if main_button(ui, true, icons::IMAGES, &name).clicked() {
+            choice = Some(Choice::Each);
+        }
+        let form = match (several.takes_two, count) {
+            (true, 2) => "Put both into the form",
+            (true, _) => "Put the first two into the form",
+            (false, _) => "Put only the first into the form",
+        };
+        if button_ui(ui, icons::IMAGE, form) {
+            choice = Some(Choice::Form);
+        }
+        if button_ui(ui, icons::X, "Never mind") {
+            choice = Some(Choice::None);
+        }
+    });
+    if asked.should_close() {
+        choice = choice.or(Some(Choice::None));
+    }
+    let take = choice.map(|choice| AppCommand::Queue(QueueCommand::Take(choice)));
+    view.commands.extend(take);
+}
+
+fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
+    let mut is_stopped = false;
+    let asked = question(ctx, "after the queue", |ui| {
+        ui.set_width(theme::QUESTION_WIDTH);
+        let secs = countdown.secs_left;
+        let (text, name) = match countdown.action {
+            AfterQueue::Suspend => (format!("The computer sleeps in {secs} s"), "Stay awake"),
+            AfterQueue::Quit | AfterQueue::Nothing => {
+                (format!("Safelight quits in {secs} s"), "Stay open")
+            }
+        };
+        ui.heading(text);
+        let weak = palette(ui).weak;
+        let text = "The queue is done, and every result is saved.";
+        ui.label(RichText::new(text).color(weak));
+        ui.add_space(theme::SMALL_GAP);
+        is_stopped = main_button(ui, true, icons::STOP, name).clicked();
+    });
+    if is_stopped || asked.should_close() {
+        view.push(AppCommand::Queue(QueueCommand::StopCountdown));
+    }
+}
+
+fn question(ctx: &Context, id: &str, contents: impl FnOnce(&mut Ui)) -> ModalResponse<()> {
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
+    Modal::new(Id::unique(id)).frame(frame).show(ctx, contents)
+}
+
+fn button_ui(ui: &mut Ui, icon: char, name: &str) -> bool {
+    let button = Button::new(with_icon(icon, name));
+    across(ui, name, |ui| ui.add(button))
+        .accessible_name(name)
+        .clicked()
+}

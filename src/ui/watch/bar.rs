@@ -1,0 +1,261 @@
+//! The player's bar: play, step, scrub, what comes behind the end, speed, size, and what is done with the frame.
+//!
+//! The same for results, files, comparisons and a clip that grows.
+
+use egui::{Button, ComboBox, Label, RichText, Slider, Ui};
+
+use crate::app::commands::AppCommand;
+use crate::app::inputs::Slot;
+use crate::app::player::commands::PlayerCommand;
+use crate::app::player::zoom::Zoom;
+use crate::app::player::{Playback, Repeat, SPEEDS};
+use crate::app::state::Viewing;
+use crate::ui::watch::playhead;
+use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+/// What is told of what is shown: a line, and more on hover.
+pub(super) struct Told {
+    pub line: String,
+    pub more: String,
+}
+
+/// The bar; where there is nothing to play, the line that is told stands in its room.
+pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
+    ui.horizontal(|ui| {
+        let can_play = playhead(view).is_some();
+        if can_play {
+            play_ui(ui, view);
+        }
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            size_ui(ui, view);
+            if can_play {
+                pace_ui(ui, view);
+                position_ui(ui, view);
+            } else if let Some(told) = told {
+                ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                    told_ui(ui, told);
+                });
+            }
+        });
+    });
+    if playhead(view).is_some() && view.session.viewing != Viewing::Compare {
+        frame_ui(ui, view);
+    }
+}
+
+/// The line below the buttons, where the bar has no room for it.
+pub(super) fn told_below_ui(ui: &mut Ui, view: &View<'_>, told: Option<&Told>) {
+    if playhead(view).is_some()
+        && let Some(told) = told
+    {
+        told_ui(ui, told);
+    }
+}
+
+fn told_ui(ui: &mut Ui, told: &Told) {
+    let text = RichText::new(&told.line).small().color(palette(ui).weak);
+    ui.add(Label::new(text).truncate())
+        .on_hover_text(&told.more);
+}
+
+fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_playing = playhead(view).is_some_and(|playhead| playhead.is_playing());
+    let (icon, name) = if is_playing {
+        (icons::PAUSE, "Pause")
+    } else {
+        (icons::PLAY, "Play")
+    };
+    let buttons = [
+        (icon, name, "Play or pause (space)", AppCommand::TogglePlay),
+        (
+            icons::CARET_LEFT,
+            "Previous frame",
+            "One frame back (left arrow; Home goes to the first)",
+            AppCommand::StepFrame(-1),
+        ),
+        (
+            icons::CARET_RIGHT,
+            "Next frame",
+            "One frame on (right arrow; End goes to the last)",
+            AppCommand::StepFrame(1),
+        ),
+    ];
+    for (icon, name, explanation, command) in buttons {
+        if icon_button(ui, icon, name, explanation).clicked() {
+            view.push(command);
+        }
+    }
+}
+
+/// The slider, in what room is left, with the frame's number and time before it in reading order.
+fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(playhead) = playhead(view) else {
+        return;
+    };
+    let (mut index, len) = (playhead.index(), playhead.len());
+    let text = format!("{} / {len}   {}", index + 1, clock_text(playhead.secs()));
+    let weak = palette(ui).weak;
+    ui.label(RichText::new(text).monospace().color(weak));
+    ui.spacing_mut().slider_width = (ui.available_width() - theme::SMALL_GAP).max(60.0);
+    let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
+    let response = ui
+        .add(slider)
+        .on_hover_text("Drag to look at a frame")
+        .accessible_name("Position");
+    if response.changed() {
+        view.push(AppCommand::ShowFrame(index));
+    }
+}
+
+fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let playback = view.state.playback;
+    let mut speed = playback.speed;
+    ComboBox::from_id_salt("speed")
+        .selected_text(speed_text(speed))
+        .width(theme::SPEED_WIDTH)
+        .show_ui(ui, |ui| {
+            for choice in SPEEDS {
+                ui.selectable_value(&mut speed, choice, speed_text(choice));
+            }
+        })
+        .response
+        .on_hover_text("How fast clips play")
+        .accessible_name(format!("Speed {}", speed_text(playback.speed)));
+    if speed != playback.speed {
+        let playback = Playback { speed, ..playback };
+        view.push(AppCommand::Player(PlayerCommand::SetPlayback(playback)));
+    }
+    let repeat = playback.repeat;
+    let icon = match repeat {
+        Repeat::Off | Repeat::Loop => icons::REPEAT,
+        Repeat::PingPong => icons::SWAP,
+    };
+    let name = format!("At the end: {}", repeat.label());
+    let explanation = format!("{name}. Press for “{}” (L)", repeat.next().label());
+    if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
+        let repeat = repeat.next();
+        let playback = Playback { repeat, ..playback };
+        view.push(AppCommand::Player(PlayerCommand::SetPlayback(playback)));
+    }
+}
+
+fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_full = view.session.watch.is_full;
+    let (icon, name, explanation) = if is_full {
+        (
+            icons::CORNERS_IN,
+            "Leave the full view",
+            "Show the rest of the window again (F or Escape)",
+        )
+    } else {
+        (
+            icons::CORNERS_OUT,
+            "Full view",
+            "Give the picture the whole window (F)",
+        )
+    };
+    if icon_button(ui, icon, name, explanation).clicked() {
+        view.push(AppCommand::Player(PlayerCommand::ShowFull(!is_full)));
+    }
+    let palette = palette(ui);
+    let zoom = &mut view.session.watch.zoom;
+    let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
+    let choices = [
+        (
+            own_size,
+            "100 %",
+            "One pixel of the picture for each of the screen (1). The wheel zooms, dragging moves",
+        ),
+        (Zoom::Fit, "Fit", "All of the picture (0)"),
+    ];
+    for (choice, name, explanation) in choices {
+        let colour = if *zoom == choice {
+            palette.amber
+        } else {
+            palette.weak
+        };
+        let text = RichText::new(name).small().color(colour);
+        let button = Button::new(text).frame_when_inactive(false);
+        let response = ui.add(button).on_hover_text(explanation);
+        if response.accessible_name(name).clicked() {
+            *zoom = choice;
+        }
+    }
+}
+
+/// What is done with the frame that is shown.
+fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let spec = view.session.model(&view.state.form);
+    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
+    let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
+    let buttons = [
+        (
+            icons::CAMERA,
+            "Save this frame",
+            "Write it as a PNG picture beside the clip, with the clip's settings inside",
+            true,
+            PlayerCommand::SaveFrame,
+        ),
+        (
+            icons::COPY,
+            "Copy this frame",
+            "Put the picture on the clipboard",
+            true,
+            PlayerCommand::CopyFrame,
+        ),
+        (
+            icons::ARROW_RIGHT,
+            "Continue from this frame",
+            "It becomes the start picture of what is made next",
+            can_start,
+            PlayerCommand::UseFrame(Slot::Start),
+        ),
+        (
+            icons::FLAG,
+            "Use as end picture",
+            "What is made next ends on it",
+            can_end,
+            PlayerCommand::UseFrame(Slot::End),
+        ),
+    ];
+    ui.horizontal_wrapped(|ui| {
+        for (icon, name, explanation, is_possible, command) in buttons {
+            let text = RichText::new(with_icon(icon, name)).small();
+            let response = ui
+                .add_enabled(is_possible, Button::new(text).frame_when_inactive(false))
+                .on_hover_text(explanation)
+                .on_disabled_hover_text("The chosen model takes no such picture")
+                .accessible_name(name);
+            if response.clicked() {
+                view.push(AppCommand::Player(command));
+            }
+        }
+    });
+}
+
+fn speed_text(speed: f64) -> String {
+    format!("{speed}×")
+}
+
+/// `3.4 s`, `2:03.4`.
+fn clock_text(secs: f64) -> String {
+    if secs < 60.0 {
+        return format!("{secs:.1} s");
+    }
+    let minutes = (secs / 60.0).floor();
+    format!("{minutes:.0}:{:04.1}", secs - minutes * 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_frame_reads_like_a_clock_behind_a_minute() {
+        assert_eq!(clock_text(3.44), "3.4 s");
+        assert_eq!(clock_text(123.4), "2:03.4");
+        assert_eq!(speed_text(0.25), "0.25×");
+        assert_eq!(speed_text(2.0), "2×");
+    }
+}

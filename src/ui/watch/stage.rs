@@ -1,0 +1,58 @@
+//! A picture in its place: fitted or zoomed with the wheel, moved by dragging.
+//!
+//! Knows neither jobs nor files.
+
+use egui::{Color32, CornerRadius, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
+
+use crate::app::player::zoom::Zoom;
+use crate::app::state::Screen;
+use crate::ui::theme;
+
+/// How much a line of the wheel enlarges.
+const WHEEL_SPEED: f32 = 0.004;
+
+/// Takes what is done with the wheel and the pointer; gives where a picture of this size in pixels lies.
+pub(super) fn stage_ui(ui: &mut Ui, area: Rect, zoom: &mut Zoom, size: Vec2) -> (Response, Rect) {
+    let response = ui.allocate_rect(area, Sense::click_and_drag());
+    let place = area.shrink(theme::STAGE_MARGIN);
+    if let Some(pointer) = response.hover_pos() {
+        let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta().y, input.zoom_delta()));
+        let factor = (scroll * WHEEL_SPEED).exp() * pinch;
+        if factor != 1.0 {
+            *zoom = zoom.by(factor, pointer, place, size);
+        }
+    }
+    if response.dragged() {
+        *zoom = zoom.moved(response.drag_delta(), place, size);
+    }
+    if response.double_clicked() {
+        *zoom = match zoom {
+            Zoom::Fit => Zoom::own_size(ui.ctx().pixels_per_point()),
+            Zoom::At { .. } => Zoom::Fit,
+        };
+    }
+    let shown = zoom.rect(place, size);
+    (response, shown)
+}
+
+/// Draws a screen into a rectangle, as far as the area goes.
+pub(super) fn paint(ui: &Ui, area: Rect, shown: Rect, screen: &Screen, tint: Color32) {
+    let Some((texture, _)) = screen.texture() else {
+        return;
+    };
+    let whole = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+    ui.painter()
+        .with_clip_rect(area.intersect(ui.clip_rect()))
+        .image(texture.id(), shown, whole, tint);
+}
+
+pub(super) fn edge(ui: &Ui, area: Rect, shown: Rect, colour: Color32) {
+    ui.painter()
+        .with_clip_rect(area.intersect(ui.clip_rect()))
+        .rect_stroke(
+            shown,
+            CornerRadius::ZERO,
+            Stroke::new(1.0, colour.gamma_multiply(0.7)),
+            egui::StrokeKind::Outside,
+        );
+}

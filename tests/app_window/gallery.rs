@@ -1,0 +1,348 @@
+//! The gallery: results appear by themselves, are found, chosen, liked, thrown away and brought back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::commands::AppCommand;
+use safelight::app::gallery::GalleryCommand;
+use safelight::app::inputs::Slot;
+use safelight::app::state::Page;
+use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, flux_spec, pair_spec};
+
+/// A window whose home is this folder.
+fn window(home: &Path) -> Bench {
+    Bench::with(|startup| startup.paths = Some(Paths::under(home)))
+}
+
+fn results(home: &Path) -> PathBuf {
+    let folder = home.join("videos/Safelight");
+    fs::create_dir_all(&folder).expect("a folder for results");
+    folder
+}
+
+/// A result as Safelight writes it.
+fn result(home: &Path, name: &str, prompt: &str, seed: u64) -> PathBuf {
+    let path = results(home).join(name);
+    let num_frames: u8 = if name.ends_with("mp4") { 9 } else { 1 };
+    let settings = serde_json::json!({
+        "app": "Safelight",
+        "request": {
+            "model": "little-world", "prompt": prompt, "negative_prompt": "", "seed": seed,
+            "num_frames": num_frames, "num_steps": 12, "sampler": "unipc", "guidance_scale": 4.0,
+        },
+    });
+    let frame = |index: u8| Picture::from_fn(96, 64, |x, y| [x as u8 * 2, y as u8 * 3, index * 9]);
+    let frames: Vec<Picture> = (0..num_frames)
+        .map(|index| frame(index).expect("it has pixels"))
+        .collect();
+    let options = ClipOptions {
+        fps: 8.0,
+        settings: Some(settings.to_string()),
+        ..ClipOptions::default()
+    };
+    write_clip(&path, &frames, options).expect("a result is written");
+    path
+}
+
+impl Bench {
+    fn open_gallery(&mut self) {
+        self.press("Gallery");
+    }
+
+    /// The names of the results on the screen.
+    fn shown(&self) -> Vec<String> {
+        let cells = self.harness.query_all_by_role(Role::ListBoxOption);
+        cells
+            .map(|cell| cell.accesskit_node().label().unwrap_or_default())
+            .collect()
+    }
+
+    fn until_shown(&mut self, count: usize) {
+        self.until("the results are read", |bench| {
+            let is_read = bench
+                .app()
+                .session
+                .gallery
+                .listing
+                .as_ref()
+                .is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking);
+            is_read && bench.shown().len() == count
+        });
+    }
+
+    fn choose(&mut self, name: &str) {
+        self.harness
+            .get_by_role_and_label(Role::ListBoxOption, name)
+            .click();
+        self.settle();
+    }
+
+    fn chosen(&mut self) -> Vec<String> {
+        let chosen = self.app().session.gallery.chosen();
+        chosen.iter().map(|entry| entry.file_name()).collect()
+    }
+
+    fn search(&mut self, words: &str) {
+        let field = self.harness.get_by_label("Search results");
+        field.focus();
+        self.settle();
+        self.harness.get_by_label("Search results").type_text(words);
+        self.settle();
+    }
+
+    fn key(&mut self, modifiers: Modifiers, key: Key) {
+        self.harness.key_press_modifiers(modifiers, key);
+        self.settle();
+    }
+}
+
+#[test]
+fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until("nothing is found", |bench| bench.has("Nothing here yet"));
+    bench.assert_shows("appears here by itself");
+    result(home.path(), "boat.png", "a red boat", 7);
+    bench.until_shown(1);
+    assert_eq!(bench.shown(), ["a red boat, picture"]);
+    fs::remove_file(results(home.path()).join("boat.png")).unwrap();
+    bench.until("it has gone", |bench| bench.has("Nothing here yet"));
+}
+
+#[test]
+fn search_and_filters_find_results_and_can_be_taken_back() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    result(home.path(), "b.mp4", "Ein GRÜNES Boot", 8);
+    result(home.path(), "c.png", "a hill", 9);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.search("grünes");
+    bench.until("it is found", |bench| {
+        bench.shown() == ["Ein GRÜNES Boot, clip"]
+    });
+    bench.assert_shows("1 result found");
+    bench.press("Pictures");
+    bench.until("nothing matches", |bench| bench.has("Nothing matches"));
+    bench.press("Show all results");
+    bench.until_shown(3);
+    bench.press("Clips");
+    bench.until_shown(1);
+}
+
+#[test]
+fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    result(home.path(), "b.png", "a hill", 8);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(2);
+    bench.choose("a hill, picture");
+    bench.press("Favourite");
+    bench.until("it is one", |bench| {
+        bench
+            .shown()
+            .contains(&"a hill, picture, favourite".to_owned())
+    });
+    drop(bench);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(2);
+    bench.press("Only favourites");
+    bench.until_shown(1);
+    assert_eq!(bench.shown(), ["a hill, picture, favourite"]);
+    bench.choose("a hill, picture, favourite");
+    bench.press("Not a favourite");
+    bench.until("none is left", |bench| bench.has("Nothing matches"));
+}
+
+#[test]
+fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "a.png", "a red boat", 7);
+    let sidecar = path.with_extension("json");
+    fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
+    result(home.path(), "b.png", "a hill", 8);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(2);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
+    let trash = home.path().join("Trash");
+    assert!(!path.exists() && !sidecar.exists());
+    assert!(trash.join("files/a.png").exists() && trash.join("files/a.json").exists());
+    assert!(trash.join("info/a.png.trashinfo").exists());
+    bench.assert_shows("1 result is in the trash");
+    assert_eq!(bench.chosen(), ["b.png"], "the neighbour is chosen");
+    bench.press("Undo");
+    bench.until("it is back", |bench| bench.shown().len() == 2);
+    assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
+    assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn what_a_job_writes_or_begins_with_is_not_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = window(home.path());
+    let sent = bench.start_job();
+    let name = sent
+        .request
+        .out
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    result(home.path(), &name, "growing", 7);
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("growing, clip");
+    bench.press("Delete");
+    bench.until("it is told", |bench| {
+        bench.has("the running job writes this file")
+    });
+    assert!(sent.request.out.exists());
+    assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn five_thousand_results_draw_only_the_rows_on_the_screen() {
+    let home = tempfile::tempdir().unwrap();
+    let first = result(home.path(), "0000.png", "a red boat", 7);
+    let bytes = fs::read(first).unwrap();
+    for number in 1..5000 {
+        fs::write(
+            results(home.path()).join(format!("{number:04}.png")),
+            &bytes,
+        )
+        .unwrap();
+    }
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until("all are found", |bench| bench.has("5,000 results"));
+    let count = bench.shown().len();
+    assert!((4..60).contains(&count), "{count}");
+    bench.until("all are read", |bench| !bench.has("still to read"));
+    bench.app().session.gallery.query.sort = safelight_core::gallery::Sort::Name;
+    bench.app().push(AppCommand::Gallery(GalleryCommand::Ask));
+    bench.until("they are in order", |bench| {
+        bench.app().session.gallery.items()[0].file_name() == "0000.png"
+    });
+    bench.key(Modifiers::NONE, Key::ArrowDown);
+    bench.key(Modifiers::NONE, Key::End);
+    assert_eq!(bench.chosen(), ["4999.png"]);
+    assert!(bench.shown().len() < 60);
+    bench.until("it is scrolled to and drawn", |bench| {
+        let page = &bench.app().session.gallery;
+        let last = &page.items()[4999];
+        page.wanted.to == 5000 && page.thumbs.contains(last.thumb, 160)
+    });
+    assert!(
+        bench.next_repaint().is_none(),
+        "nothing is drawn again without a reason"
+    );
+}
+
+#[test]
+fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        result(home.path(), &format!("{name}.png"), name, 7);
+    }
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.key(Modifiers::NONE, Key::ArrowRight);
+    let first = bench.chosen();
+    assert_eq!(first.len(), 1);
+    bench.key(Modifiers::SHIFT, Key::ArrowRight);
+    assert_eq!(bench.chosen().len(), 2);
+    bench.assert_shows("2 results chosen");
+    assert!(bench.harness.query_by_label("Compare").is_some());
+    bench.key(Modifiers::COMMAND, Key::A);
+    assert_eq!(bench.chosen().len(), 3);
+    bench.key(Modifiers::COMMAND, Key::F);
+    bench.key(Modifiers::NONE, Key::F);
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(bench.chosen().len(), 3, "the field has the keyboard");
+    assert!(!bench.has("favourite, ") && results(home.path()).join("a.png").exists());
+    bench.key(Modifiers::NONE, Key::Escape);
+    bench.key(Modifiers::NONE, Key::F);
+    bench.until("all are favourites", |bench| {
+        bench.shown().iter().all(|name| name.ends_with("favourite"))
+    });
+}
+
+#[test]
+fn details_tell_what_made_a_result_and_put_it_into_the_form() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "a.png", "a red boat", 7_654_321);
+    let mut bench = Bench::with(|startup| {
+        startup.paths = Some(Paths::under(home.path()));
+        let specs = startup.models.as_mut().unwrap();
+        specs.specs = vec![pair_spec(), flux_spec()];
+    });
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    for text in [
+        "7654321",
+        "little-world",
+        "UniPC, 12 steps",
+        "96 × 64",
+        "a.png",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.press("Copy prompt");
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Copy path")
+        .click();
+    bench.harness.step();
+    bench.harness.step();
+    assert_eq!(bench.copied(), Some(path.display().to_string()));
+    assert!(bench.harness.query_by_label("Use as mask").is_none());
+    bench.press("Use as end picture");
+    bench.until("it is opened", |bench| {
+        bench.app().session.inputs.get(Slot::End).is_some()
+    });
+    bench.app().push(AppCommand::ChooseModel("flux".into()));
+    bench.settle();
+    bench.settle();
+    bench.press("Use as mask");
+    bench.until("it is opened", |bench| {
+        bench.app().session.inputs.get(Slot::Mask).is_some()
+    });
+}
+
+#[test]
+fn a_broken_file_is_a_quiet_place_with_its_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let whole = result(home.path(), "whole.mp4", "a red boat", 7);
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(
+        results(home.path()).join("half.mp4"),
+        &bytes[..bytes.len() / 3],
+    )
+    .unwrap();
+    fs::write(results(home.path()).join("empty.png"), b"").unwrap();
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.choose("empty.png, unreadable");
+    bench.assert_shows("Expected a picture, found an empty file");
+    assert!(bench.app().session.notices.is_empty());
+    assert_eq!(bench.app().session.page, Page::Gallery);
+}

@@ -1,0 +1,233 @@
+//! LoRAs of the form: found, fitted, weighed, dropped, and what a job says of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::form::ChosenLora;
+use safelight_core::catalog::lora::{CheckedLora, Coverage};
+use safelight_core::catalog::{ModelSpec, WeightSet};
+use safelight_core::job::{JobOutcome, JobUpdate, Lora};
+use safelight_core::settings::Paths;
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+use crate::harness::{Bench, pair_spec, spec};
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/transformer")
+}
+
+fn with_weights(mut spec: ModelSpec) -> ModelSpec {
+    spec.files.transformer = model();
+    spec
+}
+
+fn write(path: &Path, layers: &[(String, [usize; 2])]) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    let zeros = vec![0; 4 << 20];
+    let mut views = Vec::new();
+    for (layer, [output, input]) in layers {
+        for (part, shape) in [("lora_A", [2, *input]), ("lora_B", [*output, 2])] {
+            let bytes = &zeros[..shape[0] * shape[1] * 4];
+            let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("whole numbers");
+            views.push((format!("{layer}.{part}.weight"), view));
+        }
+    }
+    let notes = [("modelspec.trigger_phrase".to_owned(), "b0at".to_owned())];
+    safetensors::serialize_to_file(views, Some(notes.into()), path).expect("it is written");
+}
+
+/// A LoRA for every attention of the tiny model.
+fn write_fitting(path: &Path) {
+    let model = WeightSet::open(&model()).expect("the tiny model");
+    let layers = model.tensors.iter().filter_map(|(key, entry)| {
+        let layer = key.strip_suffix(".weight")?;
+        let sizes = [entry.shape[0] as usize, *entry.shape.get(1)? as usize];
+        layer
+            .contains(".to_")
+            .then(|| (format!("transformer.{layer}"), sizes))
+    });
+    write(path, &layers.collect::<Vec<_>>());
+}
+
+fn write_flux(path: &Path) {
+    let layer = "transformer.single_transformer_blocks.0.attn.to_q".to_owned();
+    write(path, &[(layer, [3072, 3072])]);
+}
+
+/// A window of the tiny model with two LoRAs on its disk, of which one is for Flux.
+fn bench_of(spec: ModelSpec) -> Bench {
+    let bench = Bench::of(with_weights(spec));
+    let folder = Paths::under(bench.home.path()).models().join("loras");
+    write_fitting(&folder.join("sea.safetensors"));
+    write_flux(&folder.join("flux hair.safetensors"));
+    bench
+}
+
+fn bench() -> Bench {
+    bench_of(spec())
+}
+
+fn lora_path(bench: &Bench, name: &str) -> PathBuf {
+    let folder = Paths::under(bench.home.path()).models().join("loras");
+    folder.join(format!("{name}.safetensors"))
+}
+
+/// Chooses the one that fits from the list.
+fn add(bench: &mut Bench) {
+    bench.press("Add LoRA");
+    bench.until("it is listed", |bench| bench.has("sea"));
+    bench.press("sea");
+    bench.until("it is chosen", |bench| bench.has("Remove sea"));
+    bench.press("Done");
+}
+
+fn sent_loras(bench: &mut Bench) -> Vec<Lora> {
+    bench.press("Generate");
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    sent.request.loras
+}
+
+#[test]
+fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
+    let mut bench = bench();
+    bench.press("Add LoRA");
+    bench.until("all are listed", |bench| {
+        bench.has("flux hair") && !bench.app().session.loras.is_looking
+    });
+    let entry = |bench: &Bench, name: &str| {
+        let entry = bench.harness.get_by_role_and_label(Role::Button, name);
+        !entry.accesskit_node().is_disabled()
+    };
+    assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
+    let other = &bench.app().session.loras.found[1];
+    assert!(
+        matches!(&other.fit, safelight_core::catalog::lora::Fit::No(why) if why.contains("one for Flux"))
+    );
+    bench
+        .harness
+        .get_by_role_and_label(Role::CheckBox, "Only those for Little World")
+        .click();
+    bench.settle();
+    assert!(!bench.has("flux hair"));
+    let search = bench.harness.get_by_label("Search LoRAs");
+    search.focus();
+    bench.settle();
+    bench
+        .harness
+        .get_by_label("Search LoRAs")
+        .type_text("mountain");
+    bench.settle();
+    bench.assert_shows("No LoRA here has these words");
+}
+
+#[test]
+fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
+    let mut bench = bench();
+    add(&mut bench);
+    bench.app().state.form.loras[0].strength = 0.8;
+    bench.settle();
+    bench.harness.get_by_label("Strength of sea");
+    let expected = Lora {
+        path: lora_path(&bench, "sea"),
+        strength: 0.8,
+        strength_2: None,
+    };
+    assert_eq!(sent_loras(&mut bench), [expected]);
+    bench.harness.get_by_label("Use sea").click();
+    bench.settle();
+    assert!(sent_loras(&mut bench).is_empty());
+    bench.press("Remove sea");
+    assert!(bench.app().state.form.loras.is_empty());
+}
+
+#[test]
+fn a_model_of_two_experts_has_a_strength_for_each() {
+    let mut bench = bench_of(ModelSpec {
+        start_image: safelight_core::catalog::InputUse::Optional,
+        ..pair_spec()
+    });
+    add(&mut bench);
+    bench.harness.get_by_label("Strength of sea, high noise");
+    bench.harness.get_by_label("Strength of sea, low noise");
+    let lora = &mut bench.app().state.form.loras[0];
+    (lora.strength, lora.strength_2) = (0.5, Some(1.5));
+    bench.settle();
+    let [sent] = &sent_loras(&mut bench)[..] else {
+        panic!("one LoRA is sent")
+    };
+    assert_eq!((sent.strength, sent.strength_2), (0.5, Some(1.5)));
+}
+
+#[test]
+fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
+    let mut bench = bench();
+    bench.app().state.form.prompt = "a picture of".into();
+    add(&mut bench);
+    bench.press("Insert word: b0at");
+    assert_eq!(bench.app().state.form.prompt, "a picture of b0at");
+}
+
+#[test]
+fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() {
+    let mut bench = bench();
+    let path = lora_path(&bench, "sea");
+    bench.drop_file(&path);
+    bench.until("it is added", |bench| bench.has("Remove sea"));
+    let path = lora_path(&bench, "flux hair");
+    bench.drop_file(&path);
+    bench.until("it is refused", |bench| {
+        bench.has("Expected a LoRA for Wan, found one for Flux")
+    });
+    assert_eq!(bench.app().state.form.loras.len(), 1);
+}
+
+#[test]
+fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
+    let mut bench = bench();
+    add(&mut bench);
+    bench.press("Generate");
+    let sent = bench.next_job();
+    let checked = CheckedLora {
+        lora: sent.request.loras[0].clone(),
+        coverage: Coverage {
+            total: 400,
+            applied: 312,
+            ..Coverage::default()
+        },
+    };
+    bench.say(sent.id, JobUpdate::Lora(checked));
+    bench.assert_shows("312 of 400 keys used");
+}
+
+#[test]
+fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
+    let mut bench = bench();
+    let gone = bench.home.path().join("gone.safetensors");
+    bench.app().state.form.loras = vec![ChosenLora::new(gone)];
+    bench.until("it is named", |bench| bench.has("Its file is gone"));
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    assert!(button.accesskit_node().is_disabled());
+    bench.harness.get_by_label("Use gone").click();
+    bench.settle();
+    assert!(sent_loras(&mut bench).is_empty());
+}
+
+#[test]
+fn the_settings_of_a_result_bring_its_loras_back() {
+    let mut bench = bench();
+    add(&mut bench);
+    bench.app().state.form.loras[0].strength = -0.5;
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 5);
+    bench.app().state.form.loras.clear();
+    bench.settle();
+    bench.press("Use these settings");
+    let loras = &bench.app().state.form.loras;
+    assert_eq!((loras.len(), loras[0].strength), (1, -0.5));
+}

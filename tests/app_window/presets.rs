@@ -1,0 +1,222 @@
+//! Presets of every model and of the user, and fields that are put back one by one.
+
+use std::fs;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::form::SizeChoice;
+use safelight_core::job::{Sampler, StepCacheKind};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec};
+
+fn file_of(bench: &Bench) -> std::path::PathBuf {
+    Paths::under(bench.home.path()).presets_file()
+}
+
+fn press(bench: &mut Bench, name: &str) {
+    bench.scroll_to(name);
+    bench.press(name);
+}
+
+fn open_advanced(bench: &mut Bench) {
+    bench.scroll_to("Advanced");
+    bench.harness.get_by_label("Advanced").click();
+    bench.settle();
+}
+
+/// Puts the open menu away.
+fn close_menu(bench: &mut Bench) {
+    bench.harness.key_press(egui::Key::Escape);
+    bench.settle();
+}
+
+fn type_into(bench: &mut Bench, name: &str, text: &str) {
+    for _ in 0..2 {
+        bench
+            .harness
+            .get_by_role_and_label(Role::TextInput, name)
+            .focus();
+        bench.settle();
+    }
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, name)
+        .type_text(text);
+    bench.settle();
+}
+
+#[test]
+fn every_model_has_a_draft_its_own_way_and_a_final() {
+    let mut bench = Bench::of(flux_spec());
+    press(&mut bench, "Draft");
+    let form = bench.app().state.form.clone();
+    assert_eq!((form.num_steps, form.size), (14, SizeChoice::Custom));
+    assert_eq!((form.width, form.height), (688, 688));
+    press(&mut bench, "Final");
+    let form = bench.app().state.form.clone();
+    assert_eq!((form.num_steps, form.size), (42, SizeChoice::Auto));
+    press(&mut bench, "Balanced");
+    assert_eq!(bench.app().state.form.num_steps, 28);
+    // A second click gives back what stood before the first.
+    bench.app().state.form.num_steps = 20;
+    bench.settle();
+    press(&mut bench, "Draft");
+    press(&mut bench, "Draft");
+    assert_eq!(bench.app().state.form.num_steps, 28);
+}
+
+#[test]
+fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size() {
+    let mut bench = Bench::of(flux_spec());
+    bench.app().state.form.size = SizeChoice::Aspect(16, 9);
+    bench.settle();
+    press(&mut bench, "Draft");
+    let form = &bench.app().state.form;
+    assert!(form.width > form.height && form.width < 1000, "{form:?}");
+    press(&mut bench, "Balanced");
+    assert_eq!(bench.app().state.form.size, SizeChoice::Aspect(16, 9));
+}
+
+#[test]
+fn a_draft_in_sections_skips_steps_and_a_final_does_not() {
+    let mut bench = Bench::of(framepack_spec());
+    press(&mut bench, "Draft");
+    let cache = bench.app().state.form.step_cache;
+    assert_eq!(cache.map(|cache| cache.kind), Some(StepCacheKind::TeaCache));
+    press(&mut bench, "Final");
+    assert_eq!(bench.app().state.form.step_cache, None);
+}
+
+#[test]
+fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
+    let mut bench = Bench::of(flux_spec());
+    bench.app().state.form.num_steps = 33;
+    bench.app().state.form.sampler = Sampler::Heun;
+    bench.settle();
+    press(&mut bench, "Preset menu");
+    type_into(&mut bench, "Preset name", "Ink & paper");
+    bench.press("Save preset");
+    bench.until("it is kept", |bench| {
+        bench.app().session.presets.list.len() == 1
+    });
+    let file = file_of(&bench);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("name = \"Ink & paper\"") && text.contains("steps = 33"),
+        "{text}"
+    );
+
+    close_menu(&mut bench);
+    press(&mut bench, "Balanced");
+    assert_eq!(bench.app().state.form.num_steps, 28);
+    press(&mut bench, "Ink & paper");
+    let form = &bench.app().state.form;
+    assert_eq!((form.num_steps, form.sampler), (33, Sampler::Heun));
+
+    bench.app().state.form.num_steps = 35;
+    bench.settle();
+    press(&mut bench, "Preset menu");
+    bench.press("Update preset Ink & paper");
+    bench.until("it is updated", |bench| {
+        bench.app().session.presets.list[0].values.steps == Some(35)
+    });
+    bench.press("Rename preset Ink & paper");
+    type_into(&mut bench, "New preset name", " 2");
+    bench.press("Rename");
+    bench.until("it is renamed", |bench| {
+        bench.app().session.presets.list[0].name.contains('2')
+    });
+    let name = bench.app().session.presets.list[0].name.clone();
+    bench.press(&format!("Delete preset {name}"));
+    bench.until("it is gone", |bench| {
+        bench.app().session.presets.list.is_empty()
+    });
+    assert!(!fs::read_to_string(&file).unwrap().contains("[[preset]]"));
+}
+
+#[test]
+fn a_broken_file_of_presets_is_named_and_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = Paths::under(home.path());
+    fs::create_dir_all(&paths.config).unwrap();
+    let broken = "[[preset]]\nname = = 1\n";
+    fs::write(paths.presets_file(), broken).unwrap();
+    let file = paths.presets_file();
+    let mut bench = Bench::with(|startup| {
+        startup.paths = Some(paths);
+    });
+    bench.until("it is told", |bench| {
+        bench.has("Line 2, column 8 of the presets")
+    });
+    bench.press("Dismiss");
+    press(&mut bench, "Preset menu");
+    type_into(&mut bench, "Preset name", "New");
+    bench.press("Save preset");
+    bench.until("it is told", |bench| bench.has("The old one is kept"));
+    assert!(fs::read_to_string(&file).unwrap().contains("New"));
+    let aside = file.with_file_name("presets.toml.broken-1");
+    assert_eq!(fs::read_to_string(aside).unwrap(), broken);
+}
+
+#[test]
+fn a_field_is_put_back_by_the_button_beside_it() {
+    let mut bench = Bench::of(pair_spec());
+    let before = bench.app().state.form.clone();
+    open_advanced(&mut bench);
+    let none = |bench: &Bench| bench.harness.query_all_by_label_contains("Reset ").count();
+    // The button for all of them is always there.
+    assert_eq!(none(&bench), 1);
+    let form = &mut bench.app().state.form;
+    form.size = SizeChoice::Aspect(1, 1);
+    form.num_frames = 33;
+    form.batch_size = 3;
+    form.num_steps = 20;
+    (form.start_step, form.end_step) = (2, Some(9));
+    (form.guidance_scale, form.guidance_scale_2) = (5.0, 2.0);
+    form.sampler = Sampler::Lcm;
+    form.sigma_schedule = safelight_core::job::SigmaSchedule::Karras;
+    form.shift = None;
+    form.fps = 24.0;
+    form.vae_tile = Some(256);
+    bench.settle();
+    for name in [
+        "size",
+        "length",
+        "how many",
+        "steps",
+        "made steps",
+        "guidance",
+        "sampler",
+        "schedule",
+        "shift",
+        "frame rate",
+        "VAE tiles",
+    ] {
+        press(&mut bench, &format!("Reset {name}"));
+    }
+    assert_eq!(none(&bench), 1);
+    assert_eq!(bench.app().state.form, before);
+}
+
+#[test]
+fn fields_of_other_models_are_put_back_too() {
+    let mut bench = Bench::of(framepack_spec());
+    open_advanced(&mut bench);
+    let form = &mut bench.app().state.form;
+    form.secs = 9.0;
+    form.section_order = Some(safelight_core::job::SectionOrder::F1);
+    form.step_cache = Some(StepCacheKind::MagCache.into());
+    form.guidance_scale = 3.0;
+    form.true_cfg_scale = 2.0;
+    bench.settle();
+    for name in ["length", "order", "step cache", "guidance", "real guidance"] {
+        let button = format!("Reset {name}");
+        press(&mut bench, &button);
+        let left = bench.harness.query_by_role_and_label(Role::Button, &button);
+        assert!(
+            left.is_none_or(|node| node.accesskit_node().is_hidden()),
+            "{name}"
+        );
+    }
+}

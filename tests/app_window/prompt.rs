@@ -1,0 +1,264 @@
+//! What helps with writing a prompt: tokens, earlier prompts, wildcards, one job a line, and seeds that follow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::StartupOptions;
+use safelight::app::form::SeedMode;
+use safelight_core::job::{JobOutcome, JobUpdate};
+use safelight_core::settings::Paths;
+use safelight_core::tokens::TextTokenizer;
+
+use crate::harness::{Bench, flux_spec, spec};
+
+fn tokenizer() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/tokenizer")
+}
+
+/// A window whose model has a tokenizer.
+fn bench() -> Bench {
+    let mut spec = spec();
+    spec.files.tokenizer = tokenizer();
+    Bench::of(spec)
+}
+
+fn tokens_of(text: &str) -> usize {
+    let own = TextTokenizer::open(&tokenizer(), None, 4096).expect("it opens");
+    own.count(text).expect("any text has tokens")
+}
+
+fn prompt(bench: &mut Bench) -> String {
+    bench.app().state.form.prompt.clone()
+}
+
+/// Writes a prompt in the place of what is there, and generates.
+fn generate(bench: &mut Bench, text: &str) {
+    text.clone_into(&mut bench.app().state.form.prompt);
+    bench.press("Generate");
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+}
+
+fn wildcard(bench: &Bench, name: &str, lines: &str) {
+    let path = Paths::under(bench.home.path()).wildcards().join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    fs::write(path, lines).expect("it is written");
+}
+
+#[test]
+fn the_tokens_of_a_prompt_are_counted_while_it_is_written() {
+    let mut bench = bench();
+    assert!(!bench.has("tokens"));
+    bench.write_prompt("a red boat & a blue one");
+    let text = format!("{} of 512 tokens", tokens_of("a red boat & a blue one"));
+    // The line begins with a capital letter, and a digit is one.
+    bench.until("they are counted", |bench| bench.has(&text));
+    bench.write_prompt(", at sea");
+    let text = format!(
+        "{} of 512 tokens",
+        tokens_of("a red boat & a blue one, at sea")
+    );
+    bench.until("they are counted again", |bench| bench.has(&text));
+    assert_eq!(bench.next_repaint(), None);
+}
+
+#[test]
+fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
+    let mut bench = bench();
+    bench.write_prompt("x");
+    let long = "boat ".repeat(600);
+    bench.app().state.form.prompt.clone_from(&long);
+    let cut = tokens_of(long.trim()) - 512;
+    let text = format!("the last {cut} are not read");
+    bench.until("it is said", |bench| bench.has(&text));
+}
+
+#[test]
+fn what_only_the_second_encoder_of_flux_reads_is_said() {
+    let mut spec = flux_spec();
+    spec.files.tokenizer = tokenizer();
+    spec.files.tokenizer_2 = Some(tokenizer());
+    let mut bench = Bench::of(spec);
+    bench.write_prompt("a red boat");
+    bench.until("it is counted", |bench| bench.has("of 512 tokens"));
+    assert!(!bench.has("CLIP reads only"));
+    bench.app().state.form.prompt = "boat ".repeat(90);
+    bench.until("it is said", |bench| {
+        bench.has("CLIP reads only the first 77")
+    });
+    bench.assert_shows("T5 reads all of it");
+}
+
+#[test]
+fn a_wildcard_that_is_not_there_is_named_before_anything_is_generated() {
+    let mut bench = bench();
+    bench.write_prompt("a __boat__ at sea");
+    bench.until("it is named", |bench| {
+        bench.has("There is no wildcard file boat.txt")
+    });
+    wildcard(
+        &bench,
+        "boat.txt",
+        "red boat\nvery large blue sailing boat\n",
+    );
+    bench.press("Wildcards");
+    let longest = "a very large blue sailing boat at sea";
+    let text = format!("Up to {} of 512 tokens", tokens_of(longest));
+    bench.until("it is found", |bench| bench.has(&text));
+}
+
+#[test]
+fn earlier_prompts_are_listed_searched_used_and_forgotten() {
+    let mut bench = bench();
+    for text in ["a red boat", "a green hill", "a red boat", "two\nlines"] {
+        generate(&mut bench, text);
+    }
+    bench.press("Earlier prompts");
+    bench.until("they are listed", |bench| bench.has("Use: two lines"));
+    assert!(bench.has("Use: a green hill") && bench.has("Use: a red boat"));
+    let search = bench.harness.get_by_label("Search earlier prompts");
+    search.focus();
+    bench.settle();
+    bench
+        .harness
+        .get_by_label("Search earlier prompts")
+        .type_text("RED");
+    bench.settle();
+    assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
+    bench.press("Use: a red boat");
+    assert_eq!(prompt(&mut bench), "a red boat");
+    assert!(!bench.has("Search earlier prompts"), "the list is closed");
+    bench.press("Earlier prompts");
+    bench.press("Forget: a green hill");
+    bench.until("it is gone", |bench| {
+        bench.app().session.prompt.history.entries().len() == 2
+    });
+    assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
+    let kept = Paths::under(bench.home.path()).data.join("prompts.jsonl");
+    let kept = fs::read_to_string(kept).unwrap();
+    assert_eq!(kept.lines().count(), 2, "{kept}");
+}
+
+#[test]
+fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
+    let mut bench = bench();
+    generate(&mut bench, "first");
+    generate(&mut bench, "second");
+    bench.app().state.form.prompt.clear();
+    bench.write_prompt("half a thou");
+    bench.until("they are known", |bench| {
+        bench.app().session.prompt.history.entries().len() == 2
+    });
+    let step = |bench: &mut Bench, key| {
+        bench.harness.key_press_modifiers(Modifiers::ALT, key);
+        bench.settle();
+        prompt(bench)
+    };
+    assert_eq!(step(&mut bench, Key::ArrowUp), "second");
+    assert_eq!(step(&mut bench, Key::ArrowUp), "first");
+    assert_eq!(step(&mut bench, Key::ArrowUp), "first");
+    assert_eq!(step(&mut bench, Key::ArrowDown), "second");
+    assert_eq!(step(&mut bench, Key::ArrowDown), "half a thou");
+}
+
+#[test]
+fn a_wildcard_is_inserted_where_the_cursor_stands() {
+    let mut bench = bench();
+    wildcard(
+        &bench,
+        "places/sea.txt",
+        "# a comment\ncalm sea\nwild sea\n",
+    );
+    bench.write_prompt("a boat");
+    bench.press("Wildcards");
+    bench.until("it is listed", |bench| bench.has("Insert places/sea"));
+    bench.press("Insert places/sea");
+    assert_eq!(prompt(&mut bench), "a boat __places/sea__");
+    bench.write_prompt(" at noon");
+    assert_eq!(prompt(&mut bench), "a boat __places/sea__ at noon");
+}
+
+#[test]
+fn a_wildcard_that_is_begun_is_completed() {
+    let mut bench = bench();
+    wildcard(&bench, "colour.txt", "red\n");
+    wildcard(&bench, "country.txt", "Chile\n");
+    bench.write_prompt("a ");
+    bench.until("they are known", |bench| {
+        let known = bench.app().session.prompt.wildcards.clone();
+        known.is_some_and(|known| known.len() == 2)
+    });
+    bench.write_prompt("__co");
+    assert!(bench.has("Complete colour") && bench.has("Complete country"));
+    bench.harness.key_press(Key::ArrowDown);
+    bench.settle();
+    bench.harness.key_press(Key::Enter);
+    bench.settle();
+    assert_eq!(prompt(&mut bench), "a __country__");
+    assert!(!bench.has("Complete"));
+    bench.write_prompt(" __col");
+    bench.press("Complete colour");
+    assert_eq!(prompt(&mut bench), "a __country__ __colour__");
+}
+
+#[test]
+fn each_line_becomes_a_job_where_that_is_wanted() {
+    let mut bench = bench();
+    let form = &mut bench.app().state.form;
+    form.prompt = "a red boat\n\n# not this\n  a green hill  \n".into();
+    form.seed = "7".into();
+    form.seed_mode = SeedMode::Increment;
+    bench.press("One job a line");
+    bench.press("Generate");
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let job = bench.next_job();
+        sent.push((job.request.prompt.clone(), job.request.seed));
+        bench.say(job.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    let expected = [("a red boat".to_owned(), 7), ("a green hill".to_owned(), 8)];
+    assert_eq!(sent, expected);
+    bench.assert_no_job();
+    assert!(prompt(&mut bench).starts_with("a red boat\n\n#"));
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.seed, 9);
+}
+
+#[test]
+fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
+    let mut bench = bench();
+    let field = |bench: &Bench| {
+        let role = Role::MultilineTextInput;
+        bench
+            .harness
+            .query_by_role_and_label(role, "Negative prompt")
+            .is_some()
+    };
+    assert!(field(&bench) && !bench.has("No negative prompt"));
+    bench.app().state.form.guidance_scale = 1.0;
+    bench.settle();
+    assert!(!field(&bench));
+    bench.assert_shows("No negative prompt: it acts with a guidance above 1");
+    bench.app().state.form.negative_prompt = "fog".into();
+    bench.settle();
+    bench.assert_shows("The negative prompt is kept and does not act");
+    let flux = Bench::of(flux_spec());
+    flux.assert_shows("a real guidance (CFG) above 1");
+}
+
+#[test]
+fn another_window_has_the_same_earlier_prompts() {
+    let mut first = bench();
+    generate(&mut first, "from the first window");
+    let data = Paths::under(first.home.path());
+    first.until("it is kept", |_| data.data.join("prompts.jsonl").exists());
+    let paths = data.clone();
+    let mut second = Bench::with(|startup: &mut StartupOptions| startup.paths = Some(paths));
+    second.press("Earlier prompts");
+    second.until("it is there", |bench| {
+        bench.has("Use: from the first window")
+    });
+}

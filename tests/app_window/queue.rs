@@ -1,0 +1,368 @@
+//! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::form::SeedMode;
+use safelight::app::queue::after::AfterQueue;
+use safelight::worker::WorkerCommand;
+use safelight_core::job::{
+    JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
+};
+
+use crate::harness::{Bench, Sent, pair_spec, spec};
+
+/// A window with a running job and these behind it.
+fn waiting(prompts: &[&str]) -> (Bench, Sent) {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    for prompt in prompts {
+        bench.app().state.form.prompt = (*prompt).to_owned();
+        bench.press("Generate");
+    }
+    (bench, first)
+}
+
+/// Opens a job's menu and chooses something.
+fn choose(bench: &mut Bench, prompt: &str, what: &str) {
+    bench.press(&format!("More for: {prompt}"));
+    bench.press(what);
+}
+
+fn order(bench: &mut Bench) -> Vec<String> {
+    let waiting = &bench.app().queue.waiting;
+    waiting
+        .iter()
+        .map(|job| job.request.prompt.clone())
+        .collect()
+}
+
+fn cancelled(bench: &mut Bench, sent: &Sent) {
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+}
+
+#[test]
+fn the_panel_opens_by_itself_when_a_second_job_waits_and_stays_closed_for_whoever_closes_it() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    assert!(!bench.app().state.queue.is_open);
+    bench.press("Generate");
+    assert!(bench.app().state.queue.is_open);
+    bench.press("Close the queue");
+    cancelled(&mut bench, &first);
+    bench.next_job();
+    bench.press("Generate");
+    assert!(!bench.app().state.queue.is_open);
+    bench.press("Queue");
+    bench.assert_shows("Waiting (1)");
+}
+
+#[test]
+fn a_job_that_is_moved_to_the_top_runs_next() {
+    let (mut bench, first) = waiting(&["one", "two", "three"]);
+    choose(&mut bench, "three", "Move to the top");
+    choose(&mut bench, "one", "Move down");
+    assert_eq!(order(&mut bench), ["three", "two", "one"]);
+    cancelled(&mut bench, &first);
+    assert_eq!(bench.next_job().request.prompt, "three");
+}
+
+#[test]
+fn keys_move_double_and_remove_the_job_that_has_the_focus() {
+    let (mut bench, _first) = waiting(&["one", "two"]);
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "2. two")
+        .focus();
+    bench.settle();
+    let press = |bench: &mut Bench, modifiers, key| {
+        bench.harness.key_press_modifiers(modifiers, key);
+        bench.settle();
+    };
+    press(&mut bench, egui::Modifiers::ALT, egui::Key::ArrowUp);
+    assert_eq!(order(&mut bench), ["two", "one"]);
+    press(&mut bench, egui::Modifiers::COMMAND, egui::Key::D);
+    assert_eq!(order(&mut bench), ["two", "two", "one"]);
+    press(&mut bench, egui::Modifiers::NONE, egui::Key::Delete);
+    assert_eq!(order(&mut bench), ["two", "one"]);
+    bench.press("Undo");
+    assert_eq!(order(&mut bench), ["two", "two", "one"]);
+}
+
+#[test]
+fn a_job_that_is_dragged_goes_where_it_is_let_go() {
+    let (mut bench, _first) = waiting(&["one", "two", "three"]);
+    let at = |bench: &Bench, name: &str| {
+        let row = bench.harness.get_by_role_and_label(Role::Button, name);
+        row.rect().left_center() + egui::vec2(90.0, 0.0)
+    };
+    let (from, to) = (at(&bench, "3. three"), at(&bench, "1. one"));
+    bench.harness.drag_at(from);
+    bench.harness.step();
+    bench.harness.hover_at(from - egui::vec2(0.0, 20.0));
+    bench.harness.step();
+    bench.harness.hover_at(to - egui::vec2(0.0, 10.0));
+    bench.harness.step();
+    bench.harness.drop_at(to - egui::vec2(0.0, 10.0));
+    bench.settle();
+    assert_eq!(order(&mut bench), ["three", "one", "two"]);
+}
+
+#[test]
+fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
+    let (mut bench, first) = waiting(&["one", "two"]);
+    bench.app().state.form.prompt = "in the form".into();
+    choose(&mut bench, "one", "Edit");
+    assert_eq!(bench.app().state.form.prompt, "one");
+    bench.assert_shows("You are changing a job of the queue");
+    cancelled(&mut bench, &first);
+    let second = bench.next_job();
+    assert_eq!(
+        second.request.prompt, "two",
+        "what is changed does not start"
+    );
+    bench.app().state.form.prompt = "one, but better".into();
+    bench.app().state.form.num_steps = 7;
+    bench.press("Save as this job");
+    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(order(&mut bench), ["one, but better"]);
+    cancelled(&mut bench, &second);
+    let request = bench.next_job().request;
+    assert_eq!(
+        (request.prompt.as_str(), request.num_steps),
+        ("one, but better", 7)
+    );
+    let name = request
+        .out
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    assert!(name.contains("one-but-better"), "{name}");
+}
+
+#[test]
+fn an_edit_that_is_cancelled_changes_nothing() {
+    let (mut bench, _first) = waiting(&["one"]);
+    bench.app().state.form.prompt = "in the form".into();
+    choose(&mut bench, "one", "Edit");
+    bench.app().state.form.prompt = "something else".into();
+    bench.press("Cancel edit");
+    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(order(&mut bench), ["one"]);
+}
+
+#[test]
+fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
+    let (mut bench, _first) = waiting(&["one"]);
+    choose(&mut bench, "one", "Duplicate");
+    bench.app().queue.waiting[1].request.prompt = "its double".into();
+    bench.settle();
+    bench.app().state.form.seed_mode = SeedMode::Fixed;
+    choose(&mut bench, "its double", "Duplicate");
+    let seeds: Vec<u64> = {
+        let waiting = &bench.app().queue.waiting;
+        waiting.iter().map(|job| job.request.seed).collect()
+    };
+    let [original, double, same] = seeds.as_slice() else {
+        panic!("{seeds:?}");
+    };
+    assert_ne!(original, double);
+    assert_eq!(double, same);
+}
+
+#[test]
+fn a_paused_queue_starts_nothing_until_it_goes_on() {
+    let (mut bench, first) = waiting(&["next"]);
+    bench.harness.get_by_label("Pause after this job").click();
+    bench.settle();
+    bench.finish_job(&first, 2);
+    bench.assert_no_job();
+    bench.assert_shows("The queue is paused");
+    bench.press("Go on with the queue");
+    assert_eq!(bench.next_job().request.prompt, "next");
+}
+
+#[test]
+fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
+    let (mut bench, first) = waiting(&["next"]);
+    bench.press("Pause the queue");
+    assert!(first.cancel.is_paused());
+    bench.assert_shows("Pausing…");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    bench.assert_no_job();
+    bench.press("Start the queue");
+    let mut command = None;
+    bench.until("it goes on", |bench| {
+        command = bench.far.commands.try_recv().ok();
+        command.is_some()
+    });
+    let WorkerCommand::Generate { id, resume, .. } = command.unwrap();
+    assert_eq!(id, first.id);
+    assert!(resume.unwrap().ends_with(first.id.to_string()));
+}
+
+#[test]
+fn a_job_that_alone_is_paused_waits_beside_the_queue() {
+    let (mut bench, first) = waiting(&["next"]);
+    bench.press("Pause this job");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    assert_eq!(bench.next_job().request.prompt, "next");
+    bench.assert_shows("Stopped (1)");
+    bench.press(&format!("Go on with: {}", first.request.prompt));
+    assert_eq!(bench.app().queue.waiting[0].id, first.id);
+}
+
+#[test]
+fn a_failed_job_stops_no_other_and_can_be_tried_again() {
+    let (mut bench, first) = waiting(&["next"]);
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let second = bench.next_job();
+    bench.assert_shows("Failed: it broke");
+    bench.press(&format!("Try again: {}", first.request.prompt));
+    cancelled(&mut bench, &second);
+    let again = bench.next_job();
+    assert_eq!(again.request, first.request);
+    assert_ne!(again.id, first.id, "every number has one end");
+}
+
+#[test]
+fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
+    let folder = JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    std::fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
+    bench.press("Queue");
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let again = format!("Go on with: {}", sent.request.prompt);
+    bench.until("its folder is found", |bench| bench.has(&again));
+    bench.press(&again);
+    assert_eq!(bench.next_job().id, sent.id);
+}
+
+#[test]
+fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
+    let mut bench = Bench::of(pair_spec());
+    bench.app().state.form.prompt = "it moves".into();
+    let mut paths: Vec<_> = (0..10)
+        .map(|index| bench.picture_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
+        .collect();
+    let broken = bench.home.path().join("notes.png");
+    std::fs::write(&broken, "just text").unwrap();
+    paths.insert(3, broken);
+    let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
+    bench.drop_files(&paths);
+    bench.settle();
+    bench.press("Make 11 jobs, one for each");
+    bench.until("the broken one is named", |bench| {
+        bench.has("One of 11 files could not be used")
+    });
+    let mut sizes = Vec::new();
+    let mut seeds = std::collections::BTreeSet::new();
+    for index in 0..10 {
+        let sent = bench.next_job();
+        assert_eq!(sent.request.prompt, "it moves");
+        let name = format!("{index}.png");
+        assert!(sent.request.image.as_ref().unwrap().ends_with(name));
+        sizes.push((sent.request.width, sent.request.height));
+        seeds.insert(sent.request.seed);
+        bench.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
+        cancelled(&mut bench, &sent);
+    }
+    assert_eq!(sizes[..2], [(256, 256), (352, 192)]);
+    assert_eq!(seeds.len(), 10);
+    bench.assert_no_job();
+    assert!(
+        bench.app().session.inputs.is_empty(),
+        "the form stays as it is"
+    );
+}
+
+#[test]
+fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them() {
+    let mut bench = Bench::new();
+    let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
+    bench.drop_files(&[&paths[0], &paths[1]]);
+    bench.settle();
+    bench.assert_shows("2 files at once");
+    bench.press("Never mind");
+    assert!(!bench.has("2 files at once"));
+    bench.assert_no_job();
+    assert!(bench.app().session.inputs.is_empty());
+}
+
+#[test]
+fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
+    let (mut bench, _first) = waiting(&["a wish"]);
+    let job = bench.app().queue.waiting[0].clone();
+    for number in 0..499 {
+        let mut job = job.clone();
+        job.id = safelight_core::job::JobId(number);
+        job.request.prompt = format!("wish {number}");
+        bench.app().queue.waiting.push_back(job);
+    }
+    bench.settle();
+    bench.assert_shows("Waiting (500)");
+    let rows = bench.harness.query_all_by_label_contains("More for: ");
+    let count = rows.count();
+    assert!((5..25).contains(&count), "{count} rows are drawn");
+    assert_eq!(bench.next_repaint(), None, "a still queue costs nothing");
+}
+
+#[test]
+fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_no() {
+    let (mut bench, first) = waiting(&["last"]);
+    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.finish_job(&first, 2);
+    let last = bench.next_job();
+    assert!(!bench.has("Safelight quits"));
+    bench.finish_job(&last, 2);
+    bench.assert_shows("Safelight quits in ");
+    bench.press("Stay open");
+    assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
+    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.until("it closes", |bench| {
+        let output = &bench.harness.output().viewport_output[&egui::ViewportId::ROOT];
+        output.commands.contains(&egui::ViewportCommand::Close)
+    });
+}
+
+#[test]
+fn the_computer_is_suspended_once_and_a_refusal_is_told() {
+    let mut bench = Bench::new();
+    bench.app().session.queue.suspend =
+        std::sync::Arc::new(|| Err(JobError::new(JobErrorKind::Device, "somebody forbids it")));
+    let sent = bench.start_job();
+    bench.press("Queue");
+    bench.app().session.queue.after = AfterQueue::Suspend;
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.assert_shows("The computer sleeps in ");
+    bench.until("it is told", |bench| bench.has("Somebody forbids it"));
+    assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
+}
+
+#[test]
+fn every_control_of_a_full_panel_has_a_name() {
+    let (mut bench, first) = waiting(&["one", "two"]);
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.next_job();
+    bench.press("Remove from queue: two");
+    bench.harness.check_accessibility();
+    bench.press(&format!("More for: {}", first.request.prompt));
+    bench.harness.check_accessibility();
+    bench.press("Edit");
+    bench.harness.check_accessibility();
+}
+
+#[test]
+fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
+    let (mut bench, _first) = waiting(&["one"]);
+    bench.app().queue.waiting[0].request.model = "elsewhere".into();
+    choose(&mut bench, "one", "Edit");
+    bench.assert_shows("The model of this job is not here: elsewhere");
+    assert_eq!(bench.app().state.form.model, Some(spec().id));
+}

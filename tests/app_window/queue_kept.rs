@@ -1,0 +1,145 @@
+//! The queue on disk: it outlives the window, a crash and a broken file, and belongs to one window at a time.
+
+use std::fs;
+
+use safelight_core::job::{JobFolder, JobOutcome, JobUpdate, QueueFile};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, spec};
+
+/// Waits until this many jobs stand in the file.
+fn until_kept(bench: &mut Bench, count: usize) {
+    let path = Paths::under(bench.home.path()).queue_file();
+    bench.until("the queue is written", |_| {
+        QueueFile::load(&path).is_ok_and(|file| file.jobs.len() == count)
+    });
+}
+
+fn same_model(startup: &mut safelight::app::StartupOptions) {
+    startup.models = Some(safelight::app::background::FoundModels {
+        specs: vec![spec()],
+        ..Default::default()
+    });
+}
+
+#[test]
+fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    for prompt in ["one", "two", "three"] {
+        bench.app().state.form.prompt = prompt.into();
+        bench.press("Generate");
+    }
+    bench.until("all have names", |bench| {
+        bench.app().queue.waiting.iter().all(|job| job.has_output)
+    });
+    until_kept(&mut bench, 4);
+    let mut bench = Bench::in_home(bench.die(), same_model);
+    bench.until("they are there", |bench| {
+        bench.has("3 jobs wait from last time")
+    });
+    bench.assert_shows("Unfinished");
+    bench.assert_no_job();
+    bench.app().state.form.prompt = "a new one".into();
+    bench.press("Generate");
+    let new = bench.next_job();
+    assert_eq!(
+        new.request.prompt, "a new one",
+        "new ones need not wait for old ones"
+    );
+    bench.say(new.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.assert_no_job();
+    bench.press("Go on");
+    for prompt in ["one", "two", "three"] {
+        let sent = bench.next_job();
+        assert_eq!(sent.request.prompt, prompt);
+        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    bench.assert_no_job();
+}
+
+#[test]
+fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let jobs = Paths::under(bench.home.path()).jobs();
+    JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    until_kept(&mut bench, 1);
+    let token = sent.cancel.clone();
+    let mut bench = Bench::in_home(bench.close(), same_model);
+    assert!(token.is_paused());
+    bench.until("it is there", |bench| bench.has("Unfinished"));
+    bench.press(&format!("Go on with: {}", sent.request.prompt));
+    assert_eq!(bench.next_job().id, sent.id);
+}
+
+#[test]
+fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    bench.press("Generate");
+    until_kept(&mut bench, 2);
+    let mut bench = Bench::in_home(bench.close(), same_model);
+    bench.until("it is there", |bench| {
+        bench.has("One job waits from last time")
+    });
+    bench.press("Clear");
+    assert!(!bench.has("waits from last time"));
+    bench.press("Undo");
+    bench.assert_shows("One job waits from last time");
+}
+
+#[test]
+fn a_picture_that_is_gone_is_named_on_its_row() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    let path = bench.picture_file("boat.png", 64, 64);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    bench.press("Generate");
+    until_kept(&mut bench, 2);
+    fs::remove_file(&path).unwrap();
+    let mut bench = Bench::in_home(bench.close(), same_model);
+    bench.until("it is named", |bench| bench.has("boat.png is gone"));
+}
+
+#[test]
+fn a_broken_file_is_kept_aside_and_told() {
+    let home = tempfile::tempdir().unwrap();
+    let path = Paths::under(home.path()).queue_file();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "{\"version\": 1, \"jobs\": [").unwrap();
+    let mut bench = Bench::in_home(home, same_model);
+    bench.until("it is told", |bench| {
+        bench.has("Expected a queue of Safelight's")
+    });
+    bench.start_job();
+    until_kept(&mut bench, 1);
+    let copy = path.with_extension("broken-1.json");
+    assert!(
+        fs::read_to_string(copy)
+            .unwrap()
+            .starts_with("{\"version\"")
+    );
+}
+
+#[test]
+fn a_second_window_leaves_the_queue_to_the_first() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    bench.press("Generate");
+    until_kept(&mut bench, 2);
+    let data = Paths::under(bench.home.path());
+    let mut other = Bench::with(|startup| {
+        same_model(startup);
+        startup.paths = Some(data);
+    });
+    other.until("it is told", |other| {
+        other.has("Another window of Safelight has the queue")
+    });
+    other.assert_no_job();
+    assert!(other.app().queue.waiting.is_empty());
+    other.start_job();
+    other.close();
+    until_kept(&mut bench, 2);
+}

@@ -1,0 +1,204 @@
+//! Settings from files: dropped, offered on a card, and told where they cannot be taken over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::background::FoundModels;
+use safelight::app::commands::AppCommand;
+use safelight::app::form::{SeedMode, SizeChoice};
+use safelight::app::inputs::Slot;
+use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::media::{ClipOptions, Picture, write_clip};
+
+use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec, spec};
+
+const FORGE: &str = "a fox <lora:ink:0.5>\nNegative prompt: fog\nSteps: 9, Sampler: Heun, Schedule type: Beta, CFG scale: 1, Distilled CFG Scale: 2.5, Seed: 77, Size: 640x832, Model: flux1-dev-fp8, Version: f2";
+
+fn bench() -> Bench {
+    Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            specs: vec![spec(), flux_spec(), framepack_spec(), pair_spec()],
+            ..FoundModels::default()
+        });
+    })
+}
+
+/// A picture with a text called `parameters` in it.
+fn picture_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
+    let path = bench.picture_file(name, 32, 16);
+    let plain = fs::read(&path).expect("it was written");
+    let data = [b"parameters\0\0\0\0\0".as_slice(), text.as_bytes()].concat();
+    let len = u32::try_from(data.len())
+        .expect("it is short")
+        .to_be_bytes();
+    // Nobody looks at the checksum of a text.
+    let chunk = [len.as_slice(), b"iTXt", &data, &[0; 4]].concat();
+    // Behind the signature and the head.
+    let (head, rest) = plain.split_at(33);
+    fs::write(&path, [head, &chunk, rest].concat()).expect("it is written");
+    path
+}
+
+fn write(bench: &Bench, name: &str, text: &str) -> PathBuf {
+    let path = bench.home.path().join(name);
+    fs::write(&path, text).expect("it is written");
+    path
+}
+
+fn use_file(bench: &mut Bench, path: &Path) {
+    let ctx = bench.harness.ctx.clone();
+    bench
+        .app()
+        .push(AppCommand::UseSettingsOfFile(path.to_path_buf()));
+    ctx.request_repaint();
+}
+
+#[test]
+fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_settings() {
+    let mut bench = bench();
+    let path = picture_with(&bench, "fox.png", FORGE);
+    bench.drop_file(&path);
+    bench.until("it is offered", |bench| {
+        bench.has("Start picture fox.png")
+            && bench.has("The file fox.png says how it was made, with Forge")
+    });
+    assert_eq!(bench.app().state.form.prompt, "");
+    bench.press("Use its settings");
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 9
+    });
+    let form = bench.app().state.form.clone();
+    assert_eq!(form.model.as_deref(), Some("flux"));
+    assert_eq!(form.prompt, "a fox");
+    assert_eq!(form.negative_prompt, "fog");
+    assert_eq!(
+        (form.sampler, form.sigma_schedule),
+        (Sampler::Heun, SigmaSchedule::Beta)
+    );
+    assert_eq!((form.guidance_scale, form.true_cfg_scale), (2.5, 1.0));
+    assert_eq!(
+        (form.size, form.width, form.height),
+        (SizeChoice::Custom, 640, 832)
+    );
+    assert_eq!(
+        (form.seed.as_str(), form.seed_mode),
+        ("77", SeedMode::Fixed)
+    );
+    // The picture stays what it was dropped as.
+    assert!(bench.app().session.inputs.get(Slot::Start).is_some());
+    assert!(!bench.has("Use its settings"));
+    bench.assert_shows("flux1-dev-fp8, which is not here: Flux is chosen instead");
+}
+
+#[test]
+fn a_plain_picture_offers_nothing() {
+    let mut bench = bench();
+    let path = bench.picture_file("boat.png", 64, 64);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    bench.assert_no_job();
+    assert!(!bench.has("Use its settings"));
+}
+
+#[test]
+fn a_json_file_that_is_dropped_restores_at_once() {
+    let mut bench = bench();
+    let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves", "resolution": "256x320", "video_length": 33, "seed": 5, "num_inference_steps": 7, "guidance_scale": 2, "guidance2_scale": 1, "guidance_phases": 2, "flow_shift": 4, "sample_solver": "dpm++"}"#;
+    let path = write(&bench, "clip.json", text);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.prompt == "waves"
+    });
+    let form = bench.app().state.form.clone();
+    assert_eq!(form.model.as_deref(), Some("pair"));
+    assert_eq!((form.num_frames, form.num_steps), (33, 7));
+    assert_eq!((form.guidance_scale, form.guidance_scale_2), (2.0, 1.0));
+    assert_eq!((form.shift, form.sampler), (Some(4.0), Sampler::DpmPp2m));
+    assert_eq!((form.width, form.height), (256, 320));
+    assert!(bench.app().session.inputs.is_empty());
+    // Nothing was left out, so no card is in the way.
+    assert!(bench.app().session.notices.is_empty());
+    bench.assert_shows("Settings of clip.json taken over");
+}
+
+#[test]
+fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
+    let mut bench = bench();
+    bench.write_prompt("a lighthouse");
+    let sent = bench.start_job();
+    let mut request = serde_json::to_value(&sent.request).unwrap();
+    request["num_steps"] = 5.into();
+    let frame = Picture::from_fn(64, 64, |_, _| [1, 2, 3]).unwrap();
+    let written = |bench: &Bench, name: &str, request: &serde_json::Value| {
+        let path = bench.home.path().join(name);
+        let settings = serde_json::json!({"app": "safelight", "request": request});
+        let options = ClipOptions {
+            settings: Some(settings.to_string()),
+            ..ClipOptions::default()
+        };
+        write_clip(&path, std::slice::from_ref(&frame), options).unwrap();
+        path
+    };
+    let path = written(&bench, "ours.png", &request);
+    bench.app().state.form.prompt = "something else".into();
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 5
+    });
+    assert_eq!(bench.app().state.form.prompt, "a lighthouse");
+    assert!(bench.app().session.notices.is_empty());
+
+    request["model"] = "wan9-gone".into();
+    request["num_steps"] = 6.into();
+    let path = written(&bench, "gone.png", &request);
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 6
+    });
+    bench.assert_shows("wan9-gone, which is not here");
+}
+
+#[test]
+fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
+    let mut bench = bench();
+    let path = write(&bench, "other.json", "{\"a\": 1}");
+    bench.drop_file(&path);
+    bench.until("it is told", |bench| {
+        bench.has("The file other.json does not say how it was made")
+    });
+    use_file(&mut bench, Path::new("/nowhere/a.png"));
+    bench.until("it is told", |bench| {
+        bench.has("there is none: /nowhere/a.png")
+    });
+    assert_eq!(bench.app().state.form.prompt, "");
+}
+
+#[test]
+fn a_model_of_another_family_leaves_the_chosen_one() {
+    let mut bench = bench();
+    let text = "a fox\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 3, Size: 512x512, Model: sd_xl_base_1.0";
+    let path = write(&bench, "fox.txt", text);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 20
+    });
+    assert_eq!(
+        bench.app().state.form.model.as_deref(),
+        Some("little-world")
+    );
+    bench.assert_shows("no model of its family is here: Little World stays chosen");
+    bench.assert_shows("Its sampler, Euler a, is none of Safelight's");
+    bench.assert_shows("is none that Little World makes");
+}
+
+#[test]
+fn the_menu_of_presets_offers_a_file() {
+    let mut bench = bench();
+    bench.scroll_to("Preset menu");
+    bench.press("Preset menu");
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "From a file…");
+}

@@ -1,0 +1,322 @@
+//! Watching: files from disk, two results beside each other, saved frames, zoom, and what stays while a job runs.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::AppCommand;
+use safelight::app::form::SeedMode;
+use safelight::app::player::commands::PlayerCommand;
+use safelight::app::player::compare::CompareMode;
+use safelight::app::player::zoom::Zoom;
+use safelight::app::player::{Playback, Repeat};
+use safelight::app::state::Viewing;
+use safelight_core::job::{Frame, JobUpdate, Stage};
+use safelight_core::media::{Picture, open_picture, read_settings};
+
+use crate::harness::{Bench, Sent, pair_spec, picture};
+
+/// A bench with so many finished clips of three frames.
+fn finished(count: usize) -> (Bench, Vec<Sent>) {
+    let mut spec = pair_spec();
+    spec.start_image = safelight_core::catalog::InputUse::Optional;
+    let mut bench = Bench::of(spec);
+    let mut sent = Vec::new();
+    for index in 0..count {
+        bench.app().state.form.prompt = format!("clip {index}");
+        bench.app().state.form.seed = (100 + index).to_string();
+        bench.app().state.form.seed_mode = SeedMode::Fixed;
+        let job = bench.start_job();
+        bench.finish_job(&job, 3 + index as u8);
+        sent.push(job);
+    }
+    (bench, sent)
+}
+
+/// Runs a command as a panel would push it.
+fn run(bench: &mut Bench, command: AppCommand) {
+    bench.app().push(command);
+    bench.harness.step();
+}
+
+fn play(bench: &mut Bench, name: &str, num_frames: u8) -> std::path::PathBuf {
+    let path = bench.clip_file(name, 48, 32, num_frames);
+    run(bench, AppCommand::PlayFile(path.clone()));
+    bench.until("the file is shown", |bench| {
+        bench.app().session.viewing == Viewing::File
+            && bench.app().session.screen.texture().is_some()
+    });
+    path
+}
+
+#[test]
+fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
+    let mut bench = Bench::new();
+    let path = play(&mut bench, "walk.mp4", 12);
+    bench.harness.get_by_label("The file walk.mp4");
+    bench.assert_shows("48 × 32  ·  12 frames  ·  walk.mp4");
+    for name in ["Open folder", "Use these settings", "Save this frame"] {
+        bench.assert_shows(name);
+    }
+    bench.press("Pause");
+    bench.harness.key_press(egui::Key::End);
+    bench.settle();
+    bench.assert_shows("12 / 12");
+    bench.harness.key_press(egui::Key::Home);
+    bench.settle();
+    bench.assert_shows("1 / 12");
+    bench.harness.get_by_label("Copy path").click();
+    let mut copied = None;
+    for _ in 0..4 {
+        bench.harness.step();
+        copied = copied.or_else(|| bench.copied());
+    }
+    assert_eq!(copied, Some(path.display().to_string()));
+    // Paused, nothing wakes the window, and the thread reads nothing any more.
+    bench.until("all is read", |bench| bench.next_repaint().is_none());
+}
+
+#[test]
+fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
+    let (mut bench, sent) = finished(1);
+    let path = bench.home.path().join("notes.txt");
+    std::fs::write(&path, "just words").unwrap();
+    run(&mut bench, AppCommand::PlayFile(path));
+    bench.until("it is told", |bench| bench.has("found a text file"));
+    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[0].id));
+    run(
+        &mut bench,
+        AppCommand::PlayFile("/nowhere/at/all.mp4".into()),
+    );
+    bench.until("it is told", |bench| bench.has("there is none"));
+}
+
+#[test]
+fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
+    let mut bench = Bench::new();
+    let first = bench.clip_file("first.mp4", 48, 32, 5);
+    let last = bench.clip_file("last.mp4", 48, 32, 6);
+    run(&mut bench, AppCommand::PlayFile(first));
+    run(&mut bench, AppCommand::PlayFile(last));
+    bench.until("the last is shown", |bench| bench.has("last.mp4"));
+    for _ in 0..20 {
+        bench.harness.step();
+    }
+    bench.assert_shows("The file last.mp4");
+}
+
+#[test]
+fn two_results_are_compared_in_step_and_told_apart_in_words() {
+    let (mut bench, sent) = finished(2);
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::CompareWith(sent[0].id)),
+    );
+    bench.settle();
+    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    bench.assert_shows("seed 101");
+    bench.assert_shows("prompt “clip 0”");
+    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    assert_eq!(compare.playhead.len(), 4);
+    assert!(
+        compare
+            .sides
+            .iter()
+            .all(|side| side.screen.texture().is_some())
+    );
+    bench.press("Wipe");
+    bench
+        .harness
+        .get_by_role_and_label(Role::Slider, "Divider")
+        .set_value_accesskit(0.25);
+    bench.settle();
+    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    assert_eq!((compare.mode, compare.divider), (CompareMode::Wipe, 0.25));
+    bench.press("Difference");
+    bench.assert_shows("Difference of A and B");
+    bench.press("Swap A and B");
+    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    assert!(compare.differences.a.contains(&"seed 100".to_owned()));
+    bench.harness.key_press(egui::Key::Escape);
+    bench.settle();
+    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[1].id));
+}
+
+#[test]
+fn the_compare_button_offers_the_other_results() {
+    let (mut bench, sent) = finished(2);
+    bench.press("Compare");
+    bench.press("1: clip 0, seed 100");
+    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    bench.press("Leave");
+    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[1].id));
+}
+
+#[test]
+fn two_files_of_other_lengths_and_sizes_are_compared() {
+    let mut bench = Bench::new();
+    let a = bench.clip_file("a.mp4", 48, 32, 5);
+    let b = bench.picture_file("b.png", 20, 60);
+    run(&mut bench, AppCommand::CompareFiles(a, b));
+    bench.until("both are there", |bench| {
+        let compare = bench.app().session.watch.compare.as_ref();
+        compare.is_some_and(|compare| {
+            compare
+                .sides
+                .iter()
+                .all(|side| side.screen.texture().is_some())
+        })
+    });
+    for name in ["Wipe", "Difference", "Side by side"] {
+        bench.press(name);
+    }
+    bench.assert_shows("its settings are not known");
+    let missing = bench.home.path().join("gone.png");
+    run(
+        &mut bench,
+        AppCommand::CompareFiles(missing.clone(), missing),
+    );
+    bench.until("it is told", |bench| bench.has("there is none"));
+}
+
+#[test]
+fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
+    let mut bench = Bench::new();
+    let path = play(&mut bench, "walk.webm", 6);
+    bench.press("Pause");
+    run(&mut bench, AppCommand::ShowFrame(3));
+    bench.until("the frame is there", |bench| {
+        bench.has("4 / 6")
+            && bench
+                .app()
+                .session
+                .player
+                .as_ref()
+                .unwrap()
+                .exact()
+                .is_some()
+    });
+    bench.press("Save this frame");
+    bench.until("it is said", |bench| {
+        bench.has("Frame 4 is saved as walk_frame_0004.png")
+    });
+    let saved = path.with_file_name("walk_frame_0004.png");
+    let shown: Picture = (*bench
+        .app()
+        .session
+        .player
+        .as_ref()
+        .unwrap()
+        .exact()
+        .unwrap())
+    .clone();
+    assert_eq!(open_picture(&saved).unwrap(), shown);
+    assert_eq!(read_settings(&saved).unwrap(), None, "the clip has none");
+}
+
+#[test]
+fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
+    let (mut bench, _) = finished(1);
+    bench.press("Pause");
+    run(&mut bench, AppCommand::ShowFrame(1));
+    bench.settle();
+    bench.press("Continue from this frame");
+    bench.until("it is the start picture", |bench| {
+        bench.has("Start picture frame-")
+    });
+    bench.press("Use as end picture");
+    bench.until("it is the end picture", |bench| {
+        bench.has("End picture frame-")
+    });
+    let sent = bench.start_job();
+    let start = open_picture(&sent.request.image.unwrap()).unwrap();
+    assert_eq!(start, *picture(64, [10, 40, 30]));
+    assert!(sent.request.last_image.is_some() && sent.request.extend.is_none());
+}
+
+#[test]
+fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
+    let (mut bench, _) = finished(1);
+    bench.press("At the end: Loop");
+    bench.assert_shows("At the end: Back and forth");
+    bench.harness.key_press(egui::Key::L);
+    bench.settle();
+    bench.assert_shows("At the end: Play once");
+    bench.until("it has come to its end", |bench| {
+        !bench.app().session.player.as_ref().unwrap().is_playing()
+    });
+    assert_eq!(bench.next_repaint(), None);
+    let playback = Playback {
+        repeat: Repeat::Off,
+        speed: 0.25,
+    };
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::SetPlayback(playback)),
+    );
+    bench.settle();
+    assert_eq!(bench.app().state.playback, playback);
+    bench.assert_shows("0.25×");
+}
+
+#[test]
+fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
+    let (mut bench, _) = finished(1);
+    bench.press("100 %");
+    assert_ne!(bench.app().session.watch.zoom, Zoom::Fit);
+    bench.harness.key_press(egui::Key::Num0);
+    bench.settle();
+    assert_eq!(bench.app().session.watch.zoom, Zoom::Fit);
+    bench.harness.key_press(egui::Key::F);
+    bench.settle();
+    assert!(bench.harness.query_by_label("Generate").is_none());
+    bench.harness.get_by_label("Finished clip");
+    bench.harness.key_press(egui::Key::Escape);
+    bench.settle();
+    bench.assert_shows("Generate");
+}
+
+#[test]
+fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
+    let (mut bench, _) = finished(1);
+    let sent = bench.start_job();
+    bench.press("Generate");
+    let path = play(&mut bench, "walk.mp4", 5);
+    bench.finish_job(&sent, 4);
+    let next = bench.next_job();
+    assert_ne!(next.id, sent.id);
+    assert_eq!(bench.app().session.viewing, Viewing::File);
+    bench.assert_shows(&path.file_name().unwrap().to_string_lossy());
+    bench.press("Back to the live preview");
+    assert_eq!(bench.app().session.viewing, Viewing::Live);
+    assert!(bench.app().session.watch.file.is_none());
+}
+
+#[test]
+fn a_line_below_the_live_preview_says_what_happens() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.assert_shows("The job begins…");
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage: Stage::Denoise,
+            section: 0,
+            resumed: false,
+        },
+    );
+    bench.say(
+        sent.id,
+        JobUpdate::Step {
+            stage: Stage::Denoise,
+            step: 7,
+            num_steps: 25,
+            secs_left: 130.0,
+        },
+    );
+    let frame = Frame {
+        index: 0,
+        count: 1,
+        picture: picture(16, [1, 2, 3]),
+    };
+    bench.say(sent.id, JobUpdate::Preview(frame));
+    bench.assert_shows("Developing: step 7 of 25, about 2 min 10 s left");
+}

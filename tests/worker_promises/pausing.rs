@@ -1,0 +1,62 @@
+//! A job that is paused ends so, leaves its folder and no engine, and goes on from its last finished stage.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use safelight_core::job::{DeviceChoice, JobOutcome, Stage};
+
+use super::Rig;
+use super::fake_engine::Act;
+
+/// A worker whose first engine to denoise works on until it is stopped.
+fn rig() -> Rig {
+    let times = AtomicU32::new(0);
+    Rig::new(move |_, stage| {
+        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
+            Act::UntilCancelled
+        } else {
+            Act::Work
+        }
+    })
+}
+
+#[test]
+fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
+    let rig = rig();
+    let token = rig.submit(DeviceChoice::Auto);
+    thread::sleep(Duration::from_millis(100));
+    token.pause();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
+    let jobs = rig.folder.path().join("jobs");
+    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    rig.stages.lock().unwrap().clear();
+    let (_, outcome) = rig.resume(&folder.path());
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let stages = rig.stages.lock().unwrap().clone();
+    assert!(!stages.contains(&Stage::EncodeText), "{stages:?}");
+    assert_eq!(
+        rig.launches.load(Ordering::Relaxed),
+        2,
+        "the first one's memory is free"
+    );
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn a_job_that_is_paused_and_then_cancelled_leaves_nothing() {
+    let rig = rig();
+    let token = rig.submit(DeviceChoice::Auto);
+    thread::sleep(Duration::from_millis(50));
+    token.pause();
+    token.cancel();
+    let (_, outcome) = rig.hear();
+    // The cancel may come too late for the stage, and never for the folder.
+    let left = rig.job_folders();
+    match outcome {
+        JobOutcome::Cancelled => assert_eq!(left, 0),
+        JobOutcome::Paused => assert_eq!(left, 1),
+        other => panic!("{other:?}"),
+    }
+}
