@@ -11,7 +11,9 @@ use safelight_core::settings::Settings;
 use crate::app::desktop::DesktopCommand;
 use crate::app::gallery::GalleryCommand;
 use crate::app::inputs::{Placing, Slot};
+use crate::app::library::LibraryCommand;
 use crate::app::loras::LorasCommand;
+use crate::app::mask::MaskCommand;
 use crate::app::palette::Entry;
 use crate::app::player::commands::PlayerCommand;
 use crate::app::presets::PresetsCommand;
@@ -55,6 +57,10 @@ pub enum AppCommand {
     RemoveInput(Slot),
     /// Let start and end picture change places.
     SwapInputs,
+    /// Choose a model.
+    Library(LibraryCommand),
+    /// Paint a mask.
+    Mask(MaskCommand),
     /// Go on from the last frame of a finished clip.
     ContinueFrom(JobId),
     PickFolder(FolderSetting),

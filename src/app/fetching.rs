@@ -68,7 +68,7 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
+    pub(in crate::app) fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
         Self {
             entry,
             folder,

@@ -155,8 +155,8 @@ impl App {
         match answer {
             Answer::Models(found) => self.take_models(found),
             Answer::ModelsChanged => self.load_models_quietly(),
-            Answer::Engine(Ok(())) => {}
-            Answer::Engine(Err(err)) => self.session.notify(Severity::Error, err),
+            Answer::Engine(engine) => self.take_engine(engine),
+            Answer::Library(answer) => self.take_library_answer(answer),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
             Answer::Left(left) => self.take_left(left),
             Answer::Queue(answer) => self.take_queue_answer(ctx, answer),
@@ -186,6 +186,7 @@ impl App {
             Answer::Plan(wish, basis) => {
                 self.session.planning.take(&wish, basis.map(|basis| *basis));
             }
+            Answer::Mask(answer) => self.take_mask_answer(answer),
             Answer::Presets(answer) => self.take_presets_answer(answer),
             Answer::Restore(answer) => self.take_restore_answer(answer),
             Answer::Gallery(answer) => self.take_gallery(ctx, *answer),
@@ -206,6 +207,7 @@ impl App {
         self.background.watch(found.watched);
         self.settle_model();
         self.settle_arriving();
+        self.renew_library(found.unusable);
         self.settle_restored();
     }
 

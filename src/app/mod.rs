@@ -12,8 +12,10 @@ pub mod fetching;
 pub mod form;
 pub mod gallery;
 pub mod inputs;
+pub mod library;
 mod logic;
 pub mod loras;
+pub mod mask;
 pub mod memory;
 pub mod palette;
 pub mod player;
@@ -36,6 +38,7 @@ use safelight_core::job::{JobError, JobErrorKind, random_seed};
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
 
 use crate::download::Hub;
+use crate::starting;
 use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
 use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
@@ -47,7 +50,7 @@ use form::SeedMode;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
-use state::{Models, Session, Severity, State};
+use state::{Models, Page, Session, Severity, State};
 pub use window::{WindowError, run};
 
 /// The key of [`State`] in the window's own storage.
@@ -65,6 +68,8 @@ pub struct StartupOptions {
     /// What the doctor's page does.
     pub examine: Examine,
     pub read_plan: ReadPlan,
+    /// What the pages of models know of this machine.
+    pub survey: library::survey::Examine,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
@@ -106,6 +111,7 @@ impl StartupOptions {
             check_engine: background::check_runtime(paths.clone()),
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
+            survey: library::survey::examine(paths.clone()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
@@ -130,6 +136,7 @@ pub struct App {
     check_engine: CheckEngine,
     examine: Examine,
     read_plan: ReadPlan,
+    survey_with: library::survey::Examine,
     hub: Hub,
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
@@ -154,6 +161,7 @@ impl App {
             check_engine,
             examine,
             read_plan,
+            survey,
             hub,
             problems,
             broken_settings,
@@ -170,10 +178,12 @@ impl App {
         if settings.interface.scale != 1.0 {
             ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
         }
-        let state = cc
+        let stored: Option<State> = cc
             .storage
-            .and_then(|storage| eframe::get_value(storage, STATE_KEY))
-            .unwrap_or_default();
+            .and_then(|storage| eframe::get_value(storage, STATE_KEY));
+        // Nothing was ever remembered, and nobody came with something in hand.
+        let is_first_start = cc.storage.is_some() && stored.is_none() && files.is_empty();
+        let state = stored.unwrap_or_default();
         let mut app = Self {
             settings,
             state,
@@ -186,6 +196,7 @@ impl App {
             check_engine,
             examine,
             read_plan,
+            survey_with: survey,
             hub,
             commands: Vec::new(),
             drags: wayland_drop::listen(cc),
@@ -204,6 +215,9 @@ impl App {
         app.drop_files(files, None);
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
+        }
+        if is_first_start {
+            app.session.page = Page::Welcome;
         }
         match models {
             Some(found) => app.take_models(found),
@@ -252,6 +266,9 @@ impl App {
 
 impl eframe::App for App {
     fn logic(&mut self, ctx: &egui::Context, frame: &mut eframe::Frame) {
+        if self.session.ui_calls == 1 {
+            starting::shown();
+        }
         if !std::mem::replace(&mut self.is_placed, true) {
             desktop::place::correct(ctx, frame);
         }
@@ -260,6 +277,9 @@ impl eframe::App for App {
 
     fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
         self.session.ui_calls += 1;
+        if self.session.ui_calls == 1 {
+            starting::passed("first frame begun");
+        }
         let num_commands = self.commands.len();
         ui::draw(
             ui,
@@ -277,6 +297,9 @@ impl eframe::App for App {
         if self.commands.len() > num_commands {
             // They are run in the next round.
             ui.ctx().request_repaint();
+        }
+        if self.session.ui_calls == 1 {
+            starting::passed("first frame laid out");
         }
     }
 

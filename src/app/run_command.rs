@@ -33,6 +33,7 @@ impl App {
                     self.state.form.reset_to(spec);
                     self.session.arriving = None;
                     self.show_missing(None);
+                    self.remember_model(&id);
                 }
             }
             AppCommand::ResetForm => {
@@ -52,6 +53,8 @@ impl App {
             AppCommand::OpenInputs(paths, placing) => self.open_inputs(paths, placing),
             AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
             AppCommand::SwapInputs => self.session.inputs.swap(),
+            AppCommand::Library(command) => self.run_library_command(command),
+            AppCommand::Mask(command) => self.run_mask_command(&command),
             AppCommand::PickFolder(purpose) => {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);
@@ -80,11 +83,13 @@ impl App {
         }
     }
 
-    fn show_page(&mut self, page: Page) {
+    pub(super) fn show_page(&mut self, page: Page) {
         self.session.page = page;
         self.session.is_view_shown = true;
         match page {
-            Page::Watch | Page::Settings | Page::Gallery => {}
+            Page::Watch | Page::Mask | Page::Settings | Page::Gallery => {}
+            Page::Models => self.open_library(),
+            Page::Welcome => self.survey(),
             Page::Doctor => self.open_doctor(),
         }
     }

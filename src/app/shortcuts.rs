@@ -223,6 +223,22 @@ pub const SHORTCUTS: &[Shortcut] = &[
         command: || AppCommand::ShowPage(Page::Watch),
     },
     Shortcut {
+        id: "models",
+        name: "Models",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[ctrl_shift(Key::M)],
+        command: || AppCommand::ShowPage(Page::Models),
+    },
+    Shortcut {
+        id: "first-steps",
+        name: "First steps",
+        group: Group::Pages,
+        scope: Scope::Anywhere,
+        keys: &[],
+        command: || AppCommand::ShowPage(Page::Welcome),
+    },
+    Shortcut {
         id: "gallery",
         name: "Gallery",
         group: Group::Pages,

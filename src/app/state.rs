@@ -18,7 +18,9 @@ use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::Inputs;
+use crate::app::library::{Library, Remembered};
 use crate::app::loras::LoraShelf;
+use crate::app::mask::Masking;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
 use crate::app::player::{Playback, Player, Watch};
@@ -37,6 +39,7 @@ pub struct State {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    pub library: Remembered,
     pub gallery: GalleryLook,
     /// The keys of settings that were changed last, newest first.
     pub recent_settings: Vec<String>,
@@ -54,6 +57,7 @@ impl Default for State {
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
+            library: Remembered::default(),
             gallery: GalleryLook::default(),
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
@@ -155,6 +159,12 @@ pub enum Page {
     /// All results.
     Gallery,
     Doctor,
+    /// Where a mask is painted.
+    Mask,
+    /// All models, to choose one.
+    Models,
+    /// What the program shows when it starts for the first time.
+    Welcome,
     Settings,
 }
 
@@ -215,6 +225,8 @@ pub struct Session {
     /// Where models were looked for.
     pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
+    pub masking: Masking,
+    pub library: Library,
     /// A file dialog is open.
     pub is_picking: bool,
     pub notices: Vec<Notice>,

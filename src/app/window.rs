@@ -9,6 +9,7 @@ use egui::{IconData, ViewportBuilder};
 
 use crate::app::desktop::{APP_ID, place};
 use crate::app::{App, StartupOptions};
+use crate::starting;
 use crate::ui::theme;
 use crate::worker::WorkerHandle;
 
@@ -52,9 +53,12 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
         ..Default::default()
     };
     let create = Box::new(|cc: &eframe::CreationContext<'_>| {
+        starting::passed("window and graphics opened");
         let ctx = cc.egui_ctx.clone();
         let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
-        Ok(Box::new(App::new(cc, worker, startup)) as Box<dyn eframe::App>)
+        let app = App::new(cc, worker, startup);
+        starting::passed("state restored");
+        Ok(Box::new(app) as Box<dyn eframe::App>)
     });
     eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
         reason: without_source_place(&err.to_string()).to_owned(),

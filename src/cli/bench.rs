@@ -34,11 +34,38 @@ enum Family {
     /// FramePack: one step of a section, decoding, reading a prompt
     #[command(name = "framepack")]
     FramePack(FamilyArgs),
+    /// FramePack's step caches: how far each is from every step computed, and how many steps it skips
+    StepCache(StepCacheArgs),
     /// Loading weights to the device, beside what the device and the disk can do
     Load(LoadArgs),
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
     Soak(SoakArgs),
+}
+
+#[derive(Args, Debug)]
+struct StepCacheArgs {
+    /// teacache, magcache or first_block, perhaps with a threshold such as teacache:0.1; several may be given [default: all]
+    #[arg(value_name = "CACHE[:X]")]
+    caches: Vec<String>,
+    /// A FramePack model: a diffusers folder or a transformer's file [default: random numbers]
+    #[arg(long, value_name = "PATH")]
+    model: Option<String>,
+    /// Denoising steps [default: 25]
+    #[arg(long, value_name = "N")]
+    steps: Option<String>,
+    /// As that of generate [default: unipc_bh1]
+    #[arg(long, value_name = "NAME")]
+    sampler: Option<String>,
+    /// A small network of random numbers, for machines without a GPU
+    #[arg(long)]
+    small: bool,
+    /// auto, cpu or cuda:N
+    #[arg(long)]
+    device: Option<DeviceChoice>,
+    /// Print one JSON object a cache, or one that says why nothing is measured
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -102,6 +129,7 @@ pub fn run(args: &BenchArgs, surroundings: &Surroundings) -> ExitCode {
         Family::Wan(args) => args.request("wan"),
         Family::Flux(args) => args.request("flux"),
         Family::FramePack(args) => args.request("framepack"),
+        Family::StepCache(args) => args.request(),
         Family::Load(args) => args.request(),
         Family::Telemetry(args) => return watching::run(args, surroundings),
         Family::Soak(args) => {
@@ -137,6 +165,32 @@ impl FamilyArgs {
             names: self.cases.iter().map(OsString::from).collect(),
             is_json: self.json,
             table: NETWORKS,
+        }
+    }
+}
+
+impl StepCacheArgs {
+    fn request(&self) -> Request<'_> {
+        let mut options = Vec::new();
+        if self.small {
+            options.push("--small");
+        }
+        for (name, value) in [
+            ("--model", &self.model),
+            ("--steps", &self.steps),
+            ("--sampler", &self.sampler),
+        ] {
+            if let Some(value) = value {
+                options.extend([name, value]);
+            }
+        }
+        Request {
+            family: "step-cache",
+            device: self.device,
+            options,
+            names: self.caches.iter().map(OsString::from).collect(),
+            is_json: self.json,
+            table: STEP_CACHES,
         }
     }
 }
@@ -265,6 +319,10 @@ struct Table {
 }
 
 const NETWORKS: Table = Table { heading, row };
+const STEP_CACHES: Table = Table {
+    heading: step_cache_heading,
+    row: step_cache_row,
+};
 const LOADING: Table = Table {
     heading: load_heading,
     row: load_row,
@@ -298,6 +356,31 @@ fn row(line: &str) -> String {
         number("peak_reserved_gib"),
         text("device"),
         text("dtype"),
+    )
+}
+
+fn step_cache_heading() -> String {
+    format!(
+        "{:<14}{:>10}{:>14}{:>16}{:>10}  device\n",
+        "cache", "threshold", "steps skipped", "off (rel. L2)", "seconds"
+    )
+}
+
+/// A line of the engine about a step cache.
+fn step_cache_row(line: &str) -> String {
+    let Ok(line) = serde_json::from_str::<Value>(line) else {
+        return String::new();
+    };
+    let text = |key: &str| line[key].as_str().unwrap_or("-").to_owned();
+    let number = |key: &str| line[key].as_f64();
+    let threshold = number("threshold").map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let skipped = format!("{} of {}", line["skipped"], line["steps"]);
+    format!(
+        "{:<14}{threshold:>10}{skipped:>14}{:>16.2e}{:>10.2}  {}\n",
+        text("cache"),
+        number("relative_l2").unwrap_or_default(),
+        number("secs").unwrap_or_default(),
+        text("device"),
     )
 }
 
@@ -346,6 +429,18 @@ fn load_row(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn step_caches_stand_under_their_heading() {
+        let line = r#"{"cache":"teacache","threshold":0.15,"steps":25,"skipped":12,"relative_l2":0.0371,"secs":4.5,
+            "device":"A GPU"}"#;
+        let row = step_cache_row(line);
+        for part in ["teacache", "0.15", "12 of 25", "3.71e-2", "4.50", "A GPU"] {
+            assert!(row.contains(part), "{row}");
+        }
+        let heading = step_cache_heading();
+        assert_eq!(row.find("A GPU"), heading.find("device"), "{heading}{row}");
+    }
 
     #[test]
     fn rows_stand_under_their_heading_and_failures_say_why() {

@@ -26,6 +26,8 @@ pub(crate) use safelight_core::job::random_seed;
 use safelight_core::job::{JobError, JobErrorKind};
 pub use surroundings::Surroundings;
 
+use crate::starting;
+
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
 #[command(
@@ -56,6 +58,7 @@ enum Command {
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    starting::begin();
     let arguments = Arguments::try_parse()
         .and_then(with_prompt)
         .unwrap_or_else(|err| {
@@ -66,6 +69,7 @@ pub fn main() -> ExitCode {
         });
     log::start();
     let surroundings = Surroundings::of_this_user();
+    starting::passed("settings read");
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
         Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),

@@ -25,6 +25,9 @@ pub trait Hooks {
     /// Enough to go on from here bit for bit, should the process die.
     fn checkpoint(&self, _state: DenoiseState) {}
 
+    /// Of so many calls of a network along one walk some took over what earlier ones had computed.
+    fn skipped(&self, _num_skipped: usize, _num_calls: usize) {}
+
     /// The job goes on, but something is not as it should be.
     fn warn(&self, _message: String) {}
 }

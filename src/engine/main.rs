@@ -16,6 +16,7 @@ use crossbeam_channel::bounded;
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_engine::bench::load::{self, LoadArguments};
+use safelight_engine::bench::step_cache::{self, StepCacheArguments};
 use safelight_engine::bench::ways::{self, Ways, WaysArguments};
 use safelight_engine::bench::{self, BenchArguments, BenchError};
 use safelight_engine::fault::kill_this_process;
@@ -67,6 +68,9 @@ fn other_work() -> Option<ExitCode> {
             Some(if let Some(ways) = Ways::from_name(&family) {
                 let arguments = arguments.skip(1);
                 measured(|out| ways::run(ways, &WaysArguments::parse(ways, arguments)?, out))
+            } else if family == "step-cache" {
+                let arguments = arguments.skip(1);
+                measured(|out| step_cache::run(&StepCacheArguments::parse(arguments)?, out))
             } else if family == "load" {
                 measured(|out| load::run(&LoadArguments::parse(arguments.skip(1))?, out))
             } else {

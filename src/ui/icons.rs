@@ -14,6 +14,7 @@ pub const X_CIRCLE: char = '\u{e4f8}';
 pub const STETHOSCOPE: char = '\u{e7ea}';
 pub const DOWNLOAD: char = '\u{e20c}';
 pub const BROOM: char = '\u{ec54}';
+pub const BRUSH: char = '\u{e6f0}';
 pub const ARROW_DOWN: char = '\u{e03e}';
 pub const ARROW_UP: char = '\u{e08e}';
 pub const ARROW_TO_TOP: char = '\u{e066}';

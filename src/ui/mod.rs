@@ -7,6 +7,8 @@ mod create;
 mod doctor;
 mod gallery;
 mod icons;
+mod library;
+mod mask;
 mod memory;
 mod narrow;
 mod notices;
@@ -120,9 +122,17 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
 /// What is looked at, and the memory graph below it.
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let palette = palette(ui);
-    queue::panel::panel_ui(ui, view);
+    let queue = queue::panel::place(ui.available_width(), view);
+    if queue == queue::panel::Place::Whole {
+        queue::panel::whole_ui(ui, view);
+        return;
+    }
     if view.state.is_graph_open {
         narrow::graph_ui(ui, view, bar);
+    }
+    // Beside what is watched: the memory needs the whole width.
+    if queue == queue::panel::Place::Beside {
+        queue::panel::panel_ui(ui, view);
     }
     CentralPanel::default()
         .frame(
@@ -135,6 +145,9 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
                 watch::strip::strip_ui(ui, view);
                 watch::watch_ui(ui, view);
             }
+            Page::Models => library::library_ui(ui, view),
+            Page::Welcome => library::welcome::welcome_ui(ui, view),
+            Page::Mask => mask::mask_ui(ui, view),
             Page::Gallery => gallery::gallery_ui(ui, view),
             Page::Doctor => doctor::doctor_ui(ui, view),
             Page::Settings => settings::settings_ui(ui, view),

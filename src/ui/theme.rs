@@ -79,6 +79,18 @@ pub const CHECK_NAME_WIDTH: f32 = 104.0;
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
+/// Width of a slider among the tools of the mask.
+pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
+/// Of such a slider with its name and its value.
+pub const TOOL_WIDTH: f32 = 228.0;
+/// The list of models beside the card of one.
+pub const MODELS_WIDTH: f32 = 380.0;
+/// Narrower, in a small window.
+pub const MODELS_MIN_WIDTH: f32 = 250.0;
+/// One line of it: a name, and below it what the model is.
+pub const MODEL_ROW_HEIGHT: f32 = 46.0;
+/// The button that the first page is about.
+pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
 /// Between a page and its edges.
 pub const PAGE_MARGIN: i8 = 24;
 /// The names of settings, before their controls.
@@ -111,6 +123,10 @@ pub const NARROW_WIDTH: f32 = 760.0;
 pub const SHORT_HEIGHT: f32 = 520.0;
 /// Width of the queue's panel.
 pub const QUEUE_WIDTH: f32 = 316.0;
+/// Beside the queue, what is watched has at least this width, or none.
+pub const WATCH_MIN_WIDTH: f32 = 220.0;
+/// And another page.
+pub const PAGE_MIN_WIDTH: f32 = 480.0;
 /// Height of a job in it.
 pub const QUEUE_ROW: f32 = 58.0;
 /// Between two jobs.

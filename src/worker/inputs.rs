@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use safelight_core::catalog::lora::{self, CheckedLora};
 use safelight_core::files::write_atomically;
-use safelight_core::job::{Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder};
+use safelight_core::job::{
+    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
+};
 use safelight_core::media::{self, MediaError, Picture};
 
 use super::save;
@@ -46,7 +48,7 @@ impl Inputs {
             inputs.remember(field, media::picture_fingerprint(source))?;
         }
         if let Some(clip) = &request.extend {
-            inputs.copy_clip(clip, folder)?;
+            inputs.copy_clip(clip, request, folder)?;
             inputs.remember("extend", media::clip_fingerprint(clip))?;
         }
         let named = &request.companions;
@@ -113,7 +115,12 @@ impl Inputs {
 
     /// Copies the clip's files and makes its last frame the start picture. All of it is decoded once:
     /// a clip that is damaged in its middle should be told now, not after the new part was made.
-    fn copy_clip(&mut self, path: &Path, folder: &JobFolder) -> Result<(), JobError> {
+    fn copy_clip(
+        &mut self,
+        path: &Path,
+        request: &GenerateRequest,
+        folder: &JobFolder,
+    ) -> Result<(), JobError> {
         let files = media::clip_files(path).map_err(|err| unusable(&err))?;
         let target = folder.extended();
         let disk = |err: std::io::Error| {
@@ -137,13 +144,14 @@ impl Inputs {
         if let Some(last) = clip.frames.last() {
             media::write_png(&folder.start_picture(), last).map_err(|err| save::error_of(&err))?;
         }
+        keep_seen(&clip.frames, request, folder)?;
         self.num_extended = clip.frames.len();
         self.extended = Some(first);
         Ok(())
     }
 
-    /// The clip to write: the old frames, if any, and the new ones without the first, which is the old
-    /// clip's last.
+    /// The clip to write: the old frames, if any, and the new ones without the first, which is the old clip's last.
+    /// Where more of them are the old clip's last, blended with what was made, they take the place of these.
     pub(super) fn join(&self, request: &GenerateRequest, new: Clip) -> Result<Clip, JobError> {
         let Some(extended) = &self.extended else {
             return Ok(new);
@@ -151,7 +159,14 @@ impl Inputs {
         let old = media::open_clip(extended).map_err(|err| unusable(&err))?;
         let size = (request.width, request.height);
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
-        for frame in old.frames {
+        let (mut kept, mut skipped) = (old.frames.len(), 1);
+        let lead = request.lead_frames();
+        if lead > 1 {
+            // A clip may have fewer frames than its header said.
+            skipped = lead.saturating_sub(kept);
+            kept = kept.saturating_sub(lead);
+        }
+        for frame in old.frames.into_iter().take(kept) {
             frames.push(if (frame.width, frame.height) == size {
                 frame
             } else {
@@ -159,12 +174,42 @@ impl Inputs {
                 Arc::new(fitted)
             });
         }
-        frames.extend(new.frames.into_iter().skip(1));
+        frames.extend(new.frames.into_iter().skip(skipped));
         Ok(Clip {
             frames,
             fps: new.fps,
         })
     }
+}
+
+/// Keeps the last frames of a clip for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
+/// many as the request counts on, the first one again where the clip has fewer.
+fn keep_seen(
+    frames: &[Arc<Picture>],
+    request: &GenerateRequest,
+    folder: &JobFolder,
+) -> Result<(), JobError> {
+    let (Some(first), lead) = (frames.first(), request.lead_frames()) else {
+        return Ok(());
+    };
+    if lead <= 1 {
+        return Ok(());
+    }
+    let seen = &frames[frames.len().saturating_sub(SEEN_FRAMES as usize)..];
+    // Latents hold four frames each, but for the first.
+    let whole = seen.len() - (seen.len() - 1) % 4;
+    let missing = lead.saturating_sub(whole);
+    let seen = &seen[seen.len() - whole..];
+    let all = std::iter::repeat_n(first, missing).chain(seen);
+    std::fs::create_dir_all(folder.seen()).map_err(|err| {
+        let what = format!("the clip's last frames cannot be kept: {err}");
+        JobError::new(JobErrorKind::Disk, what).advise("Free some space")
+    })?;
+    for (index, frame) in all.enumerate() {
+        let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
+        media::write_png(&folder.seen_frame(index), &frame).map_err(|err| save::error_of(&err))?;
+    }
+    Ok(())
 }
 
 /// The picture in the clip's size, as the engine brings a start picture to it.

@@ -157,6 +157,7 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Va
             "capture",
             "files",
             "latent_rgb",
+            "preview",
             "image_role",
             "sidecar",
         ] {

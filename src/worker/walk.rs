@@ -126,8 +126,8 @@ impl Walk<'_> {
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
             .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
         let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
-            // The first of the new frames is the old clip's last.
-            let doubled = inputs.num_extended.min(1);
+            // The first of the new frames are the old clip's last.
+            let doubled = inputs.num_extended.min(self.request.lead_frames());
             let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
             save::check_frames(self.request, num_frames)?;
             inputs.keep(&folder);

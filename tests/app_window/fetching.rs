@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::fetching::FetchState;
 use safelight::download::Hub;
@@ -77,15 +75,7 @@ fn bench_of(url: &str) -> Bench {
 }
 
 fn look_at_it(bench: &mut Bench) {
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Model")
-        .click();
-    bench.settle();
-    // It comes last.
-    bench.scroll_to("Tiny Fetched");
-    bench.harness.get_by_label("Tiny Fetched").click();
-    bench.settle();
+    bench.look_at_model("Tiny Fetched");
 }
 
 fn state(bench: &mut Bench) -> Option<FetchState> {

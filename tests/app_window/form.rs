@@ -264,13 +264,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
         });
     });
     bench.write_prompt("kept");
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Model")
-        .click();
-    bench.settle();
-    bench.harness.get_by_label("Other model").click();
-    bench.settle();
+    bench.use_model("Other model");
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!(

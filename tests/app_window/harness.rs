@@ -187,6 +187,7 @@ impl Bench {
         startup.check_engine = Arc::new(|_| Ok(()));
         startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
+        startup.survey = Arc::new(|_, _| {});
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
@@ -258,6 +259,29 @@ impl Bench {
             "expected to read {text:?} in:\n{:#?}",
             self.harness.root()
         );
+    }
+
+    /// Opens the list of models and works with the one of this name.
+    pub fn use_model(&mut self, name: &str) {
+        self.look_at_model(name);
+        self.press("Use this model");
+    }
+
+    /// Opens the list of models and looks at the one of this name.
+    pub fn look_at_model(&mut self, name: &str) {
+        self.harness
+            .get_by_role_and_label(Role::ComboBox, "Model")
+            .click();
+        self.settle();
+        // It may be far down.
+        self.harness
+            .get_by_role_and_label(Role::TextInput, "Search models")
+            .type_text(name);
+        self.settle();
+        self.harness
+            .get_by_role_and_label(Role::ListBoxOption, name)
+            .click();
+        self.settle();
     }
 
     pub fn write_prompt(&mut self, text: &str) {
@@ -343,6 +367,18 @@ impl Bench {
                 egui::OutputCommand::CopyText(text) => Some(text.clone()),
                 _ => None,
             })
+    }
+
+    /// Presses a button, and gives what it put on the clipboard.
+    pub fn copied_by(&mut self, name: &str) -> Option<String> {
+        let button = self.harness.get_by_role_and_label(Role::Button, name);
+        button.click();
+        let mut copied = None;
+        for _ in 0..4 {
+            self.harness.step();
+            copied = copied.or_else(|| self.copied());
+        }
+        copied
     }
 
     /// Drops a file onto the window.

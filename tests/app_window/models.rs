@@ -1,6 +1,5 @@
 //! The model picker: what each model needs and weighs, and those that cannot be used.
 
-use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight_core::catalog::{InputUse, ModelSpec};
@@ -36,13 +35,7 @@ fn the_picker_lists_every_model_by_name() {
             ..FoundModels::default()
         });
     });
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Model")
-        .click();
-    bench.settle();
-    bench.harness.get_by_label("Pair").click();
-    bench.settle();
+    bench.use_model("Pair");
     assert_eq!(bench.app().state.form.model.as_deref(), Some("pair"));
     bench.assert_shows("picture, or first and last");
 }

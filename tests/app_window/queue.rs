@@ -366,3 +366,18 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
     bench.assert_shows("The model of this job is not here: elsewhere");
     assert_eq!(bench.app().state.form.model, Some(spec().id));
 }
+
+#[test]
+fn in_a_window_with_little_room_the_queue_takes_the_place_of_the_picture() {
+    let (mut bench, _first) = waiting(&["one", "two"]);
+    bench.harness.set_size(egui::vec2(413.0, 300.0));
+    bench.settle();
+    bench.press("View");
+    bench.harness.get_by_label("Close the queue");
+    bench.scroll_to("More for: one");
+    choose(&mut bench, "one", "Move down");
+    assert_eq!(order(&mut bench), ["two", "one"]);
+    bench.scroll_to("Close the queue");
+    bench.press("Close the queue");
+    assert!(!bench.has("More for"));
+}

@@ -44,6 +44,7 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
         count: 4,
         window: WINDOW,
         order: SectionOrder::Original,
+        lead: 1,
     };
     assert_eq!(sent.request.sections, Some(expected));
     bench.assert_shows("4 sections, 4.8 s at 30 frames a second");

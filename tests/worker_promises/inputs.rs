@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use safelight_core::catalog::Family;
-use safelight_core::job::{GenerateRequest, JobErrorKind, JobFolder, JobOutcome, JobOutput, Stage};
+use safelight_core::job::{
+    GenerateRequest, JobErrorKind, JobFolder, JobOutcome, JobOutput, SectionOrder, Sections, Stage,
+};
 use safelight_core::media::{self, ClipOptions, Picture};
 
 use crate::Rig;
@@ -104,6 +106,53 @@ fn an_extended_clip_is_the_old_frames_and_the_new_ones_without_the_doubled_one()
             .collect();
         assert_eq!(levels, [40, 80, 120, 160]);
     }
+}
+
+#[test]
+fn f1_is_given_the_last_frames_of_the_clip_and_what_it_blends_takes_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = |numbers: std::ops::Range<u8>| -> Vec<Picture> {
+        let all = numbers.map(|n| Picture::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
+        all.collect()
+    };
+    let options = ClipOptions::default();
+    let path = folder.path().join("old.png");
+    let old = media::write_clip(&path, &frames(0..80), options).unwrap();
+    let jobs = folder.path().join("jobs");
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::EncodeImage {
+            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+            let job = JobFolder::at(job.path());
+            assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
+            let level = |index| media::open_picture(&job.seen_frame(index)).unwrap().rgb[0];
+            assert_eq!((level(0), level(72)), (7, 79));
+        }
+        Act::Work
+    });
+    let target = rig.folder.path().join("new.png");
+    let (_, outcome) = rig.run_with(|request| {
+        // Two latents of the clip stand in front: five frames.
+        let sections = Sections {
+            count: 1,
+            window: 2,
+            order: SectionOrder::F1,
+            lead: Sections::lead_of(80, 2),
+        };
+        request.family = Family::FramePack;
+        request.num_frames = sections.num_frames();
+        request.sections = Some(sections);
+        request.extend = Some(old[0].clone());
+        request.out = target;
+    });
+    let levels: Vec<u8> = finished(outcome)
+        .clip
+        .frames
+        .iter()
+        .map(|frame| frame.rgb[0])
+        .collect();
+    // The fake engine's frames count from 0 in each section.
+    let expected: Vec<u8> = (0..75).chain(0..13).collect();
+    assert_eq!(levels, expected);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions
 use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Sampler, SigmaSchedule, Stage,
+    JobUpdate, PreviewChoice, Sampler, SigmaSchedule, Stage,
 };
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
@@ -110,6 +110,7 @@ impl Rig {
             files: ModelFiles::in_folder(self.folder.path()),
             companions: Companions::default(),
             latent_rgb: None,
+            preview: PreviewChoice::Auto,
             image_role: ImageRole::FirstFrame,
             prompt: "a boat".to_owned(),
             prompt_template: None,
@@ -137,6 +138,7 @@ impl Rig {
             vae_tile: None,
             memory: MemoryChoice::default(),
             shift: None,
+            dynamic_shift: false,
             sampler: Sampler::UniPc,
             sigma_schedule: SigmaSchedule::Simple,
             seed: 0,

@@ -40,6 +40,7 @@ fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequ
             count,
             window: 2,
             order,
+            lead: 1,
         };
         request.family = Family::FramePack;
         request.num_frames = sections.num_frames();

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
-use safelight_core::catalog::{Catalog, CatalogEntry, ModelSpec, SearchedPlace, Watch};
+use safelight_core::catalog::{
+    Catalog, CatalogEntry, ModelSpec, SearchedPlace, UnusableModel, Watch,
+};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::settings::{Paths, Settings, own_runtime};
@@ -28,7 +30,9 @@ use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot};
+use crate::app::library::LibraryAnswer;
 use crate::app::loras::LorasAnswer;
+use crate::app::mask::MaskAnswer;
 use crate::app::memory::planning::{PlanBasis, PlanWish, ReadPlan};
 use crate::app::player::commands::PlayerAnswer;
 use crate::app::presets::PresetsAnswer;
@@ -54,6 +58,8 @@ pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sy
 pub struct FoundModels {
     pub specs: Vec<ModelSpec>,
     pub problems: Vec<JobError>,
+    /// Here, and not to be used.
+    pub unusable: Vec<UnusableModel>,
     /// Known, but not here.
     pub missing: Vec<CatalogEntry>,
     /// Where was looked.
@@ -66,6 +72,7 @@ impl From<Catalog> for FoundModels {
     fn from(catalog: Catalog) -> Self {
         Self {
             problems: catalog.problems.iter().map(JobError::from).collect(),
+            unusable: catalog.unusable(),
             specs: catalog.available,
             missing: catalog.missing,
             searched: catalog.searched,
@@ -175,6 +182,10 @@ pub enum Answer {
     Fetched(u64, Fetched),
     /// For which wish.
     Plan(Box<PlanWish>, Option<Box<PlanBasis>>),
+    /// Of models to choose from.
+    Library(LibraryAnswer),
+    /// Of a mask that is painted.
+    Mask(MaskAnswer),
     Presets(PresetsAnswer),
     Restore(RestoreAnswer),
     /// Of the gallery's threads.

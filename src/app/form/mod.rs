@@ -9,7 +9,7 @@ mod request;
 mod sampling;
 mod seed;
 
-use safelight_core::catalog::{Guidance, InputUse, ModelSpec};
+use safelight_core::catalog::{Family, Guidance, InputUse, ModelSpec};
 use safelight_core::job::{
     Fit, GenerateRequest, Sampler, SectionOrder, SigmaSchedule, StepCache, random_seed,
 };
@@ -56,6 +56,11 @@ pub fn has_two_experts(spec: &ModelSpec) -> bool {
     spec.files.transformer_2.is_some()
 }
 
+/// Whether the noise schedule can be shifted by the number of tokens.
+pub fn has_dynamic_shift(spec: &ModelSpec) -> bool {
+    matches!(spec.family, Family::Flux | Family::FramePack)
+}
+
 /// Whether a batch is one job; with other models it is several.
 pub fn takes_batches(spec: &ModelSpec) -> bool {
     spec.limits.max_batch > 1
@@ -100,6 +105,8 @@ pub struct FormState {
     /// Classifier-free guidance, where the other one is something else; 1 is off.
     pub true_cfg_scale: f64,
     pub shift: Option<f64>,
+    /// Without a shift of the user's: by the number of tokens, whatever the model's scheduler says.
+    pub dynamic_shift: bool,
     pub sampler: Sampler,
     pub sigma_schedule: SigmaSchedule,
     /// What stood before a preset was taken over.
@@ -137,6 +144,7 @@ impl Default for FormState {
             guidance_scale_2: 1.0,
             true_cfg_scale: 1.0,
             shift: None,
+            dynamic_shift: false,
             sampler: Sampler::default(),
             sigma_schedule: SigmaSchedule::default(),
             before_preset: None,
@@ -202,6 +210,7 @@ impl FormState {
             guidance_scale_2: request.low_guidance_scale(),
             true_cfg_scale: request.true_cfg_scale.unwrap_or(1.0),
             shift: request.shift,
+            dynamic_shift: request.dynamic_shift,
             sampler: request.sampler,
             sigma_schedule: request.sigma_schedule,
             before_preset: None,

@@ -6,7 +6,7 @@ use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::{FieldError, GenerateForm, Validated};
 use safelight_core::settings::Settings;
 
-use crate::app::form::{FormState, has_two_experts, takes_batches};
+use crate::app::form::{FormState, has_dynamic_shift, has_two_experts, takes_batches};
 use crate::app::inputs::Sources;
 
 impl FormState {
@@ -53,9 +53,11 @@ impl FormState {
             memory: settings.memory.choice(),
             loras: self.acting_loras(spec),
             shift: self.shift,
+            dynamic_shift: self.dynamic_shift && self.shift.is_none() && has_dynamic_shift(spec),
             sampler: Some(self.sampler),
             sigma_schedule: self.sigma_schedule,
             seed: seed.clone().unwrap_or_default(),
+            preview: settings.interface.preview,
             dtype: settings.runtime.dtype,
             capture: None,
             out: PathBuf::from("result").with_extension(self.extension(spec, settings)),

@@ -66,6 +66,7 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> Op
     }
 }
 
+/// One file, whatever it is.
 pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
     if may_move(path)
         && let Ok(info) = media::clip_info(path)

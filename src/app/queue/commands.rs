@@ -55,6 +55,8 @@ impl App {
             QueueCommand::Open(is_open) => {
                 self.state.queue.is_open = is_open;
                 self.session.queue.was_closed = !is_open;
+                // Where form and view take turns, it stands in the view.
+                self.session.is_view_shown |= is_open;
             }
             QueueCommand::Move(id, place) => self.queue.move_job(id, place),
             QueueCommand::Edit(id) => self.edit_job(id),

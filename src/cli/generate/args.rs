@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, Sampler,
-    SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
+    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, PreviewChoice,
+    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
 use safelight_core::media::{self, MediaError};
 use safelight_core::settings::Settings;
 
 use super::memory::MemoryArgs;
+use super::shift::Shift;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
@@ -43,7 +44,7 @@ pub struct GenerateArgs {
     /// A picture to end on, for models that can
     #[arg(long, value_name = "FILE")]
     pub last_image: Option<PathBuf>,
-    /// A clip to go on from: the new frames start with its last one and stand behind it in the written file
+    /// A clip to go on from: the new frames start with its last one and stand behind it in the written file; FramePack-F1 sees its last 73 frames and passes over into it
     #[arg(long, value_name = "CLIP")]
     pub extend: Option<PathBuf>,
     /// Which part of the picture is made anew, for models that can: white is, black stays
@@ -105,9 +106,9 @@ pub struct GenerateArgs {
     /// The step to end before; what noise is left then stays
     #[arg(long, value_name = "N")]
     pub end_step: Option<u32>,
-    /// Shift of the noise schedule [default: the model's own]
+    /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
     #[arg(long, value_name = "X")]
-    pub shift: Option<f64>,
+    pub shift: Option<Shift>,
     /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
     #[arg(long, value_name = "NAME")]
     pub sampler: Option<Sampler>,
@@ -236,10 +237,13 @@ impl GenerateArgs {
             vae_tile: self.vae_tile,
             memory: self.memory.choice(&settings.memory),
             loras: self.loras.clone(),
-            shift: self.shift,
+            shift: self.shift.and_then(Shift::number),
+            dynamic_shift: self.shift == Some(Shift::Dynamic),
             sampler: self.sampler,
             sigma_schedule: self.schedule.unwrap_or_default(),
             max_sequence_length: self.max_sequence_length,
+            // Nobody sees pictures in a terminal.
+            preview: PreviewChoice::Off,
             dtype: self.dtype.unwrap_or(settings.runtime.dtype),
             capture: self.capture.clone(),
             sidecar: self.sidecar || settings.output.sidecar,

@@ -11,6 +11,7 @@ use safelight_core::restore::{self, Carried, Found};
 
 use super::args::{GenerateArgs, unusable};
 use super::restored::says_nothing;
+use super::shift::Shift;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
@@ -80,7 +81,12 @@ impl GenerateArgs {
             self.true_cfg = self.true_cfg.or(request.true_cfg_scale);
             self.start_step = self.start_step.or(Some(request.start_step));
             self.end_step = self.end_step.or(request.end_step);
-            self.shift = self.shift.or(request.shift);
+            let carried = if request.dynamic_shift {
+                Some(Shift::Dynamic)
+            } else {
+                request.shift.map(Shift::Fixed)
+            };
+            self.shift = self.shift.or(carried);
             self.sampler = self.sampler.or(Some(request.sampler));
             self.schedule = self.schedule.or(Some(request.sigma_schedule));
         }

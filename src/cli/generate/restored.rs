@@ -9,6 +9,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::restore::{Restored, match_model};
 
 use super::args::GenerateArgs;
+use super::shift::Shift;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
@@ -51,7 +52,7 @@ impl GenerateArgs {
             self.guidance = self.guidance.or(form.guidance_scale);
             self.guidance_2 = self.guidance_2.or(form.guidance_scale_2);
             self.true_cfg = self.true_cfg.or(form.true_cfg_scale);
-            self.shift = self.shift.or(form.shift);
+            self.shift = self.shift.or(form.shift.map(Shift::Fixed));
             self.sampler = self.sampler.or(form.sampler);
             self.schedule = self.schedule.or(restored.sigma_schedule);
         }

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use super::details::{Details, PartialDefaults};
 use super::entry::{self, Entry};
 use super::facts::{Facts, Schedule};
+use super::library::Item;
 use super::single::Assembled;
-use super::{CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelSpec, configs};
+use super::{
+    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, configs, tiny,
+};
 use crate::job::{GenerateForm, Sampler, StartPicture, form};
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
@@ -37,6 +40,7 @@ pub(super) fn build(
     model: &Assembled,
     claim: Option<&Entry>,
     entries: &[Entry],
+    parts: &[Item],
 ) -> Result<ModelSpec, CatalogError> {
     let facts = &model.facts;
     let known = match (claim, entry::most_like(entries, facts, &model.name)) {
@@ -56,6 +60,11 @@ pub(super) fn build(
     } else {
         Details::default()
     };
+    // A model that brings colours of its own has latents of its own.
+    let preview_decoder = match own.latent_rgb {
+        Some(_) => None,
+        None => tiny::for_model(facts.family, facts.latent_channels, parts),
+    };
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
@@ -71,7 +80,10 @@ pub(super) fn build(
         variant: facts.variant.to_owned(),
         folder: model.place.clone(),
         bytes: facts.bytes,
-        files: model.files.clone(),
+        files: ModelFiles {
+            preview_decoder,
+            ..model.files.clone()
+        },
         start_image: facts.start_image,
         image_role: facts.image_role,
         mask: facts.mask,

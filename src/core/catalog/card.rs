@@ -224,6 +224,24 @@ impl IdentityCard {
     }
 }
 
+impl ModelSpec {
+    /// Where each of its parts lies, and how it is stored. Reads headers.
+    pub fn part_cards(&self) -> Vec<(PathBuf, ComponentCard)> {
+        let cards = part_cards(&self.files).into_iter();
+        let place = |card: &ComponentCard| match card.name.as_str() {
+            "transformer" => Some(&self.files.transformer),
+            "transformer_2" => self.files.transformer_2.as_ref(),
+            "vae" => Some(&self.files.vae),
+            "text_encoder" => Some(&self.files.text_encoder),
+            "text_encoder_2" => self.files.text_encoder_2.as_ref(),
+            _ => self.files.image_encoder.as_ref(),
+        };
+        cards
+            .map(|card| (place(&card).cloned().unwrap_or_default(), card))
+            .collect()
+    }
+}
+
 /// The cards of a model's parts, each of the tensors that are its own where several lie in one file.
 fn part_cards(files: &ModelFiles) -> Vec<ComponentCard> {
     let parts = [

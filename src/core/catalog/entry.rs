@@ -15,7 +15,7 @@ use super::error::line_and_column;
 use super::facts::{Facts, TransformerShape};
 use super::names::model_words;
 use super::source::{Fault, RawSource, Source, Sources};
-use super::{CatalogError, Family, LatentRgb, Preset};
+use super::{CatalogError, Component, Family, LatentRgb, Preset};
 
 /// What is written by hand is shorter; whoever parses it takes many times as much.
 const MAX_BYTES: u64 = 512 << 10;
@@ -38,12 +38,42 @@ pub struct CatalogEntry {
     pub download_bytes: u64,
     /// The files that make a working model; none where it is known only as a folder.
     pub sources: Vec<Source>,
+    /// About how many numbers its transformer has; 0 where that is not known.
+    #[serde(skip)]
+    pub(super) transformer_numbers: u64,
 }
 
 impl CatalogEntry {
     /// The files that are not here in any form.
     pub fn to_fetch(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|source| source.here.is_none())
+    }
+
+    /// About how much its largest part takes in memory. 0 where nothing is known.
+    pub fn largest_part_bytes(&self) -> u64 {
+        let parts = self.sources.iter().map(|source| self.about_bytes(source));
+        parts.max().unwrap_or(0)
+    }
+
+    /// About how much is to be fetched.
+    pub fn about_bytes_to_fetch(&self) -> u64 {
+        self.to_fetch().map(|source| self.about_bytes(source)).sum()
+    }
+
+    /// The size of a file: what is known of it, else what its kind says.
+    fn about_bytes(&self, source: &Source) -> u64 {
+        let numbers = match (source.component, self.family) {
+            (Component::Transformer, _) => self.transformer_numbers,
+            // The encoder half of UMT5 and of T5, Llama 3, CLIP.
+            (Component::TextEncoder, Family::Wan) => 5_700_000_000,
+            (Component::TextEncoder, Family::FramePack) => 8_000_000_000,
+            (Component::TextEncoder2, Family::Flux) => 4_800_000_000,
+            (Component::TextEncoder | Component::TextEncoder2, _) => 123_000_000,
+            (Component::ImageEncoder, _) => 600_000_000,
+            (Component::Vae, _) => 130_000_000,
+        };
+        let each = if source.name.contains("fp8") { 1 } else { 2 };
+        source.bytes.unwrap_or(numbers * each)
     }
 
     /// How much that is, where it is known of every file.
@@ -256,6 +286,10 @@ impl Entry {
             what,
             download_bytes: self.download_bytes,
             sources,
+            transformer_numbers: match (self.family, self.shape) {
+                (Some(family), Some(shape)) => shape.numbers(family),
+                _ => 0,
+            },
         }
     }
 }

@@ -48,3 +48,19 @@ pub(super) struct TransformerShape {
     /// Of the input.
     pub channels: u64,
 }
+
+impl TransformerShape {
+    /// About how many numbers a transformer of this shape has: within a tenth for all published ones.
+    pub(super) fn numbers(&self, family: Family) -> u64 {
+        let width = (self.heads * self.head_dim) as f64;
+        // Matrices of width × width in a block: attentions, and a feed-forward of four to six times the width.
+        let matrices = match family {
+            Family::Wan if width > 4000.0 => 13.4,
+            Family::Wan if width > 2500.0 => 17.3,
+            Family::Wan => 19.7,
+            // Blocks of two streams and of one, nineteen and thirty-eight of Flux, twenty and forty of FramePack.
+            Family::Flux | Family::FramePack => 22.3,
+        };
+        (self.layers as f64 * matrices * width * width) as u64
+    }
+}

@@ -31,6 +31,8 @@ pub struct ModelFiles {
     pub tokenizer_2: Option<PathBuf>,
     pub tokenizer_2_class: Option<String>,
     pub image_encoder: Option<PathBuf>,
+    /// A tiny decoder for previews that lies on this disk, if any; no part of the model.
+    pub preview_decoder: Option<PathBuf>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
     /// The folder of `scheduler_config.json`; the published values when absent.

@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 512;
 pub struct TensorKind {
     /// `wan`, `flux`, `flux2`, `chroma`, `framepack`, `hunyuan`, `umt5`, `t5`, `clip`, `llama`, `vision`, or empty.
     pub family: &'static str,
-    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `adapter`, `lora`, or empty.
+    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `tiny_decoder`, `adapter`, `lora`, or empty.
     pub role: &'static str,
     /// A noun phrase for people.
     pub text: String,
@@ -208,6 +208,24 @@ const RULES: &[Rule] = &[
         "vae",
         "a HunyuanVideo VAE",
         &["decoder.conv_in.conv.weight"],
+    ),
+    (
+        "",
+        "tiny_decoder",
+        "a tiny decoder of clips, for previews",
+        &["decoder.22.weight", "decoder.7.conv.weight"],
+    ),
+    (
+        "",
+        "tiny_decoder",
+        "a tiny decoder of pictures, for previews",
+        &["decoder.layers.0.weight", "decoder.layers.18.weight"],
+    ),
+    (
+        "",
+        "tiny_decoder",
+        "a tiny decoder of pictures, for previews",
+        &["3.conv.0.weight", "18.conv.4.weight", "19.weight"],
     ),
     (
         "",

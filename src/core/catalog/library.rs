@@ -42,6 +42,8 @@ pub(super) enum Role {
     ClipVision,
     Siglip,
     Llama,
+    /// For previews.
+    TinyDecoder,
     /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
@@ -262,11 +264,26 @@ fn role_of_names(text: &str) -> Option<Role> {
     {
         return Some(Role::Llama);
     }
+    if is_tiny_decoder(text) {
+        return Some(Role::TinyDecoder);
+    }
     has_any(&[
         "decoder.mid.block_1.conv1.weight\"",
         "decoder.mid_block.resnets.0.conv1.weight\"",
     ])
     .then_some(Role::KlVae)
+}
+
+/// Of clips, of diffusers, and of pictures in the authors' names.
+fn is_tiny_decoder(text: &str) -> bool {
+    let all = |names: [&str; 2]| names.iter().all(|name| text.contains(name));
+    all(["\"decoder.22.weight\"", "\"decoder.7.conv.weight\""])
+        || all([
+            "\"decoder.layers.0.weight\"",
+            "\"decoder.layers.18.weight\"",
+        ])
+        || all(["\"18.conv.4.weight\"", "\"19.weight\""])
+        || all(["\"decoder.18.conv.4.weight\"", "\"decoder.19.weight\""])
 }
 
 /// Flux, and families that were built after it.

@@ -36,7 +36,9 @@ mod spec;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod tiny;
 mod tokenizer;
+mod unusable;
 mod wan;
 mod wanted;
 mod watch;
@@ -67,6 +69,8 @@ pub use spec::{
     Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
     SmallShift,
 };
+pub use tiny::TinyDecoderKeys;
+pub use unusable::{Ailment, NeededFile, UnusableModel};
 pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use watch::Watch;
 pub use weights::{TensorEntry, WeightSet};
@@ -89,7 +93,7 @@ use watch::Look;
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
 /// How many single files of one kind are offered or listed.
-const MAX_SINGLE_FILES: usize = 200;
+const MAX_SINGLE_FILES: usize = 1000;
 
 /// All models of one user on one machine.
 #[derive(Debug, Default)]
@@ -354,7 +358,7 @@ impl Catalog {
     fn claim_and_build(&self, model: &Assembled) -> Result<ModelSpec, CatalogError> {
         let is_taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
         let claim = claiming(&self.entries, model).filter(|entry| !is_taken(&entry.id));
-        build(model, claim, &self.entries)
+        build(model, claim, &self.entries, &self.parts)
     }
 }
 
@@ -384,7 +388,7 @@ fn open(
             single::assemble(&place, companions, library)?
         }
     };
-    build(&model, None, entries)
+    build(&model, None, entries, &library.known)
 }
 
 /// A diffusers folder, checked whole.

@@ -166,7 +166,7 @@ pub(super) fn search(place: &Path, found: &mut Found) {
 
 /// Whether models may lie in a folder of this name.
 fn may_hold(path: &Path) -> bool {
-    const OTHER_THINGS: [&str; 15] = [
+    const OTHER_THINGS: [&str; 14] = [
         "blobs",
         "controlnet",
         "controlnets",
@@ -180,7 +180,6 @@ fn may_hold(path: &Path) -> bool {
         "node_modules",
         "refs",
         "upscale_models",
-        "vae_approx",
         "venv",
     ];
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -56,6 +56,16 @@ impl JobFolder {
         self.0.join("extend")
     }
 
+    /// The folder with the last frames of that clip, as large as the new ones: for models that see more than the last.
+    pub fn seen(&self) -> PathBuf {
+        self.0.join("seen")
+    }
+
+    /// One of those frames, counted from 0.
+    pub fn seen_frame(&self, index: usize) -> PathBuf {
+        self.seen().join(format!("{index:03}.png"))
+    }
+
     /// Marks the job as alive for as long as the returned file is open; fails when it already is, be it
     /// in another process.
     pub fn hold(&self) -> io::Result<File> {

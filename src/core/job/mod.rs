@@ -8,6 +8,7 @@ mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
+mod preview;
 pub mod prompt;
 mod queue_file;
 mod recipe;
@@ -22,12 +23,13 @@ pub use folder::JobFolder;
 pub use form::{
     FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
 };
+pub use preview::PreviewChoice;
 pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{
     DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
 };
-pub use sections::{SectionFrames, SectionOrder, Sections, WINDOW};
+pub use sections::{SEEN_FRAMES, SectionFrames, SectionOrder, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
     Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,

@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Sections;
-use super::StepCache;
 use super::prompt::SectionPrompts;
+use super::{PreviewChoice, Sections, StepCache};
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 use crate::memory::MemoryChoice;
 
@@ -313,6 +312,9 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
+    /// How it is watched; changes no result. Not carried in files.
+    #[serde(default)]
+    pub preview: PreviewChoice,
     /// What the model does with `image`. Not carried in files.
     #[serde(default)]
     pub image_role: ImageRole,
@@ -331,8 +333,8 @@ pub struct GenerateRequest {
     /// The end picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_image: Option<PathBuf>,
-    /// The clip that this one goes on from: its last frame is the start picture, and its frames stand
-    /// before the new ones in the written clip. Never together with `image`.
+    /// The clip that this one goes on from: its last frame is the start picture, F1 sees more of them, and its frames
+    /// stand before the new ones in the written clip. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
     /// Which part of `image` is made anew, as the user named it: white is, black stays. The job's folder has
@@ -378,6 +380,9 @@ pub struct GenerateRequest {
     /// that (Flux dev, FramePack).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
+    /// The shift goes with the number of tokens though the model's scheduler has a fixed one. Not beside `shift`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dynamic_shift: bool,
     pub sampler: Sampler,
     #[serde(default)]
     pub sigma_schedule: SigmaSchedule,
@@ -440,6 +445,11 @@ impl GenerateRequest {
     /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
     pub fn num_decoded(&self) -> usize {
         self.batch_size as usize * self.num_frames as usize
+    }
+
+    /// How many of those stand at the end of a clip that is gone on from already.
+    pub fn lead_frames(&self) -> usize {
+        self.sections.map_or(1, |it| it.lead_frames()) as usize
     }
 
     /// The request that makes one picture of the batch again, alone; `index` counts from 0.

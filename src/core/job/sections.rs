@@ -14,6 +14,8 @@ use crate::catalog::InputUse;
 const FRAMES_A_LATENT: u32 = 4;
 /// Latent frames of a section, as published.
 pub const WINDOW: u32 = 9;
+/// Frames of a given clip that F1 is shown, as many as its 19 latent frames of history hold.
+pub const SEEN_FRAMES: u32 = 73;
 
 /// In which order sections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,13 +85,21 @@ pub struct Sections {
     /// Latent frames of one section, at least 1.
     pub window: u32,
     pub order: SectionOrder,
+    /// Latent frames in front of what is made, at least 1: that of the start picture, or the last of a clip that F1
+    /// goes on from.
+    #[serde(default = "one")]
+    pub lead: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What one section's decoding gives, and where that belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionFrames {
-    /// Latent frames that are decoded: those of the section and, for the overlap, of the one made before it. The
-    /// start picture's latent is among them where the section is the clip's first.
+    /// Latent frames that are decoded: those of the section and, for the overlap, of the one made before it. Those in
+    /// front of what is made are among them where the section is the clip's first.
     pub num_latents: u32,
     /// Frames that the decoder gives, and that the engine sends.
     pub num_frames: u32,
@@ -112,9 +122,21 @@ impl Sections {
         num_frames.div_ceil(Self::overlap_of(window)).max(1)
     }
 
-    /// Frames of the whole clip.
+    /// The latent frames in front of what is made, for a clip of so many frames that is gone on from: at most those of
+    /// a section, which is what sections share.
+    pub fn lead_of(num_frames: u32, window: u32) -> u32 {
+        let whole = num_frames.saturating_sub(1) / FRAMES_A_LATENT + 1;
+        whole.clamp(1, window.max(1))
+    }
+
+    /// Frames of the whole clip, with those of its [lead](Self::lead).
     pub fn num_frames(&self) -> u32 {
-        self.count * FRAMES_A_LATENT * self.window + 1
+        self.count * FRAMES_A_LATENT * self.window + self.lead_frames()
+    }
+
+    /// Frames in front of what is made: 1 of a picture, or those where a clip is gone on from.
+    pub fn lead_frames(&self) -> u32 {
+        FRAMES_A_LATENT * self.lead.saturating_sub(1) + 1
     }
 
     /// Frames that a section adds.
@@ -162,18 +184,19 @@ impl Sections {
         match self.order {
             // The start picture comes last.
             SectionOrder::Original if !self.is_last(section) => FRAMES_A_LATENT * (latents - 1) + 1,
-            _ => FRAMES_A_LATENT * latents + 1,
+            _ => FRAMES_A_LATENT * latents + self.lead_frames(),
         }
     }
 
     /// What the section's decoding gives, counted as they are made.
     pub fn decoded(&self, section: u32) -> SectionFrames {
-        let has_start = match self.order {
-            SectionOrder::Original => self.is_last(section),
-            SectionOrder::F1 => section == 0,
+        let lead = match self.order {
+            SectionOrder::Original => u32::from(self.is_last(section)),
+            SectionOrder::F1 if section == 0 => self.lead.max(1),
+            SectionOrder::F1 => 0,
         };
         let own = if section == 0 { 1 } else { 2 };
-        let num_latents = own * self.window + u32::from(has_start);
+        let num_latents = own * self.window + lead;
         let num_frames = FRAMES_A_LATENT * (num_latents - 1) + 1;
         let Some(before) = section.checked_sub(1) else {
             return SectionFrames {
@@ -212,6 +235,7 @@ mod tests {
             count,
             window,
             order,
+            lead: 1,
         }
     }
 
@@ -282,6 +306,32 @@ mod tests {
             (part.num_latents, part.num_frames, part.at),
             (18, 69, 73 - 33)
         );
+    }
+
+    #[test]
+    fn a_clip_that_is_gone_on_from_stands_in_front_as_far_as_sections_share_frames() {
+        for (frames, lead) in [(1, 1), (4, 1), (5, 2), (32, 8), (33, 9), (500, 9)] {
+            assert_eq!(Sections::lead_of(frames, 9), lead, "{frames}");
+        }
+        for lead in [1, 2, 9] {
+            let all = Sections {
+                lead,
+                ..sections(3, 9, SectionOrder::F1)
+            };
+            let first = all.decoded(0);
+            assert_eq!(first.num_latents, lead + 9);
+            let mut len = 0;
+            for section in 0..3 {
+                let part = all.decoded(section);
+                len = len + part.num_frames - part.replaces;
+                assert_eq!(len, all.num_frames_after(section), "{all:?} {section}");
+            }
+            assert_eq!((len, all.num_frames()), (3 * 36 + 4 * lead - 3, len));
+        }
+        // A request of an earlier version.
+        let old = r#"{"count": 3, "window": 9, "order": "f1"}"#;
+        let old: Sections = serde_json::from_str(old).unwrap();
+        assert_eq!(old, sections(3, 9, SectionOrder::F1));
     }
 
     #[test]

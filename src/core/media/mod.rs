@@ -8,6 +8,7 @@ mod error;
 mod fingerprint;
 mod kind;
 mod look;
+mod mask;
 mod metadata;
 mod open;
 mod pixels;
@@ -25,6 +26,7 @@ pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
 pub use look::{MediaInfo, first_picture, media_info};
+pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, read_settings};

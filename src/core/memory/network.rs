@@ -167,6 +167,8 @@ pub struct ModelWeights {
     parts: BTreeMap<PartName, Network>,
     /// Numbers of the LoRAs.
     lora_numbers: u64,
+    /// Numbers of the tiny decoder for previews.
+    preview_numbers: u64,
 }
 
 impl ModelWeights {
@@ -192,11 +194,20 @@ impl ModelWeights {
             let numbers = WeightSet::at(&lora.path).map_or(0, |set| set.parameters());
             weights.lora_numbers = weights.lora_numbers.saturating_add(numbers);
         }
+        if let Some(place) = &files.preview_decoder {
+            // Without it previews are linear.
+            weights.preview_numbers = WeightSet::at(place).map_or(0, |set| set.parameters());
+        }
         Ok(weights)
     }
 
     pub fn part(&self, part: PartName) -> Option<&Network> {
         self.parts.get(&part)
+    }
+
+    /// Of the tiny decoder for previews; 0 where there is none.
+    pub(super) fn preview_numbers(&self) -> u64 {
+        self.preview_numbers
     }
 
     /// What the LoRAs of a transformer take.

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::job::prompt::WildcardFolders;
-use crate::job::{DeviceChoice, DtypeChoice};
+use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
@@ -228,6 +228,8 @@ pub struct InterfaceSettings {
     pub theme: Theme,
     /// 1.0 is 100 %.
     pub scale: f32,
+    /// How jobs show themselves while they develop.
+    pub preview: PreviewChoice,
     /// The desktop tells when a long job has ended and the window is not looked at.
     pub notifications: bool,
 }
@@ -237,6 +239,7 @@ impl Default for InterfaceSettings {
         Self {
             theme: Theme::Dark,
             scale: 1.0,
+            preview: PreviewChoice::Auto,
             notifications: true,
         }
     }

@@ -8,6 +8,7 @@ mod arguments;
 mod cases;
 pub mod load;
 mod measure;
+pub mod step_cache;
 mod streamed;
 pub mod ways;
 
@@ -40,6 +41,8 @@ pub enum BenchError {
     Device(#[from] runtime::RuntimeError),
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    #[error("{0}")]
+    Failed(String),
     #[error("a file to measure cannot be made: {0}")]
     MadeUp(String),
     #[error("the device failed while it was measured")]
@@ -119,15 +122,20 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
 }
 
 fn open(arguments: &BenchArguments) -> Result<Runtime, BenchError> {
+    open_for(arguments.device, arguments.small)
+}
+
+/// The device, which must be a GPU unless what is measured is small.
+fn open_for(device: DeviceChoice, is_small: bool) -> Result<Runtime, BenchError> {
     runtime::count_cpu_tensors();
     let refuse = |found: &str| BenchError::NeedsGpu {
         found: found.to_owned(),
     };
-    if arguments.device == DeviceChoice::Cpu && !arguments.small {
+    if device == DeviceChoice::Cpu && !is_small {
         return Err(refuse("the CPU as asked"));
     }
-    let runtime = Runtime::open(arguments.device)?;
-    if runtime.device == Device::Cpu && !arguments.small {
+    let runtime = Runtime::open(device)?;
+    if runtime.device == Device::Cpu && !is_small {
         return Err(refuse(&runtime.line));
     }
     Ok(runtime)

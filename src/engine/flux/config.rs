@@ -311,11 +311,12 @@ impl SchedulerConfig {
         })
     }
 
-    /// The same with the request's own shift, which is a fixed one, where it has one.
+    /// The same with the request's own shift where it has one: a fixed one, or by the number of tokens.
     pub(crate) fn of_request(&self, request: &GenerateRequest) -> Self {
         Self {
             shift: request.shift.unwrap_or(self.shift),
-            use_dynamic_shifting: self.use_dynamic_shifting && request.shift.is_none(),
+            use_dynamic_shifting: request.shift.is_none()
+                && (self.use_dynamic_shifting || request.dynamic_shift),
             ..self.clone()
         }
     }

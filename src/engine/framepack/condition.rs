@@ -15,13 +15,21 @@ use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
 use crate::place::{Placement, warn_unexpected};
 use crate::vae::{HunyuanVaeConfig, HunyuanVaeEncoder, Tiling};
-use crate::vision::{SiglipImageProcessor, SiglipVisionConfig, SiglipVisionEncoder};
+use crate::vision::{SiglipHead, SiglipImageProcessor, SiglipVisionConfig, SiglipVisionEncoder};
 
-/// `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
+/// Pictures and frames that a clip starts from, already as large as it.
+pub struct GivenPixels<'a> {
+    /// The first frame: RGB bytes row by row.
+    pub start: &'a [u8],
+    /// The last one.
+    pub end: Option<&'a [u8]>,
+    /// The last frames of a clip that is gone on from: `(1, 3, F, H, W)` in -1..1
+    pub clip: Option<&'a Tensor>,
+}
+
 pub fn encode_image(
     request: &GenerateRequest,
-    start: &[u8],
-    end: Option<&[u8]>,
+    pixels: &GivenPixels<'_>,
     place: Placement,
     capture: &mut Capture,
     hooks: &dyn Hooks,
@@ -43,7 +51,7 @@ pub fn encode_image(
         hooks.cancelled()
     };
     let mut given = Vec::new();
-    for (number, (name, rgb)) in [("image", Some(start)), ("last_image", end)]
+    for (number, (name, rgb)) in [("image", Some(pixels.start)), ("last_image", pixels.end)]
         .into_iter()
         .filter_map(|(name, rgb)| Some((name, rgb?)))
         .enumerate()
@@ -67,20 +75,34 @@ pub fn encode_image(
         capture.put(format!("{name}_latents"), &latents);
         given.push(latents);
     }
+    let clip = match pixels.clip {
+        None => None,
+        Some(clip) => {
+            let Some(posterior) = encoder.encode(clip, tiling, &cancelled) else {
+                return Ok(None);
+            };
+            // Of what is there already nothing is left to chance.
+            let latents = config.normalize(&posterior.mean.to_kind(Kind::Float));
+            capture.put("clip_latents", &latents);
+            Some(latents)
+        }
+    };
     let mut given = given.into_iter();
     Ok(given.next().map(|start| GivenImages {
         start,
         end: given.next(),
+        clip,
     }))
 }
 
-/// What SigLIP sees in the start picture, `(1, I, C)` in f32 on the CPU. `start`: already as large as the clip, RGB bytes
-/// row by row.
+/// What SigLIP sees in the start picture, `(1, I, C)` in f32 on the CPU. `start` and `end`: already as large as the clip,
+/// RGB bytes row by row; the end picture is looked at for records alone.
 ///
 /// Computed in f32 whatever the transformer computes in: it is small.
 pub fn encode_vision(
     request: &GenerateRequest,
     start: &[u8],
+    end: Option<&[u8]>,
     place: Placement,
     capture: &mut Capture,
     hooks: &dyn Hooks,
@@ -93,9 +115,6 @@ pub fn encode_vision(
     let config = SiglipVisionConfig::read(home)?;
     let processor = SiglipImageProcessor::read(files.image_processor.as_deref())?;
     processor.check(&config, files.image_processor.as_deref().unwrap_or(home))?;
-    let picture = pixels_from_rgb8(start, request.width, request.height)?;
-    let pixels = processor.pixel_values(&picture)?;
-    capture.put("image_encoder.image.pixel_values", &pixels);
     let exact = Placement {
         kind: Kind::Float,
         ..place
@@ -104,11 +123,32 @@ pub fn encode_vision(
     let encoder = SiglipVisionEncoder::new(&config, &weights)?;
     let unexpected = SiglipVisionEncoder::unexpected_keys(&weights);
     warn_unexpected(&unexpected, "image encoder", hooks);
-    drop(weights);
-    let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
-        return Ok(None);
+    let head = if capture.is_on() {
+        SiglipHead::read(&config, &weights)?
+    } else {
+        None
     };
-    capture.put("image_encoder.image.last_hidden_state", &embeds);
-    capture.put("image_embeds", &embeds);
-    Ok(Some(embeds.to_device(Device::Cpu)))
+    drop(weights);
+    let mut seen = None;
+    let end = end.filter(|_| capture.is_on());
+    for (name, rgb) in [("image", Some(start)), ("last_image", end)] {
+        let Some(rgb) = rgb else {
+            continue;
+        };
+        let picture = pixels_from_rgb8(rgb, request.width, request.height)?;
+        let pixels = processor.pixel_values(&picture)?;
+        let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
+            return Ok(None);
+        };
+        let of = |part: &str| format!("image_encoder.{name}.{part}");
+        capture.put(of("pixel_values"), &pixels);
+        capture.put(of("last_hidden_state"), &embeds);
+        capture.put(format!("{name}_embeds"), &embeds);
+        if let Some(head) = &head {
+            let pooled = tch::no_grad(|| head.pooled(&embeds));
+            capture.put(of("pooler_output"), &pooled);
+        }
+        seen.get_or_insert(embeds);
+    }
+    Ok(seen.map(|embeds| embeds.to_device(Device::Cpu)))
 }

@@ -17,13 +17,15 @@ use crate::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
 
 /// What earlier stages made.
 pub struct Latents<'a> {
-    /// Of the start picture: `(1, C, 1, h, w)`
-    pub start: &'a Tensor,
+    /// What stands in front of the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
+    pub lead: &'a Tensor,
     /// Of this section and of those made before it, the newest first and as many as there are of three:
     /// `(1, C, f, h, w)`
     pub newest: &'a [Tensor],
     /// The frames that the section before has where this one joins it, where they are at hand: `(1, 3, n, H, W)`
     pub overlap: Option<Tensor>,
+    /// The end of a clip that is gone on from, as far as the first section joins it: `(1, 3, n, H, W)`
+    pub given: Option<Tensor>,
 }
 
 /// The frames of `section`, all of them to [`Hooks::frames`] -> those that the next one will join, as
@@ -52,14 +54,14 @@ pub fn decode(
         config,
         decoder,
         sections,
-        start: latents.start,
+        lead: latents.lead,
         tiling: request
             .vae_tile
             .map(|tile| Tiling::of_size(i64::from(tile))),
         hooks,
     };
     let before = match (section.checked_sub(1), &latents.overlap) {
-        (None, _) => None,
+        (None, _) => latents.given.as_ref().map(Tensor::shallow_clone),
         (Some(_), Some(overlap)) => Some(overlap.shallow_clone()),
         (Some(before), None) => {
             // Decoded before by a process that is gone, or never: once more, for these frames alone.
@@ -92,7 +94,12 @@ pub fn decode(
     if is_on {
         let output = Tensor::cat(&recorded, 2);
         capture.put(format!("vae.decode.{section}.output"), &output);
-        record_clip(&sections, section, capture);
+        record_clip(
+            &sections,
+            section,
+            latents.given.as_ref().map(Tensor::shallow_clone),
+            capture,
+        );
     }
     Ok(Some(join.kept()))
 }
@@ -113,8 +120,9 @@ fn check(
     section: u32,
     latents: &Latents<'_>,
 ) -> Result<(), EngineError> {
-    let size = latents.start.size();
-    let is_picture = size.len() == 5 && size[1] == config.latent_channels && size[2] == 1;
+    let size = latents.lead.size();
+    let lead = i64::from(sections.lead.max(1));
+    let is_lead = size.len() == 5 && size[1] == config.latent_channels && size[2] == lead;
     let needed = (section + 1).min(2) as usize;
     let are_sections = latents.newest.len() >= needed
         && latents.newest.iter().all(|own| {
@@ -124,7 +132,7 @@ fn check(
             }
             own.size() == expected
         });
-    if is_picture && are_sections && section < sections.count && latents.start.numel() > 0 {
+    if is_lead && are_sections && section < sections.count && latents.lead.numel() > 0 {
         return Ok(());
     }
     Err(EngineError::Internal {
@@ -137,7 +145,7 @@ struct Job<'a> {
     config: HunyuanVaeConfig,
     decoder: Lent<HunyuanVaeDecoder>,
     sections: Sections,
-    start: &'a Tensor,
+    lead: &'a Tensor,
     tiling: Option<Tiling>,
     hooks: &'a dyn Hooks,
 }
@@ -152,7 +160,7 @@ impl Job<'_> {
         frames: &mut dyn FnMut(Tensor),
     ) -> Option<()> {
         let before = newest.get(1).filter(|_| section > 0);
-        let latents = decoded_latents(&self.sections, section, self.start, &newest[0], before);
+        let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
         let latents = self.config.denormalize(&latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
         let cancelled = || {
@@ -169,8 +177,10 @@ struct Join {
     order: SectionOrder,
     /// Frames of the section.
     len: i64,
-    /// Frames that two sections share.
+    /// Frames that the next section will share.
     overlap: i64,
+    /// Frames that it shares with what is before it.
+    shared: i64,
     before: Option<Tensor>,
     kept: Vec<Tensor>,
     done: i64,
@@ -182,6 +192,10 @@ impl Join {
             order: sections.order,
             len: i64::from(sections.decoded(section).num_frames),
             overlap: i64::from(sections.overlap()),
+            shared: i64::from(match section {
+                0 => sections.lead_frames(),
+                _ => sections.overlap(),
+            }),
             before,
             kept: Vec::new(),
             done: 0,
@@ -198,13 +212,14 @@ impl Join {
             SectionOrder::Original => (last, 0),
             SectionOrder::F1 => (0, last),
         };
-        if let Some((at, own, _)) = self.shared_part(kept, start, end) {
+        if let Some((at, own, _)) = shared_part([kept, kept + self.overlap], [start, end]) {
             self.kept.push(frames.narrow(2, at, own).copy());
         }
         let Some(before) = &self.before else {
             return frames;
         };
-        let Some((at, own, place)) = self.shared_part(shared, start, end) else {
+        let Some((at, own, place)) = shared_part([shared, shared + self.shared], [start, end])
+        else {
             return frames;
         };
         let frames = frames.to_kind(Kind::Float);
@@ -213,7 +228,7 @@ impl Join {
         let before = before.narrow(2, place, own);
         // From one at the clip's earlier section to zero.
         let f32s = (Kind::Float, frames.device());
-        let early = Tensor::linspace(1.0, 0.0, self.overlap, f32s);
+        let early = Tensor::linspace(1.0, 0.0, self.shared, f32s);
         let early = early.narrow(0, place, own).view([1, 1, own, 1, 1]);
         let late = 1.0 - &early;
         let blended = match self.order {
@@ -224,23 +239,23 @@ impl Join {
         frames
     }
 
-    /// Which of the frames from `start` to `end` are among those shared from `first` on: where they begin in what has
-    /// just come, how many they are, and where they begin in what is shared.
-    fn shared_part(&self, first: i64, start: i64, end: i64) -> Option<(i64, i64, i64)> {
-        let (from, to) = (start.max(first), end.min(first + self.overlap));
-        (from < to).then_some((from - start, to - from, from - first))
-    }
-
     /// The frames that the next section will join, on the CPU.
     fn kept(&self) -> Tensor {
         Tensor::cat(&self.kept, 2).to_device(Device::Cpu)
     }
 }
 
-/// The whole clip so far, of what was recorded of its sections.
-fn record_clip(sections: &Sections, section: u32, capture: &mut Capture) {
+/// Which of the frames from `start` to `end` are among those shared: where they begin in what has just come, how many
+/// they are, and where they begin in what is shared.
+fn shared_part([first, last]: [i64; 2], [start, end]: [i64; 2]) -> Option<(i64, i64, i64)> {
+    let (from, to) = (start.max(first), end.min(last));
+    (from < to).then_some((from - start, to - from, from - first))
+}
+
+/// The whole clip so far, of what was recorded of its sections. `given`: the end of a clip that it goes on from.
+fn record_clip(sections: &Sections, section: u32, given: Option<Tensor>, capture: &mut Capture) {
     let mut clip: Option<Tensor> = None;
-    let mut before = None;
+    let mut before = given;
     for section in 0..=section {
         let Some(frames) = capture.get(&format!("vae.decode.{section}.output")) else {
             return; // Of a run that did not record.

@@ -99,7 +99,11 @@ fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
         && given
             .earlier
             .iter()
-            .all(|latents| latents.size() == shape.size());
+            .all(|latents| latents.size() == shape.size())
+        && given.images.clip.iter().all(|clip| {
+            let frames = clip.size().get(2).copied().unwrap_or(0);
+            frames > 0 && clip.size() == LatentShape { frames, ..shape }.size()
+        });
     if are_ours {
         return Ok(());
     }
@@ -159,7 +163,7 @@ fn conditions(
 /// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has, with a shift that
 /// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
 /// comes with (HunyuanVideo's is fixed), and else as UniPC.
-pub(super) fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
+pub(crate) fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
     let is_own = matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1);
     let folder = request.files.scheduler.as_deref();
     let mut scheduler = match folder.filter(|_| !is_own) {

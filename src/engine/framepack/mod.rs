@@ -27,9 +27,10 @@ mod state;
 mod text;
 mod transformer;
 
-pub use condition::{encode_image, encode_vision};
+pub use condition::{GivenPixels, encode_image, encode_vision};
 pub use config::TransformerConfig;
 pub use decode::{Latents, decode};
+pub(crate) use denoise::solver as section_solver;
 pub use denoise::{Given, denoise};
 pub use keys::TransformerKeys;
 pub use layout::{History, Layout};

@@ -152,10 +152,11 @@ pub fn history(
     let all: Vec<&Tensor> = match order {
         // The newest stands first in the clip.
         SectionOrder::Original => earlier.iter().rev().chain([&missing]).collect(),
-        SectionOrder::F1 => [&missing, &images.start]
-            .into_iter()
-            .chain(earlier)
-            .collect(),
+        SectionOrder::F1 => {
+            // A clip that is gone on from has the start picture in its last latent.
+            let before = images.clip.as_ref().unwrap_or(&images.start);
+            [&missing, before].into_iter().chain(earlier).collect()
+        }
     };
     let all = Tensor::cat(&all, 2);
     let mut at = match order {
@@ -188,20 +189,20 @@ pub fn history(
 }
 
 /// The latents that a section's decoding takes, in the order of the clip. `latents`: of the section and of the one made
-/// before it, where there is one.
+/// before it, where there is one. `lead`: what stands in front of the clip's first section.
 pub fn decoded_latents(
     sections: &Sections,
     section: u32,
-    start: &Tensor,
+    lead: &Tensor,
     own: &Tensor,
     before: Option<&Tensor>,
 ) -> Tensor {
     let parts: Vec<&Tensor> = match sections.order {
         SectionOrder::Original => {
-            let start = sections.is_last(section).then_some(start);
-            [start, Some(own), before].into_iter().flatten().collect()
+            let lead = sections.is_last(section).then_some(lead);
+            [lead, Some(own), before].into_iter().flatten().collect()
         }
-        SectionOrder::F1 => [before.or(Some(start)), Some(own)]
+        SectionOrder::F1 => [before.or(Some(lead)), Some(own)]
             .into_iter()
             .flatten()
             .collect(),
@@ -218,6 +219,7 @@ mod tests {
             count,
             window,
             order,
+            lead: 1,
         }
     }
 
@@ -268,6 +270,7 @@ mod tests {
         GivenImages {
             start: frames(&[100]),
             end: Some(frames(&[200])),
+            clip: None,
         }
     }
 
@@ -294,6 +297,30 @@ mod tests {
         assert_eq!(numbers(&found.clean), [100, 6]);
         assert_eq!(numbers(&found.history_2x), [4, 5]);
         assert_eq!(numbers(&found.history_4x)[12..], [100, 1, 2, 3]);
+    }
+
+    #[test]
+    fn f1_is_shown_the_clip_that_it_goes_on_from_in_the_place_of_earlier_sections() {
+        let of_clip = |len: i64| GivenImages {
+            clip: Some(frames(&range(1, len + 1))),
+            ..images()
+        };
+        let found = history(SectionOrder::F1, &of_clip(19), &[], SHAPE);
+        assert_eq!(numbers(&found.clean), [100, 19]);
+        assert_eq!(numbers(&found.history_2x), [17, 18]);
+        assert_eq!(numbers(&found.history_4x), range(1, 17));
+        // As much as there is of a short one; and it moves on as sections come.
+        let found = history(SectionOrder::F1, &of_clip(2), &[], SHAPE);
+        assert_eq!(numbers(&found.clean), [100, 2]);
+        assert_eq!(numbers(&found.history_2x), [0, 1]);
+        let earlier = [frames(&[31, 32, 33])];
+        let found = history(SectionOrder::F1, &of_clip(4), &earlier, SHAPE);
+        assert_eq!(numbers(&found.clean), [100, 33]);
+        assert_eq!(numbers(&found.history_2x), [31, 32]);
+        assert_eq!(numbers(&found.history_4x)[11..], [0, 1, 2, 3, 4]);
+        // What is decoded in front of the first section.
+        assert_eq!(numbers(&of_clip(4).lead(3)), [2, 3, 4]);
+        assert_eq!(numbers(&images().lead(1)), [100]);
     }
 
     #[test]

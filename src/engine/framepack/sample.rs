@@ -80,6 +80,7 @@ pub fn sample(
         let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
         if let Some(cache) = &run.prompt.cache {
             tracing::info!("{} of {num_calls} steps were skipped", cache.num_skipped());
+            hooks.skipped(cache.num_skipped(), num_calls);
         }
         Ok(behind.map(|behind| DenoiseState {
             step: behind.step,

@@ -136,17 +136,30 @@ fn prefix(text: usize) -> String {
     }
 }
 
-/// Given pictures in latents as the transformer has them, each `(1, C, 1, h, w)` in f32.
+/// Given pictures in latents as the transformer has them, `(1, C, 1, h, w)` each, in f32.
 #[derive(Debug)]
 pub struct GivenImages {
     pub start: Tensor,
     pub end: Option<Tensor>,
+    /// The last frames of a clip that is gone on from, `(1, C, f, h, w)`.
+    pub clip: Option<Tensor>,
 }
 
 impl GivenImages {
+    /// What stands in front of the first section: as many latent frames of the clip that is gone on from, or the start.
+    pub fn lead(&self, frames: i64) -> Tensor {
+        match &self.clip {
+            Some(clip) if (1..=clip.size()[2]).contains(&frames) => {
+                clip.narrow(2, clip.size()[2] - frames, frames)
+            }
+            _ => self.start.shallow_clone(),
+        }
+    }
+
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
         let mut tensors = vec![("image_latents", &self.start)];
         tensors.extend(self.end.iter().map(|end| ("last_image_latents", end)));
+        tensors.extend(self.clip.iter().map(|clip| ("clip_latents", clip)));
         store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
@@ -155,6 +168,7 @@ impl GivenImages {
         Ok(Self {
             start: stored.take("image_latents")?,
             end: stored.find("last_image_latents"),
+            clip: stored.find("clip_latents"),
         })
     }
 }

@@ -110,9 +110,20 @@ fn read_llama(
     tokenizer.check_ids(config.vocab_size)?;
     let num_layers = HunyuanTemplate::num_layers(&config);
     let home = &files.text_encoder;
-    let encoder = place.network("text encoder", home, &[], || {
+    // What is recorded is behind all layers too.
+    let is_whole = capture.is_on();
+    let name = if is_whole {
+        "whole text encoder"
+    } else {
+        "text encoder"
+    };
+    let encoder = place.network(name, home, &[], || {
         let weights = place.open(home)?;
-        let encoder = LlamaEncoder::new(&config, num_layers, &weights)?;
+        let encoder = if is_whole {
+            LlamaEncoder::whole(&config, &weights)?
+        } else {
+            LlamaEncoder::new(&config, num_layers, &weights)?
+        };
         let unexpected = LlamaEncoder::unexpected_keys(&weights);
         warn_unexpected(&unexpected, "text encoder", hooks);
         Ok(encoder)
@@ -123,13 +134,24 @@ fn read_llama(
         if let Some(notice) = HunyuanTemplate::cut_notice(&tokens, text.role) {
             hooks.warn(notice);
         }
-        let Some(states) = encoder.forward(&tokens.ids, &tokens.mask, hooks) else {
+        let mut states = None;
+        let mut each = |number: usize, found: &Tensor| {
+            if number as i64 == num_layers {
+                states = Some(found.shallow_clone());
+            }
+            if text.is_recorded {
+                let name = format!("text_encoder.{}.hidden_states.{number}", text.role);
+                capture.put(name, found);
+            }
+        };
+        let last = encoder.forward_each(&tokens.ids, &tokens.mask, hooks, &mut each);
+        let (Some(last), Some(states)) = (last, states) else {
             return Ok(None);
         };
         if text.is_recorded {
             record_tokens(&format!("tokenizer.{}", text.role), &tokens, capture);
-            let name = format!("text_encoder.{}.hidden_states.{num_layers}", text.role);
-            capture.put(name, &states);
+            let name = format!("text_encoder.{}.last_hidden_state", text.role);
+            capture.put(name, &last);
         }
         let embeds = HunyuanTemplate::of_prompt(&states).to_device(tch::Device::Cpu);
         let mask = HunyuanTemplate::of_prompt(&tokens.mask).to_kind(Kind::Int64);

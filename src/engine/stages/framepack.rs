@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use super::{StageContext, pictures};
 use crate::error::EngineError;
-use crate::framepack::{self, Given, GivenImages, Latents, PromptEmbeds};
+use crate::framepack::{self, Given, GivenImages, GivenPixels, Latents, PromptEmbeds};
 use crate::memory::Boundary;
 use crate::store;
 
@@ -36,10 +36,12 @@ fn encode_text(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
 
 fn encode_vision(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     let (request, place) = (context.request(), context.placement());
-    let (start, _) = pictures::of_job(&context.folder(), request)?;
+    let (start, end) = pictures::of_job(&context.folder(), request)?;
     let start = start.resized(request)?;
+    let end = end.map(|end| end.resized(request)).transpose()?;
     let embeds = context.part(|capture, hooks| {
-        framepack::encode_vision(request, &start.rgb, place, capture, hooks)
+        let end = end.as_ref().map(|end| &end.rgb[..]);
+        framepack::encode_vision(request, &start.rgb, end, place, capture, hooks)
     })?;
     embeds
         .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
@@ -56,8 +58,13 @@ fn encode_image(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         }
         let start = start.resized(request)?;
         let end = end.map(|end| end.resized(request)).transpose()?;
-        let end = end.as_ref().map(|end| &end.rgb[..]);
-        framepack::encode_image(request, &start.rgb, end, place, capture, hooks)
+        let clip = pictures::seen_of_job(&context.folder(), request)?;
+        let pixels = GivenPixels {
+            start: &start.rgb,
+            end: end.as_ref().map(|end| &end.rgb[..]),
+            clip: clip.as_ref(),
+        };
+        framepack::encode_image(request, &pixels, place, capture, hooks)
     })?;
     images
         .map(|images| images.save(&context.own_result()))
@@ -106,10 +113,18 @@ fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     // Whatever is wrong with that file, its frames can be made again.
     let before = section.checked_sub(1).map(overlap);
     let before = before.and_then(|path| store::read_one(&path, "frames").ok());
+    let lead = request.sections.map_or(1, |sections| sections.lead);
+    // A record of the whole clip begins with them each time.
+    let given = if section == 0 || context.order.capture {
+        end_of_clip(context)?
+    } else {
+        None
+    };
     let latents = Latents {
-        start: &images.start,
+        lead: &images.lead(i64::from(lead)),
         newest: &newest,
         overlap: before,
+        given,
     };
     let kept = context.part(|capture, hooks| {
         framepack::decode(request, section, &latents, place, capture, hooks)
@@ -124,4 +139,17 @@ fn decode(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
         fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
     }
     Ok(Some(()))
+}
+
+/// The frames of a clip that is gone on from which its first section joins: `(1, 3, n, H, W)`
+fn end_of_clip(context: &StageContext<'_>) -> Result<Option<Tensor>, EngineError> {
+    let shared = context.request().lead_frames() as i64;
+    if shared <= 1 {
+        return Ok(None);
+    }
+    let seen = pictures::seen_of_job(&context.folder(), context.request())?;
+    let all = |seen: &Tensor| seen.size()[2];
+    Ok(seen
+        .filter(|seen| all(seen) >= shared)
+        .map(|seen| seen.narrow(2, all(&seen) - shared, shared)))
 }

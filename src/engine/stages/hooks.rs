@@ -2,7 +2,7 @@
 //!
 //! Turns tensors into pixels; decides nothing.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use safelight_core::protocol::{EngineMessage, PixelHeader};
@@ -12,12 +12,13 @@ use super::StageContext;
 use crate::denoise::DenoiseState;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
-use crate::preview::LatentPreview;
+use crate::preview::Previewer;
 
 pub(super) struct StageHooks<'a> {
     context: &'a StageContext<'a>,
-    /// Made with the first latents that are shown.
-    preview: OnceCell<LatentPreview>,
+    /// Gone with the stage, and so before anything is unloaded.
+    previewer: RefCell<Previewer>,
+    is_last_step: Cell<bool>,
     /// The frames that were sent so far.
     num_frames: Cell<u32>,
 }
@@ -26,7 +27,8 @@ impl<'a> StageHooks<'a> {
     pub(super) fn new(context: &'a StageContext<'a>) -> Self {
         Self {
             context,
-            preview: OnceCell::default(),
+            previewer: RefCell::new(context.previewer()),
+            is_last_step: Cell::default(),
             num_frames: Cell::default(),
         }
     }
@@ -79,6 +81,7 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn step(&self, step: usize, num_steps: usize) {
+        self.is_last_step.set(step == num_steps);
         self.send(
             EngineMessage::Step {
                 step: step as u32,
@@ -89,13 +92,16 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn preview(&self, x0_latents: &Tensor) {
-        let preview = self.preview.get_or_init(|| {
-            let map = self.context.order.request.latent_rgb.as_ref();
-            LatentPreview::new(map, x0_latents.size()[1], self.context.device)
-        });
-        let pictures = preview.pictures(x0_latents);
-        let count = pictures.size()[0] as u32;
-        self.send_pictures(&pictures, 0, count, EngineMessage::Preview);
+        let is_last = self.is_last_step.get();
+        let shown = self.previewer.borrow_mut().show(x0_latents, is_last);
+        let Some(shown) = shown else {
+            return;
+        };
+        if let Some(problem) = shown.problem {
+            self.warn(problem);
+        }
+        let count = shown.pictures.size()[0] as u32;
+        self.send_pictures(&shown.pictures, 0, count, EngineMessage::Preview);
     }
 
     fn frames(&self, frames: &Tensor) {

@@ -35,6 +35,7 @@ use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
 use crate::place::Placement;
+use crate::preview::Previewer;
 use crate::runtime::{self, enter_ways};
 use crate::serve::Outgoing;
 use hooks::StageHooks;
@@ -171,6 +172,13 @@ impl StageContext<'_> {
             resident_bytes: self.resident_bytes(),
             keeps: self.keeps_loaded(),
         }
+    }
+
+    /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
+    fn previewer(&self) -> Previewer {
+        let memory = &self.order.memory;
+        let has_room = memory.rung == Rung::Ground && memory.convolution != ConvolutionTier::Cpu;
+        Previewer::new(self.request(), self.device, has_room)
     }
 
     /// Once memory has run out nothing stays.

@@ -4,12 +4,13 @@
 
 use std::path::Path;
 
-use safelight_core::job::{Fit, GenerateRequest, JobFolder};
+use safelight_core::job::{Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
 use safelight_core::media::{self, MediaError, Picture};
 use tch::Tensor;
 
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::pixels::pixels_from_rgb8;
 
 /// A picture as it was opened, and as the request wants it to fit.
 pub(super) struct GivenPicture {
@@ -36,6 +37,25 @@ pub(super) fn mask_of_job(
 ) -> Result<Option<GivenPicture>, EngineError> {
     let mask = request.mask.as_ref();
     mask.map(|_| open(&folder.mask(), request)).transpose()
+}
+
+/// The last frames of the clip that the job goes on from, where its model is shown them: `(1, 3, F, H, W)` in -1..1.
+pub(super) fn seen_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<Option<Tensor>, EngineError> {
+    if request.extend.is_none() || request.lead_frames() <= 1 {
+        return Ok(None);
+    }
+    let mut frames = Vec::new();
+    for path in (0..SEEN_FRAMES as usize).map(|index| folder.seen_frame(index)) {
+        if !path.exists() {
+            break;
+        }
+        let frame = media::open_picture(&path).map_err(|err| error_of(&err))?;
+        frames.push(pixels_from_rgb8(&frame.rgb, request.width, request.height)?);
+    }
+    Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
 fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {

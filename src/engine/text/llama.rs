@@ -62,11 +62,24 @@ pub(super) fn at_model(w: &Weights) -> (Weights, HeadOrder) {
 pub struct LlamaEncoder {
     embed_tokens: StoredMatrix,
     layers: Vec<Layer>,
+    /// Of a whole one.
+    norm: Option<T5Norm>,
     config: LlamaConfig,
     kind: Kind,
 }
 
 impl LlamaEncoder {
+    /// Reads all layers and the norm behind them, for records of what nobody else asks for.
+    pub fn whole(config: &LlamaConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let encoder = Self::new(config, config.num_hidden_layers, w)?;
+        let (w, _) = at_model(w);
+        let norm = T5Norm::new(config.hidden_size, config.rms_norm_eps, &(&w / "norm"))?;
+        Ok(Self {
+            norm: Some(norm),
+            ..encoder
+        })
+    }
+
     /// Reads the first `num_layers` of a Llama, from a file that may hold other components too. `config` has been
     /// read by [`LlamaConfig::read`], or is as sound.
     pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
@@ -86,6 +99,7 @@ impl LlamaEncoder {
         Ok(Self {
             embed_tokens,
             layers,
+            norm: None,
             config: config.clone(),
             kind: w.kind(),
         })
@@ -101,18 +115,35 @@ impl LlamaEncoder {
     /// layers that were read, without the final norm, `(B, L, C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+        self.forward_each(ids, mask, hooks, &mut |_, _| {})
+    }
+
+    /// The same, with what each layer gives to `each`: counted from 0 at the table, and of a whole one the last behind
+    /// the norm.
+    pub fn forward_each(
+        &self,
+        ids: &Tensor,
+        mask: &Tensor,
+        hooks: &dyn Hooks,
+        each: &mut dyn FnMut(usize, &Tensor),
+    ) -> Option<Tensor> {
         let device = self.embed_tokens.device();
         let mut xs = self.embed_tokens.look_up(&ids.to_device(device), self.kind);
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
         let turns = Turns::new(length, &self.config, device);
-        for layer in &self.layers {
+        for (number, layer) in self.layers.iter().enumerate() {
+            each(number, &xs);
             if hooks.cancelled() {
                 return None;
             }
             fault::at(Site::Text);
             xs = layer.forward(&xs, &hidden, &turns);
         }
+        if let Some(norm) = &self.norm {
+            xs = norm.forward(&xs);
+        }
+        each(self.layers.len(), &xs);
         Some(xs)
     }
 }

@@ -9,6 +9,7 @@ pub mod kl;
 mod pointwise;
 pub(crate) mod slices;
 mod tiles;
+pub mod tiny;
 mod toom;
 mod trial;
 pub mod wan;
@@ -24,6 +25,7 @@ pub use self::causal::ConvForm;
 pub use self::hunyuan::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
 pub use self::kl::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
 pub use self::tiles::{TileScheme, Tiling};
+pub use self::tiny::TinyDecoder;
 pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer, TrialRun};
 pub use self::wan::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 

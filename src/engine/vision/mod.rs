@@ -5,11 +5,13 @@
 mod clip;
 mod processor;
 mod siglip;
+mod siglip_head;
 mod siglip_processor;
 
 pub use clip::{ClipVisionConfig, ClipVisionEncoder, Finished};
 pub use processor::{ClipImageProcessor, pixel_values};
 pub use siglip::{SiglipVisionConfig, SiglipVisionEncoder};
+pub use siglip_head::SiglipHead;
 pub use siglip_processor::SiglipImageProcessor;
 
 #[cfg(test)]

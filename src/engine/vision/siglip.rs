@@ -257,7 +257,7 @@ impl SiglipVisionEncoder {
 }
 
 /// The position from which a SigLIP's names count.
-fn position(w: &Weights) -> Weights {
+pub(super) fn position(w: &Weights) -> Weights {
     let w = encoder_home::at_key(w, &ENDS);
     if w.has(PATCHES) {
         w

@@ -107,6 +107,11 @@ fn pictures_give_the_embeddings_that_framepack_reads() {
         let name = format!("last_hidden_state.{}x{}", size.0, size.1);
         let sampled = embeds.slice(1, None, None, 16);
         assert_close(&name, &sampled, &recorded(&name), 2e-6);
+        let config = SiglipVisionConfig::read(dir.path()).unwrap();
+        let weights = Weights::open(dir.path(), Kind::Float, Device::Cpu).unwrap();
+        let head = SiglipHead::read(&config, &weights).unwrap().unwrap();
+        let name = format!("pooler_output.{}x{}", size.0, size.1);
+        assert_close(&name, &head.pooled(&embeds), &recorded(&name), 5e-6);
     }
 }
 

@@ -5,14 +5,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use half::f16;
+use half::{bf16, f16};
 use tch::{Device, Kind, Tensor};
 
 use super::Weights;
 
 const F32: u32 = 0;
+const F16: u32 = 1;
+const BF16: u32 = 30;
 const Q8_0: u32 = 8;
 const ALIGNMENT: usize = 32;
+
+/// How numbers are stored that share no scale.
+#[derive(Clone, Copy)]
+pub enum Stored {
+    F32,
+    F16,
+    BF16,
+}
 
 #[derive(Clone, Default)]
 pub struct GgufFile {
@@ -97,6 +107,23 @@ impl GgufFile {
             .flat_map(|n| n.to_le_bytes())
             .collect();
         self.tensor(name, tensor, F32, &bytes)
+    }
+
+    /// Number by number.
+    pub fn stored(self, name: &str, tensor: &Tensor, stored: Stored) -> Self {
+        let numbers = numbers(tensor);
+        let halves = |half: fn(f32) -> [u8; 2]| numbers.iter().flat_map(|&n| half(n)).collect();
+        match stored {
+            Stored::F32 => self.plain(name, tensor),
+            Stored::F16 => {
+                let bytes: Vec<u8> = halves(|n| f16::from_f32(n).to_le_bytes());
+                self.tensor(name, tensor, F16, &bytes)
+            }
+            Stored::BF16 => {
+                let bytes: Vec<u8> = halves(|n| bf16::from_f32(n).to_le_bytes());
+                self.tensor(name, tensor, BF16, &bytes)
+            }
+        }
     }
 
     /// Blocks of 32 numbers of eight bits; rows must be whole blocks.

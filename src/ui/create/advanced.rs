@@ -5,7 +5,7 @@ use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{Sampler, SigmaSchedule, StepCache, StepCacheKind};
 
 use crate::app::commands::AppCommand;
-use crate::app::form::FormState;
+use crate::app::form::{FormState, has_dynamic_shift};
 use crate::ui::View;
 use crate::ui::create::guidance::guidance_ui;
 use crate::ui::widgets::{Own, field_error, field_note, own_row, wide_slider};
@@ -217,6 +217,11 @@ fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
                 )
                 .on_hover_text(explanation)
                 .labelled_by(label);
+            }
+            None if has_dynamic_shift(spec) => {
+                ui.checkbox(&mut form.dynamic_shift, "by size").on_hover_text(
+                    "More of the steps go into the composition the larger the picture or clip is, whatever the model's own schedule says",
+                );
             }
             None => {
                 ui.label("the model's own");

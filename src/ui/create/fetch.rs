@@ -5,40 +5,12 @@ use safelight_core::catalog::{CatalogEntry, Source, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::fetching::{Fetch, FetchState, Quoted};
-use crate::app::state::Session;
 use crate::download::{Phase, Progress};
 use crate::ui::widgets::{card, duration_text, palette, wide_note};
 use crate::ui::{View, theme};
 
-/// Lists what could be fetched; what its user wants to look at.
-pub(super) fn missing_entries(ui: &mut Ui, session: &Session) -> Option<AppCommand> {
-    let mut wish = None;
-    let offered = session
-        .missing
-        .iter()
-        .filter(|entry| !entry.sources.is_empty());
-    for (index, entry) in offered.enumerate() {
-        if index == 0 {
-            ui.separator();
-            let weak = palette(ui).weak;
-            ui.label(RichText::new("Not on this disk").small().color(weak));
-        }
-        let is_shown = session
-            .fetch
-            .as_ref()
-            .is_some_and(|fetch| fetch.entry.id == entry.id);
-        let response = ui
-            .selectable_label(is_shown, RichText::new(&entry.name).color(palette(ui).weak))
-            .on_hover_text(&entry.description);
-        if response.clicked() {
-            wish = Some(AppCommand::ShowMissing(Some(entry.id.clone())));
-        }
-    }
-    wish
-}
-
 /// The model that is looked at or on its way.
-pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(fetch) = view.session.fetch.clone() else {
         return;
     };

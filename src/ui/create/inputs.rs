@@ -12,7 +12,7 @@ use crate::app::commands::AppCommand;
 use crate::app::form::end_image;
 use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
-use crate::ui::create::slot::{Words, slot_ui};
+use crate::ui::create::slot::{Words, paint_button, slot_ui};
 use crate::ui::widgets::{
     field_hint, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
 };
@@ -95,6 +95,16 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 ui.set_min_size(size);
                 ui.spacing_mut().button_padding.y = 2.0;
                 heading_ui(ui, view, slot);
+                if slot == Slot::Mask && view.session.inputs.get(slot).is_none() {
+                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        paint_button(
+                            ui,
+                            view,
+                            "Paint a mask",
+                            "Paint which part of the picture is made anew",
+                        );
+                    });
+                }
                 if slot == Slot::End {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| swap_ui(ui, view));
                 }
@@ -257,7 +267,13 @@ fn drop_text(view: &View<'_>) -> String {
     let next = view.session.inputs.next(second);
     let are_several = view.session.held.is_some_and(|held| held.num_files > 1);
     let is_clip = view.session.held.is_some_and(|held| held.is_clip);
+    let num_places = if second.is_some() { 2 } else { 1 };
+    let are_many = view
+        .session
+        .held
+        .is_some_and(|held| held.num_files > num_places);
     match (second, next) {
+        _ if are_many => "Drop them: each can become a job of its own",
         (Some(Slot::End), _) if are_several => {
             "Drop them: the clip starts from the first and ends on the second"
         }

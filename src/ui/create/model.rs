@@ -1,15 +1,13 @@
 //! The model picker: which model, what it is, and what to do when there is none.
 
-use egui::text::LayoutJob;
-use egui::{
-    Align, Button, ComboBox, Label, Layout, RichText, ScrollArea, TextFormat, TextStyle, Ui,
-};
-use safelight_core::catalog::{InputUse, ModelSpec};
+use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
+use safelight_core::catalog::ModelSpec;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
+use crate::app::library::rows::needs_text;
 use crate::app::state::{Models, Page};
-use crate::ui::create::fetch::{fetch_ui, missing_entries};
+use crate::ui::create::fetch::fetch_ui;
 use crate::ui::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
@@ -22,34 +20,12 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.label("Looking for models…");
         }
         Models::Ready(specs) if specs.is_empty() => none_ui(ui, view),
-        Models::Ready(specs) => {
+        Models::Ready(_) => {
             let chosen = view.session.model(&view.state.form);
             let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
-            let mut wish = None;
-            ComboBox::from_id_salt("model")
-                .selected_text(name)
-                .width(ui.available_width())
-                .height(theme::PICKER_HEIGHT)
-                .truncate()
-                .show_ui(ui, |ui| {
-                    for spec in specs {
-                        let is_chosen = chosen.is_some_and(|chosen| chosen.id == spec.id);
-                        let entry = entry_text(ui, spec);
-                        if ui
-                            .selectable_label(is_chosen, entry)
-                            .on_hover_text(hover_text(spec))
-                            .accessible_name(&spec.name)
-                            .clicked()
-                            && !is_chosen
-                        {
-                            wish = Some(AppCommand::ChooseModel(spec.id.clone()));
-                        }
-                    }
-                    wish = wish.take().or_else(|| missing_entries(ui, view.session));
-                })
-                .response
-                .labelled_by(label.id)
-                .on_hover_text(explanation);
+            let name = name.to_owned();
+            picker_ui(ui, view, &name, label.id);
+            let chosen = view.session.model(&view.state.form);
             if let Some(spec) = chosen {
                 let weak = palette(ui).weak;
                 let mut text = facts_text(spec);
@@ -59,29 +35,44 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
                     .on_hover_text(hover_text(spec));
             }
-            view.commands.extend(wish);
         }
     }
-    fetch_ui(ui, view);
+    if !matches!(view.session.page, Page::Models | Page::Welcome) {
+        fetch_ui(ui, view);
+    }
     problems_ui(ui, view);
 }
 
-/// A model's name, and below it what it is.
-fn entry_text(ui: &Ui, spec: &ModelSpec) -> LayoutJob {
-    let palette = palette(ui);
-    let format = |style: TextStyle, color| TextFormat {
-        font_id: style.resolve(ui.style()),
-        color,
-        ..Default::default()
+/// Opens the page of models; pressed again, it goes back.
+fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
+    let is_open = view.session.page == Page::Models;
+    let weak = palette(ui).weak;
+    let caret = if is_open {
+        icons::CARET_RIGHT
+    } else {
+        icons::CARET_DOWN
     };
-    let mut job = LayoutJob::default();
-    job.append(&spec.name, 0.0, format(TextStyle::Button, palette.text));
-    job.append(
-        &format!("\n{}", facts_text(spec)),
-        0.0,
-        format(TextStyle::Small, palette.weak),
-    );
-    job
+    let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let button = Button::new(name)
+        .right_text(RichText::new(caret).color(weak))
+        .truncate()
+        .min_size(size);
+    let response = ui.add(button);
+    response.widget_info(|| {
+        let mut info = egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "");
+        info.current_text_value = Some(name.to_owned());
+        info
+    });
+    let response = response
+        .labelled_by(label)
+        .on_hover_text("All models: what they are, whether they fit, what is missing");
+    if response.clicked() {
+        view.push(AppCommand::ShowPage(if is_open {
+            Page::Watch
+        } else {
+            Page::Models
+        }));
+    }
 }
 
 fn facts_text(spec: &ModelSpec) -> String {
@@ -92,24 +83,6 @@ fn facts_text(spec: &ModelSpec) -> String {
         needs_text(spec),
         bytes_text(spec.bytes)
     )
-}
-
-/// What the model makes a clip from.
-fn needs_text(spec: &ModelSpec) -> &'static str {
-    use InputUse::{No, Optional, Required};
-    if spec.mask == Required {
-        return "picture and mask";
-    }
-    match (spec.start_image, spec.end_image) {
-        (No, No) => "text",
-        (Optional, No) => "text or picture",
-        (Required, No) => "picture",
-        (Required, Optional) => "picture, or first and last",
-        (Optional, Optional) => "text, picture, or first and last",
-        (Optional | Required, Required) => "first and last picture",
-        (No, Optional) => "text or last picture",
-        (No, Required) => "last picture",
-    }
 }
 
 fn hover_text(spec: &ModelSpec) -> String {
@@ -199,11 +172,14 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(AppCommand::ReloadModels);
         }
-        let menu = ui.menu_button("Get a model", |ui| {
-            ui.set_min_width(theme::FORM_WIDTH / 2.0);
-            missing_entries(ui, view.session)
-        });
-        view.commands.extend(menu.inner.flatten());
+        let explanation = "What can be fetched, and what else to do";
+        if ui
+            .button("Get a model…")
+            .on_hover_text(explanation)
+            .clicked()
+        {
+            view.push(AppCommand::ShowPage(Page::Welcome));
+        }
     });
 }
 

@@ -212,6 +212,7 @@ fn sections_text(view: &View<'_>) -> String {
         count,
         window: WINDOW,
         order: SectionOrder::default(),
+        lead: 1,
     };
     let secs = seconds_text(f64::from(sections.num_frames()) / form.fps);
     let noun = if count == 1 { "section" } else { "sections" };

@@ -11,6 +11,7 @@ use safelight_core::job::SourceClip;
 
 use crate::app::commands::AppCommand;
 use crate::app::inputs::{Input, Slot, Source};
+use crate::app::mask::MaskCommand;
 use crate::ui::widgets::{icon_button, palette, seconds_text, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -286,8 +287,24 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(AppCommand::RemoveInput(slot));
     }
+    if slot == Slot::Mask {
+        paint_button(ui, view, "Edit mask", "Paint over this mask");
+    }
     let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
     if other.clicked() && !view.session.is_picking {
         view.push(AppCommand::PickInput(slot));
     }
+}
+
+/// Opens the page on which a mask is painted.
+pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
+    let is_free = !view.session.masking.is_opening;
+    let has_picture = view.session.inputs.get(Slot::Start).is_some();
+    ui.add_enabled_ui(is_free && has_picture, |ui| {
+        let button = icon_button(ui, icons::BRUSH, name, explanation);
+        let button = button.on_disabled_hover_text("Choose the picture first");
+        if button.clicked() {
+            view.push(AppCommand::Mask(MaskCommand::Open));
+        }
+    });
 }

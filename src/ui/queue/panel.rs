@@ -4,48 +4,100 @@
 
 use egui::scroll_area::ScrollSource;
 use egui::{
-    Align, Align2, ComboBox, CornerRadius, FontId, Frame, Label, Layout, Margin, Panel,
-    ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
+    Align, Align2, CentralPanel, ComboBox, CornerRadius, FontId, Frame, Label, Layout, Margin,
+    Panel, ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
 };
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::after::AfterQueue;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::state::Page;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if !view.state.queue.is_open {
-        return;
+/// Where the panel stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ui) enum Place {
+    Nowhere,
+    /// At the right of what is watched, or of another page.
+    Beside,
+    /// In its place, where there is no room for both.
+    Whole,
+}
+
+/// Where the panel has room in this width beside the form.
+pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> Place {
+    let is_watching = view.session.page == Page::Watch;
+    let needed = if is_watching {
+        theme::WATCH_MIN_WIDTH
+    } else {
+        theme::PAGE_MIN_WIDTH
+    };
+    match (
+        view.state.queue.is_open,
+        width >= needed + theme::QUEUE_WIDTH,
+    ) {
+        (true, true) => Place::Beside,
+        (true, false) if is_watching => Place::Whole,
+        _ => Place::Nowhere,
     }
-    let frame = Frame::new()
-        .fill(palette(ui).panel)
-        .inner_margin(Margin::symmetric(12, 10));
+}
+
+pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
     Panel::right("queue")
-        .frame(frame)
+        .frame(frame(ui))
         .resizable(false)
         .exact_size(theme::QUEUE_WIDTH)
-        .show(ui, |ui| {
-            heading_ui(ui, view);
-            held_ui(ui, view);
-            opening_ui(ui, view);
-            Panel::bottom("queue end")
-                .frame(Frame::new().inner_margin(Margin {
-                    top: 8,
-                    ..Margin::ZERO
-                }))
-                .resizable(false)
-                .show_separator_line(false)
-                .show(ui, |ui| {
-                    undo_ui(ui, view);
-                    after_ui(ui, view);
-                });
-            if let Some(job) = &view.queue.running {
-                running_ui(ui, view, job);
-            }
-            list_ui(ui, view);
+        .show(ui, |ui| contents_ui(ui, view));
+}
+
+/// The panel in place of what is watched.
+pub(in crate::ui) fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
+    CentralPanel::default()
+        .frame(frame(ui))
+        .show(ui, |ui| contents_ui(ui, view));
+}
+
+fn frame(ui: &Ui) -> Frame {
+    Frame::new()
+        .fill(palette(ui).panel)
+        .inner_margin(Margin::symmetric(12, 10))
+}
+
+fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if ui.available_height() < theme::SHORT_HEIGHT {
+        // All of it scrolls, or nothing would be left for the jobs.
+        ScrollArea::vertical().id_salt("queue").show(ui, |ui| {
+            top_ui(ui, view);
+            list_ui(ui, view, theme::QUEUE_ROW * 3.0);
+            undo_ui(ui, view);
+            after_ui(ui, view);
         });
+        return;
+    }
+    Panel::bottom("queue end")
+        .frame(Frame::new().inner_margin(Margin {
+            top: 8,
+            ..Margin::ZERO
+        }))
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| {
+            undo_ui(ui, view);
+            after_ui(ui, view);
+        });
+    top_ui(ui, view);
+    list_ui(ui, view, f32::INFINITY);
+}
+
+fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
+    heading_ui(ui, view);
+    held_ui(ui, view);
+    opening_ui(ui, view);
+    if let Some(job) = &view.queue.running {
+        running_ui(ui, view, job);
+    }
 }
 
 /// Opens the panel and closes it; says how many jobs there are.
@@ -78,6 +130,11 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
     }
     if button.clicked() {
         view.push(AppCommand::Queue(QueueCommand::Open(!is_open)));
+        let beside = ui.ctx().content_rect().width() - theme::FORM_WIDTH;
+        if !is_open && beside < theme::PAGE_MIN_WIDTH + theme::QUEUE_WIDTH {
+            // Other pages leave it no room.
+            view.push(AppCommand::ShowPage(Page::Watch));
+        }
     }
 }
 
@@ -103,17 +160,19 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.commands.extend(wish.map(AppCommand::Queue));
         });
     });
-    if view.queue.running.is_some() && !view.queue.is_paused {
+    // It stays where it is, so that nothing jumps when a job begins.
+    let can_wait = view.queue.running.is_some() && !view.queue.is_paused;
+    ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.queue.pauses_after;
         let explanation = "The running job goes on to its end; the next one waits until you go on";
-        if ui
+        let checkbox = ui
             .checkbox(&mut pauses, "Pause after this job")
             .on_hover_text(explanation)
-            .changed()
-        {
+            .on_disabled_hover_text("No job runs");
+        if checkbox.changed() {
             view.push(AppCommand::Queue(QueueCommand::PauseAfter(pauses)));
         }
-    }
+    });
 }
 
 /// The jobs of the last run.
@@ -170,7 +229,7 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
     let queue = view.queue;
     let (num_waiting, num_stopped) = (queue.waiting.len(), queue.stopped.len());
     let weak = palette(ui).weak;
@@ -194,6 +253,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
     ui.spacing_mut().item_spacing.y = theme::QUEUE_GAP;
     ScrollArea::vertical()
+        .max_height(max_height)
         .auto_shrink([false, false])
         .scroll_source(ScrollSource::default())
         .show_rows(

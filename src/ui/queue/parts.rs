@@ -111,7 +111,7 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, id: JobId, contents: impl FnOnc
     contents(&mut ui);
 }
 
-/// `Little World  ·  256 × 256  ·  2.1 s`.
+/// `Little World · 256×256 · 2.1 s`.
 pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String {
     let length = match (request.num_frames, request.batch_size) {
         (0 | 1, 0 | 1) => "picture".to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String 
     };
     let (width, height) = (request.width, request.height);
     format!(
-        "{}  ·  {width} × {height}  ·  {length}",
+        "{} · {width}×{height} · {length}",
         model_name(view, request)
     )
 }
@@ -140,7 +140,7 @@ pub(super) fn facts_ui(
     ui.set_max_width(theme::CARD_WIDTH);
     ui.label(&request.prompt);
     ui.label(format!(
-        "{}  ·  seed {}  ·  {} steps",
+        "{} · seed {} · {} steps",
         short_facts(view, request),
         request.seed,
         request.num_steps

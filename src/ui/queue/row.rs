@@ -17,7 +17,6 @@ use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
     let palette = palette(ui);
-    let percent = job.progress() * 100.0;
     let text = if job.cancel.is_paused() {
         "Pausing…".to_owned()
     } else if job.cancel.is_cancelled() {
@@ -32,26 +31,17 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
         ui.allocate_exact_size(vec2(ui.available_width(), theme::QUEUE_ROW), Sense::hover());
     background(ui, rect, Some(palette.accent), palette.field);
     let thumb = thumb_rect(rect);
-    let live = view.session.screen.texture();
-    let live = live.filter(|_| view.session.viewing == Viewing::Live);
-    if picture_of(&job.request).is_some() || live.is_none() {
+    if picture_of(&job.request).is_some() {
         thumb_ui(ui, view, &job.request, thumb);
-    } else if let Some((texture, _)) = live {
-        texture_ui(ui, texture, thumb);
+    } else {
+        ui.painter()
+            .rect_filled(thumb, CornerRadius::same(4), palette.stage);
+        let live = view.session.screen.texture();
+        if let Some((texture, _)) = live.filter(|_| view.session.viewing == Viewing::Live) {
+            texture_ui(ui, texture, thumb);
+        }
     }
-    let veil = Rect::from_min_max(
-        pos2(thumb.left() + thumb.width() * job.progress(), thumb.top()),
-        thumb.max,
-    );
-    let shade = palette.stage.gamma_multiply(0.65);
-    ui.painter().rect_filled(veil, CornerRadius::same(4), shade);
-    ui.painter().text(
-        thumb.center(),
-        Align2::CENTER_CENTER,
-        format!("{percent:.0} %"),
-        FontId::proportional(13.0),
-        palette.text,
-    );
+    progress_ui(ui, thumb, job.progress());
     let line = Line {
         text,
         colour: palette.amber,
@@ -61,6 +51,25 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
     words_ui(ui, rect, &job.request.prompt, line, 0.0);
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
+}
+
+/// How much is done, over the picture: the rest lies in the dark.
+fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
+    let palette = palette(ui);
+    let done = pos2(thumb.left() + thumb.width() * progress, thumb.top());
+    let rest = Rect::from_min_max(done, thumb.max);
+    let radius = CornerRadius::same(4);
+    for (rect, strength) in [(thumb, 0.45), (rest, 0.5)] {
+        let shade = palette.stage.gamma_multiply(strength);
+        ui.painter().rect_filled(rect, radius, shade);
+    }
+    ui.painter().text(
+        thumb.center(),
+        Align2::CENTER_CENTER,
+        format!("{:.0} %", progress * 100.0),
+        FontId::proportional(13.0),
+        palette.text,
+    );
 }
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {

@@ -2,7 +2,7 @@
 //!
 //! What a control looks like is in [`super::controls`] and [`super::lists`].
 
-use safelight_core::job::DtypeChoice;
+use safelight_core::job::{DtypeChoice, PreviewChoice};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::settings::{AllocatorChoice, Theme};
 
@@ -58,6 +58,17 @@ const LOOKS: &[Row] = &[
         explanation: "How large everything is, from 50 to 300 %. Ctrl and + or - do the same anywhere",
         draw: |ui, edit| {
             ui.horizontal_wrapped(|ui| edit.scale(ui));
+        },
+    },
+    Row {
+        key: "interface.preview",
+        name: "Preview",
+        explanation: "How a picture or clip is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
+        draw: |ui, edit| {
+            let mut preview = edit.settings.interface.preview;
+            let choices = PreviewChoice::ALL.map(|choice| (choice, choice.label()));
+            edit.choice(ui, &mut preview, &choices);
+            edit.settings.interface.preview = preview;
         },
     },
     Row {

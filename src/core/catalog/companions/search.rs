@@ -46,7 +46,7 @@ fn folder_names(role: Role) -> &'static [&'static str] {
             "text_encoders_t5",
         ],
         Role::ClipVision | Role::Siglip => &["clip_vision", "image_encoder", "image_encoders"],
-        Role::Transformer(_) | Role::Foreign => &[],
+        Role::Transformer(_) | Role::TinyDecoder | Role::Foreign => &[],
     }
 }
 

@@ -16,7 +16,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SectionOrder, SigmaSchedule, StepCache,
+    DtypeChoice, Fit, GenerateRequest, Lora, PreviewChoice, Sampler, SectionOrder, SigmaSchedule,
+    StepCache,
 };
 use crate::catalog::{Companions, Family, ModelSpec, Preset};
 use crate::media::ClipInfo;
@@ -70,11 +71,14 @@ pub struct GenerateForm {
     pub vae_tile: Option<u32>,
     pub memory: MemoryChoice,
     pub shift: Option<f64>,
+    /// By the number of tokens, whatever the model's scheduler says.
+    pub dynamic_shift: bool,
     pub sampler: Option<Sampler>,
     pub sigma_schedule: SigmaSchedule,
     pub seed: u64,
     pub max_sequence_length: Option<u32>,
     pub loras: Vec<Lora>,
+    pub preview: PreviewChoice,
     pub dtype: DtypeChoice,
     pub capture: Option<PathBuf>,
     pub out: PathBuf,
@@ -165,6 +169,7 @@ impl GenerateForm {
             files: spec.files.clone(),
             companions: Companions::default(),
             latent_rgb: spec.latent_rgb.clone(),
+            preview: self.preview,
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
             prompt_template: template(self.prompt_template.as_ref(), &self.prompt),
@@ -196,7 +201,9 @@ impl GenerateForm {
             shift: self
                 .shift
                 .or_else(|| preset.and_then(|preset| preset.shift))
-                .or_else(|| spec.defaults.shift_at(width, height)),
+                .or_else(|| spec.defaults.shift_at(width, height))
+                .filter(|_| !self.dynamic_shift || self.shift.is_some()),
+            dynamic_shift: ranges::dynamic_shift(self, spec, &mut found),
             sampler: self
                 .sampler
                 .or_else(|| preset.map(|preset| preset.sampler))

@@ -2,7 +2,7 @@
 //!
 //! Sizes and frames are [`super::snap`]'s.
 
-use super::Findings;
+use super::{Findings, GenerateForm};
 use crate::catalog::ModelSpec;
 use crate::catalog::{Family, Guidance};
 use crate::job::{GenerateRequest, first_step};
@@ -96,6 +96,23 @@ fn check_loras(request: &GenerateRequest, found: &mut Findings) {
             }
         }
     }
+}
+
+/// A shift by the number of tokens, for the families that have one.
+pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> bool {
+    let has_one = matches!(spec.family, Family::Flux | Family::FramePack);
+    match (form.dynamic_shift, form.shift) {
+        (true, Some(_)) => found.fail(
+            "shift",
+            "expected either a number as the shift or that of the tokens, found both".to_owned(),
+        ),
+        (true, None) if !has_one => {
+            let text = format!("{} has no shift by the number of tokens", spec.name);
+            found.fail("shift", text);
+        }
+        (is_wanted, _) => return is_wanted,
+    }
+    false
 }
 
 /// What is wrong with a shift. Far below the least one all steps would be spent on noise too weak to see.

@@ -81,7 +81,11 @@ pub(super) fn choose(
         count: 1,
         window,
         order,
+        lead: 1,
     };
+    if let (Some(clip), SectionOrder::F1) = (&form.extend, order) {
+        sections.lead = Sections::lead_of(clip.info.num_frames, window);
+    }
     sections.count = count(form, spec, &sections, found)?;
     if form.extend.is_some() && order == SectionOrder::Original {
         found.fail(
@@ -92,10 +96,27 @@ pub(super) fn choose(
             ),
         );
     }
+    note_rate(form, spec, found);
     if let Err(problem) = Timeline::parse(&form.prompt) {
         found.fail("prompt", problem);
     }
     Some(sections)
+}
+
+/// Motion is made for one rate; a clip of another keeps its own.
+fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let rate = form.extend.as_ref().map(|clip| clip.info.fps);
+    let own = spec.defaults.fps;
+    if let Some(rate) = rate.filter(|rate| form.fps.is_none() && (rate / own).ln().abs() > 0.05) {
+        let pace = if rate < own { "slower" } else { "faster" };
+        found.note(
+            "fps",
+            format!(
+                "{} makes {own} frames a second, and the clip has {rate:.2}: what is new moves {pace}",
+                spec.name
+            ),
+        );
+    }
 }
 
 /// As many as were asked for in one way or another.
@@ -125,11 +146,16 @@ fn count(
     }
     if let Some(frames) = form.num_frames {
         let count = Sections::for_frames(frames, one.window);
-        let clip = Sections { count, ..*one };
+        // The wish is for new frames.
+        let clip = Sections {
+            count,
+            lead: 1,
+            ..*one
+        };
         if frames == 0 || !fits(count) {
             let most = Sections {
                 count: most,
-                ..*one
+                ..clip
             }
             .num_frames();
             let text = format!("expected between 1 and {most} frames, found {frames}");

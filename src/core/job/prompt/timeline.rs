@@ -268,6 +268,7 @@ mod tests {
             count,
             window: 9,
             order,
+            lead: 1,
         };
         let prompts = SectionPrompts::of(prompt, &sections, 36.0).unwrap();
         let named = |share: &PromptShare| {

@@ -384,8 +384,8 @@ pub(super) fn video_decode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
     })
 }
 
-/// The same of encoding one picture.
-pub(super) fn video_encode(clip: &Clip, job: &Job<'_>) -> f64 {
+/// The same of encoding pictures, `latents` latent frames of them.
+pub(super) fn video_encode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
     let network = job.network(PartName::VaeEncoder);
-    network.map_or(0.0, |network| video(network, clip, 1.0, job))
+    network.map_or(0.0, |network| video(network, clip, latents, job))
 }

@@ -6,7 +6,7 @@ use super::autoencoder::{Clip, video_decode, video_encode};
 use super::flux::{Sequence, moment};
 use super::text::{clip_text, llama, siglip};
 use super::{Job, Need};
-use crate::job::Stage;
+use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::parts::PartName;
 
 /// Tokens of a text, as many as are read.
@@ -36,7 +36,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
             first.into_iter().chain(second).collect()
         }
         Stage::EncodeImage => {
-            let bytes = video_encode(&picture(job), job);
+            let bytes = video_encode(&picture(job), seen(job), job);
             vae(job, PartName::VaeEncoder, bytes)
         }
         Stage::EncodeVision => {
@@ -68,6 +68,15 @@ fn vae(job: &Job<'_>, part: PartName, bytes: f64) -> Vec<Need> {
 fn window(job: &Job<'_>) -> f64 {
     let sections = job.request.sections;
     sections.map_or(WINDOW, |sections| f64::from(sections.window))
+}
+
+/// Latent frames that are encoded at once: of a picture, or of the clip that is gone on from.
+fn seen(job: &Job<'_>) -> f64 {
+    let lead = job.request.sections.map_or(1, |sections| sections.lead);
+    match lead {
+        0 | 1 => 1.0,
+        _ => f64::from(SEEN_FRAMES / 4 + 1),
+    }
 }
 
 fn picture(job: &Job<'_>) -> Clip {

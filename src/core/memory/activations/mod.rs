@@ -7,6 +7,7 @@
 mod autoencoder;
 mod flux;
 mod framepack;
+mod preview;
 mod text;
 mod wan;
 
@@ -60,7 +61,8 @@ impl<'a> Job<'a> {
             Family::FramePack => framepack::needs(self, stage),
         };
         let is_there = |need: &Need| self.weights.part(need.part).is_some();
-        needs.into_iter().filter(is_there).collect()
+        let needs = needs.into_iter().filter(is_there);
+        needs.map(|need| preview::watched(self, need)).collect()
     }
 
     pub(super) fn is_on_gpu(&self) -> bool {

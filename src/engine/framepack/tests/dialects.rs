@@ -15,7 +15,7 @@ fn fused(tensors: &mut BTreeMap<String, Tensor>, target: &str, names: &[String])
 }
 
 /// The fixture under the names of HunyuanVideo's authors, written the other way round than `keys.rs`.
-fn authors(config: &str) -> Vec<(String, Tensor)> {
+pub(super) fn authors(config: &str) -> Vec<(String, Tensor)> {
     let mut all: BTreeMap<String, Tensor> = tensors(config).into_iter().collect();
     for i in 0..2 {
         let of = |start: String, names: [&str; 3]| names.map(|name| format!("{start}{name}"));

@@ -3,6 +3,7 @@
 //! Weights and inputs are a formula of their names, see `generate.py` there. Limits are relative L2 distances.
 
 mod dialects;
+mod gguf;
 mod lora;
 mod network;
 mod sampler;

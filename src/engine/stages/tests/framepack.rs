@@ -1,16 +1,19 @@
 //! Jobs of FramePack behind the encoders, section by section as the worker orders them, against recorded runs of
 //! diffusers (`tests/fixtures/framepack/stages`).
 
+mod extended;
+
 use std::collections::BTreeMap;
 
 use safelight_core::job::{GenerateRequest, Sections};
+use safelight_core::media::{self, Picture};
 use safelight_core::protocol::EngineMessage;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, distance};
-use crate::framepack::{PromptEmbeds, TextEmbeds};
+use crate::framepack::{GivenImages, PromptEmbeds, TextEmbeds};
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
@@ -73,7 +76,10 @@ impl Job {
     }
 
     fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Self {
-        let facts = json_of("framepack/stages/runs.json")[name].take();
+        let facts = match name {
+            "extended" => json_of("framepack/stages/extended.json"),
+            _ => json_of("framepack/stages/runs.json")[name].take(),
+        };
         let home = tempfile::tempdir().unwrap();
         let path = |part: &str| home.path().join(part);
         write_component(
@@ -91,7 +97,10 @@ impl Job {
                 "tokenizer": path("none"), "expand_timesteps": false,
             },
             "width": 32, "height": 16, "num_frames": facts["num_frames"],
-            "sections": {"count": facts["sections"], "window": facts["window"], "order": facts["order"]},
+            "sections": {
+                "count": facts["sections"], "window": facts["window"], "order": facts["order"],
+                "lead": facts["lead"].as_u64().unwrap_or(1),
+            },
             "num_steps": facts["steps"], "guidance_scale": facts["guidance"], "true_cfg_scale": facts["true_cfg"],
             "sampler": "euler", "seed": facts["seed"], "image": "start.png",
         });

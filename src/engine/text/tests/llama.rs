@@ -142,6 +142,25 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
 }
 
 #[test]
+fn a_whole_llama_gives_what_is_behind_every_layer_and_at_last_behind_the_norm() {
+    let folder = folder();
+    let config = LlamaConfig::read(folder.path()).unwrap();
+    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
+    let whole = LlamaEncoder::whole(&config, &weights).unwrap();
+    let (ids, mask) = some_ids();
+    let mut states = Vec::new();
+    let last = whole.forward_each(&ids, &mask, &NoHooks, &mut |number, found| {
+        assert_eq!(number, states.len());
+        states.push(found.shallow_clone());
+    });
+    let expected = recorded("some.hidden_states");
+    assert_close("all layers", &Tensor::cat(&states, 0), &expected, 2e-6);
+    assert_eq!(&last.unwrap(), states.last().unwrap());
+    // What the prompt's embeddings come from is the same as without the rest.
+    assert_eq!(states[2], some_states(folder.path()));
+}
+
+#[test]
 fn any_text_gives_the_ids_of_the_reference() {
     let tokenizer = tokenizer(351);
     for row in facts()["rows"].as_array().unwrap() {

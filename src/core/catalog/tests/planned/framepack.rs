@@ -6,8 +6,8 @@ use super::super::flux_files::{framepack_shapes, shapes};
 use super::super::made_up::write;
 use super::{Case, card};
 use crate::catalog::{Family, ModelFiles};
-use crate::job::{GenerateRequest, Stage};
-use crate::memory::PartName;
+use crate::job::{GenerateRequest, PreviewChoice, Stage};
+use crate::memory::{ModelWeights, PartName};
 
 fn case(dialect: &str, vae: &str) -> Case {
     let root = tempfile::tempdir().unwrap();
@@ -63,4 +63,29 @@ fn a_section_fits_on_a_card_of_24_gib_by_streaming_and_sections_count_once() {
     let decodes = stages.iter().filter(|stage| **stage == Stage::Decode);
     assert_eq!(decodes.count(), 1);
     assert!(case.plan(&request(&case), card(48)).rank() == 0);
+}
+
+#[test]
+fn a_tiny_decoder_for_previews_counts_where_it_is_used() {
+    let mut case = case("transformer diffusers", "vae diffusers");
+    let bare = case.plan(&request(&case), card(48));
+    let shapes = [("decoder.1.weight".to_owned(), vec![1024, 1024, 16, 1])];
+    let file = case.root.path().join("taehv.safetensors");
+    case.files.preview_decoder = Some(write(&file, &shapes.into(), "F16"));
+    case.weights = ModelWeights::read(case.family, &case.files, &[]).unwrap();
+    let of = |case: &Case, preview: PreviewChoice| {
+        let request = GenerateRequest {
+            preview,
+            ..request(case)
+        };
+        let plan = case.plan(&request, card(48));
+        let bytes = |stage: Stage| plan.of_stage(stage).unwrap().activation_bytes;
+        [bytes(Stage::Denoise), bytes(Stage::Decode)]
+    };
+    let bytes = |stage: Stage| bare.of_stage(stage).unwrap().activation_bytes;
+    let [denoise, decode] = [bytes(Stage::Denoise), bytes(Stage::Decode)];
+    let weights = 2 * 16 * 1024 * 1024;
+    assert_eq!(of(&case, PreviewChoice::Auto), [denoise + weights, decode]);
+    assert_eq!(of(&case, PreviewChoice::Linear), [denoise, decode]);
+    assert_eq!(of(&case, PreviewChoice::Off), [denoise, decode]);
 }

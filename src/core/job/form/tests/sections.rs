@@ -43,6 +43,7 @@ fn a_clip_of_five_seconds_is_made_where_no_length_is_asked_for() {
         count: 4,
         window: 9,
         order: SectionOrder::Original,
+        lead: 1,
     };
     assert_eq!(request.sections, Some(expected));
     assert_eq!((request.num_frames, request.fps), (145, 30.0));
@@ -149,7 +150,20 @@ fn the_order_of_sections_decides_about_ends_and_clips_to_go_on_from() {
         extend: Some(clip(640, 608, 30.0)),
         ..form()
     };
-    assert!(on.validate(&f1).is_ok());
+    let request = on.validate(&f1).unwrap().request;
+    let lead = Sections::lead_of(on.extend.as_ref().unwrap().info.num_frames, 9);
+    assert_eq!(request.sections.unwrap().lead, lead);
+    assert_eq!(request.num_frames, request.sections.unwrap().num_frames());
+    let slow = GenerateForm {
+        extend: Some(clip(640, 608, 16.0)),
+        ..form()
+    };
+    let notices = slow.validate(&f1).unwrap().notices;
+    let told = notices.iter().find(|it| it.field == "fps").unwrap();
+    assert!(
+        told.message.ends_with("what is new moves slower"),
+        "{told:?}"
+    );
     assert!(problem(&on, &original).starts_with("extend: Test model makes the end"));
 }
 

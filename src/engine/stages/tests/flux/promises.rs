@@ -54,9 +54,10 @@ fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint(
         let told = job.stage(Stage::Denoise, false);
         let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
         assert_eq!(told.steps, steps, "{sampler}");
-        // Each step shows all pictures.
-        let previews: Vec<_> = (0..7).flat_map(|_| [(0, 2), (1, 2)]).collect();
-        assert_eq!(told.previews, previews, "{sampler}");
+        // The first and the last step show all pictures, those between where anybody would see them.
+        let all = told.previews.chunks(2);
+        assert!((2..=7).contains(&all.len()), "{sampler}");
+        assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
         let whole = job.latents();
         let folder = JobFolder::at(job.folder.path());
         fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 /// A map made ready for the device.
 #[derive(Debug)]
-pub struct LatentPreview {
+pub(super) struct LatentPreview {
     /// `(C, 3)`.
     factors: Tensor,
     /// `(3)`.
@@ -17,7 +17,7 @@ pub struct LatentPreview {
 impl LatentPreview {
     /// The model's own map when it has one for this number of channels; otherwise its first three
     /// channels, which at least show shapes and motion.
-    pub fn new(map: Option<&LatentRgb>, num_channels: i64, device: Device) -> Self {
+    pub(super) fn new(map: Option<&LatentRgb>, num_channels: i64, device: Device) -> Self {
         let (factors, bias) = match map.filter(|map| map.factors.len() as i64 == num_channels) {
             Some(map) => (map.factors.concat(), map.bias),
             None => (first_channels(num_channels), [0.5; 3]),
@@ -31,7 +31,7 @@ impl LatentPreview {
     }
 
     /// `latents`: `(1, C, f, h, w)`, normalised → `(f, h, w, 3)` bytes on the CPU.
-    pub fn pictures(&self, latents: &Tensor) -> Tensor {
+    pub(super) fn pictures(&self, latents: &Tensor) -> Tensor {
         let colours = latents
             .squeeze_dim(0)
             .permute([1, 2, 3, 0]) // c f h w -> f h w c

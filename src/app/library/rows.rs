@@ -1,0 +1,240 @@
+//! All models as one list to choose from: those here, those that lack something, those that could be fetched.
+//!
+//! Each is in the list once, under the first heading that fits; a search leaves out what has not all of its words.
+
+use safelight_core::catalog::{
+    Ailment, CatalogEntry, InputUse, ModelSpec, UnusableModel, size_text,
+};
+
+use crate::app::form::thing_of;
+
+/// Models that were used lately, above all others.
+const MAX_RECENT: usize = 3;
+
+/// Which list a model is in, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Whole, on this disk.
+    Here(usize),
+    /// On this disk, and not to be used.
+    Unusable(usize),
+    /// Known, and not on this disk.
+    Known(usize),
+}
+
+/// One model of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The catalogue's id, or a path.
+    pub id: String,
+    pub place: Place,
+    pub name: String,
+    /// What it is, in a line.
+    pub facts: String,
+    pub size: String,
+    /// Its files may be missing, or of another program's kind.
+    pub ailment: Option<Ailment>,
+    /// All that a search looks at, in small letters.
+    haystack: String,
+}
+
+/// What stands in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Row {
+    Heading(&'static str),
+    /// The model's place in [`Rows::models`].
+    Model(usize),
+}
+
+/// The list, as it is searched at this moment.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub models: Vec<Listed>,
+    pub shown: Vec<Row>,
+}
+
+impl Rows {
+    /// Takes in what a search of the disks found.
+    pub fn take(specs: &[ModelSpec], unusable: &[UnusableModel], known: &[CatalogEntry]) -> Self {
+        let here = specs.iter().enumerate().map(|(at, spec)| of_spec(at, spec));
+        let broken = unusable
+            .iter()
+            .enumerate()
+            .map(|(at, model)| of_unusable(at, model));
+        let known = known
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !entry.sources.is_empty())
+            .map(|(at, entry)| of_known(at, entry));
+        Self {
+            models: here.chain(broken).chain(known).collect(),
+            shown: Vec::new(),
+        }
+    }
+
+    /// Shows those that have all words of the query; favourites first, then those used lately.
+    pub fn search(&mut self, query: &str, favourites: &[String], recent: &[String]) {
+        let query = query.to_lowercase();
+        let words: Vec<&str> = query.split_whitespace().collect();
+        let is_found = |model: &Listed| words.iter().all(|word| model.haystack.contains(word));
+        let recent: Vec<&String> = recent.iter().take(MAX_RECENT).collect();
+        let section = |model: &Listed| {
+            let is_usable = model.ailment.is_none();
+            match model.place {
+                _ if favourites.contains(&model.id) => 0,
+                Place::Here(_) if is_usable && recent.contains(&&model.id) => 1,
+                Place::Here(_) => 2,
+                Place::Unusable(_) if model.ailment == Some(Ailment::Unsupported) => 5,
+                Place::Unusable(_) => 3,
+                Place::Known(_) => 4,
+            }
+        };
+        let headings = [
+            "Favourites",
+            "Used lately",
+            "On this disk",
+            "Something is missing or wrong",
+            "Can be fetched",
+            "Not for this version",
+        ];
+        let mut found: Vec<Vec<usize>> = vec![Vec::new(); headings.len()];
+        for (at, model) in self.models.iter().enumerate() {
+            if is_found(model) {
+                found[section(model)].push(at);
+            }
+        }
+        // The last one used first.
+        found[1].sort_by_key(|at| recent.iter().position(|id| **id == self.models[*at].id));
+        self.shown.clear();
+        for (heading, models) in headings.into_iter().zip(found) {
+            if !models.is_empty() {
+                self.shown.push(Row::Heading(heading));
+                self.shown.extend(models.into_iter().map(Row::Model));
+            }
+        }
+    }
+
+    /// The model in a line of what is shown.
+    pub fn model_at(&self, line: usize) -> Option<&Listed> {
+        match self.shown.get(line)? {
+            Row::Heading(_) => None,
+            Row::Model(at) => self.models.get(*at),
+        }
+    }
+
+    /// The line in which a model is shown.
+    pub fn line_of(&self, id: &str) -> Option<usize> {
+        (0..self.shown.len()).find(|line| self.model_at(*line).is_some_and(|it| it.id == id))
+    }
+
+    /// The next line with a model, so many models on or back.
+    pub fn step(&self, from: Option<usize>, by: i64) -> Option<usize> {
+        let lines: Vec<usize> = (0..self.shown.len())
+            .filter(|line| self.model_at(*line).is_some())
+            .collect();
+        let last = lines.len().checked_sub(1)?;
+        let here = from.and_then(|from| lines.iter().position(|line| *line == from));
+        let next = match here {
+            Some(here) => here as i64 + by,
+            None if by < 0 => last as i64,
+            None => 0,
+        };
+        lines.get(next.clamp(0, last as i64) as usize).copied()
+    }
+}
+
+/// What a model makes its clips and pictures from.
+pub fn needs_text(spec: &ModelSpec) -> &'static str {
+    use InputUse::{No, Optional, Required};
+    if spec.mask == Required {
+        return "picture and mask";
+    }
+    match (spec.start_image, spec.end_image) {
+        (No, No) => "text",
+        (Optional, No) => "text or picture",
+        (Required, No) => "picture",
+        (Required, Optional) => "picture, or first and last",
+        (Optional, Optional) => "text, picture, or first and last",
+        (Optional | Required, Required) => "first and last picture",
+        (No, Optional) => "text or last picture",
+        (No, Required) => "last picture",
+    }
+}
+
+fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
+    let family = spec.family.label();
+    let thing = thing_of(Some(spec));
+    let haystack = [
+        &spec.name,
+        &spec.id,
+        &spec.description,
+        family,
+        &spec.variant,
+        thing,
+        &spec.folder.to_string_lossy(),
+    ];
+    Listed {
+        id: spec.id.clone(),
+        place: Place::Here(at),
+        name: spec.name.clone(),
+        facts: format!(
+            "{family} {}  ·  {thing}s from {}",
+            spec.variant,
+            needs_text(spec)
+        ),
+        size: size_text(spec.bytes),
+        ailment: None,
+        haystack: haystack.join(" ").to_lowercase(),
+    }
+}
+
+fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
+    let facts = match (&model.needs[..], model.ailment) {
+        ([], Ailment::Incomplete) => "A file is missing".to_owned(),
+        ([], Ailment::Broken) => "Something is wrong with it".to_owned(),
+        ([], Ailment::Unsupported) => "Of a kind that this version cannot run".to_owned(),
+        ([one], _) => format!("Needs {}", one.what),
+        (several, _) => format!("Needs {} more files", several.len()),
+    };
+    let path = model.path.display().to_string();
+    Listed {
+        id: path.clone(),
+        place: Place::Unusable(at),
+        name: model.name.clone(),
+        facts,
+        size: String::new(),
+        ailment: Some(model.ailment),
+        haystack: format!("{} {path} {}", model.name, model.summary).to_lowercase(),
+    }
+}
+
+fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
+    let family = entry.family.label();
+    let size = match entry.bytes_to_fetch() {
+        Some(bytes) => size_text(bytes),
+        None => format!("about {}", rounded(entry.about_bytes_to_fetch())),
+    };
+    let haystack = [
+        &entry.name,
+        &entry.id,
+        &entry.description,
+        family,
+        &entry.variant,
+        "fetch download",
+    ];
+    Listed {
+        id: entry.id.clone(),
+        place: Place::Known(at),
+        name: entry.name.clone(),
+        facts: entry.description.clone(),
+        size,
+        ailment: None,
+        haystack: haystack.join(" ").to_lowercase(),
+    }
+}
+
+/// A size that is only known about.
+fn rounded(bytes: u64) -> String {
+    let unit = 1_000_000_000;
+    size_text(bytes.div_ceil(unit) * unit)
+}

@@ -1,0 +1,73 @@
+//! Opening what a mask is painted on, and keeping what was painted; blocks, so it runs on threads of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{JobError, JobErrorKind, JobId};
+use safelight_core::media::{self, Mask, MediaError};
+use safelight_core::naming;
+
+use crate::app::inputs::Source;
+use crate::app::mask::tiles::Levels;
+
+/// A picture and the mask to go on from.
+pub struct Opened {
+    pub picture: PathBuf,
+    /// The mask's file, where there is one.
+    pub mask_file: Option<PathBuf>,
+    pub mask: Mask,
+    pub levels: Levels,
+}
+
+/// Opens a picture, or a clip's last frame, with a mask of its size.
+pub(super) fn open(start: &Source, mask_file: Option<PathBuf>) -> Result<Opened, JobError> {
+    let picture = match start {
+        Source::Picture(picture) => media::open_picture(&picture.path),
+        Source::Clip(clip) => media::last_frame(&clip.path),
+    };
+    let picture = picture.map_err(|err| opening_error(&err))?;
+    let (width, height) = (picture.width, picture.height);
+    let mask = match &mask_file {
+        Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
+        None => Mask::new(width, height),
+    };
+    Ok(Opened {
+        picture: start.path().to_path_buf(),
+        mask_file,
+        mask,
+        levels: Levels::of(picture).map_err(|err| opening_error(&err))?,
+    })
+}
+
+/// Writes a mask under a name of its own: jobs that wait may go by an earlier one.
+pub(super) fn keep(
+    folder: &Path,
+    picture: &Path,
+    width: u32,
+    height: u32,
+    values: &[u8],
+) -> Result<PathBuf, JobError> {
+    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
+    let path = folder.join(name);
+    let made = fs::create_dir_all(folder);
+    made.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+    })?;
+    media::write_mask(&path, width, height, values).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+    })?;
+    Ok(path)
+}
+
+fn where_it_goes(folder: &Path) -> String {
+    format!(
+        "What you painted is still here. Make room or make this folder writable, then use the mask again: {}",
+        folder.display()
+    )
+}
+
+fn opening_error(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose the picture or the mask again")
+}

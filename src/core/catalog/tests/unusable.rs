@@ -1,0 +1,75 @@
+//! Models that lie there and cannot be used: what each needs, and what a fetch would bring.
+
+use std::fs;
+
+use super::made_up::{T2V_1_3B, comfy_tree, transformer, write};
+use super::tiny::user;
+use crate::catalog::{Ailment, Catalog, UnusableModel};
+use crate::settings::Settings;
+
+/// The only model that cannot be used when the parts of one are hidden.
+fn one_without(parts: &[&str], name: &str) -> UnusableModel {
+    let (root, paths) = user();
+    let models = comfy_tree(&root.path().join("models"));
+    let place = models.join(format!("diffusion_models/{name}.safetensors"));
+    write(&place, &transformer(T2V_1_3B), "F16");
+    for part in parts {
+        fs::remove_dir_all(models.join(part)).unwrap();
+    }
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models];
+    let unusable = Catalog::load(&paths, &settings).unusable();
+    let [one] = <[UnusableModel; 1]>::try_from(unusable).expect("one model is here");
+    assert_eq!((one.name.as_str(), &one.path), (name, &place));
+    one
+}
+
+#[test]
+fn a_known_model_is_completed_by_what_it_still_lacks() {
+    let one = one_without(&["vae"], "wan2.1_t2v_1.3B_fp16");
+    assert_eq!(one.ailment, Ailment::Incomplete);
+    assert!(
+        one.needs[0].example.starts_with("wan_2.1_vae.safetensors"),
+        "{:?}",
+        one.needs
+    );
+    let fetch = one.fetch.expect("the catalogue knows it");
+    let names: Vec<_> = fetch.to_fetch().map(|source| &source.name).collect();
+    assert_eq!(names, ["wan_2.1_vae.safetensors"]);
+}
+
+#[test]
+fn a_model_that_nobody_knows_is_completed_by_the_files_that_it_needs() {
+    let one = one_without(&["vae", "text_encoders"], "my_own_tune_v7");
+    assert_eq!(one.needs.len(), 2, "{:?}", one.needs);
+    let fetch = one.fetch.expect("the files are known");
+    assert_eq!(fetch.id, one.path.display().to_string());
+    let mut names: Vec<_> = fetch
+        .to_fetch()
+        .map(|source| source.name.as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "umt5_xxl_fp8_e4m3fn_scaled.safetensors",
+            "wan_2.1_vae.safetensors"
+        ]
+    );
+}
+
+#[test]
+fn a_damaged_file_is_named_and_nothing_is_offered_that_would_not_help() {
+    let (root, paths) = user();
+    let models = root.path().join("models");
+    fs::create_dir_all(models.join("diffusion_models")).unwrap();
+    let place = models.join("diffusion_models/broken.gguf");
+    fs::write(&place, b"GGUF and then nothing").unwrap();
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models];
+    let unusable = Catalog::load(&paths, &settings).unusable();
+    assert_eq!(unusable.len(), 1, "{unusable:?}");
+    assert_eq!(unusable[0].ailment, Ailment::Broken);
+    assert_eq!((unusable[0].needs.len(), &unusable[0].fetch), (0, &None));
+    assert!(!unusable[0].summary.is_empty());
+}

@@ -1,0 +1,163 @@
+//! Models that lie on the disk and cannot be used: what each lacks, and what a fetch could bring.
+//!
+//! Only words and places: what is wrong was found by the search.
+
+use std::path::{Path, PathBuf};
+
+use super::entry::Entry;
+use super::{Catalog, CatalogEntry, CatalogError, Source};
+
+/// What is the matter with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// Files are missing beside it.
+    Incomplete,
+    /// A file is damaged, or says something that cannot be.
+    Broken,
+    /// Of a family or storage that this version cannot run.
+    Unsupported,
+}
+
+/// A file to get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeededFile {
+    /// What it is: `a Wan 2.1 VAE`.
+    pub what: String,
+    /// Its name, and where it is published: `wan_2.1_vae.safetensors from Comfy-Org/…`.
+    pub example: String,
+}
+
+/// A model that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableModel {
+    pub name: String,
+    /// What it is about on the disk.
+    pub path: PathBuf,
+    pub ailment: Ailment,
+    pub needs: Vec<NeededFile>,
+    /// What is wrong, in a sentence, and what to do.
+    pub summary: String,
+    pub advice: &'static str,
+    /// What would make it whole, where the catalogue knows sources.
+    pub fetch: Option<CatalogEntry>,
+}
+
+impl Catalog {
+    /// All that lies there and cannot be used.
+    pub fn unusable(&self) -> Vec<UnusableModel> {
+        let problems = self.problems.iter().chain(&self.unsupported);
+        let models = problems.filter_map(|problem| {
+            let path = problem.path()?;
+            let ailment = ailment_of(problem)?;
+            let needs = needs_of(problem);
+            Some(UnusableModel {
+                name: name_of(path),
+                path: path.to_owned(),
+                ailment,
+                fetch: (ailment != Ailment::Unsupported)
+                    .then(|| self.remedy(path, &needs))
+                    .flatten(),
+                needs,
+                summary: problem.to_string(),
+                advice: problem.advice(),
+            })
+        });
+        models.collect()
+    }
+
+    /// What a fetch could bring: what the known model still lacks, else the files of the names that are needed.
+    fn remedy(&self, path: &Path, needs: &[NeededFile]) -> Option<CatalogEntry> {
+        let known = self.broken.iter().find(|(_, place)| place == path);
+        let known = known.and_then(|(id, _)| self.missing.iter().find(|entry| entry.id == *id));
+        if let Some(entry) = known.filter(|entry| entry.to_fetch().next().is_some()) {
+            return Some(entry.clone());
+        }
+        let all = || self.entries.iter().flat_map(|entry| &entry.sources.0);
+        let source = |needed: &NeededFile| {
+            let (file, repository) = needed.example.split_once(" from ")?;
+            let by_name = all().find(|(_, source)| source.name == file);
+            let like = |source: &Source| {
+                source.repository == repository && first_word(&source.name) == first_word(file)
+            };
+            by_name
+                .or_else(|| all().find(|(_, source)| like(source)))
+                .map(|(_, source)| source.clone())
+        };
+        let sources: Vec<Source> = needs.iter().filter_map(source).collect();
+        if sources.is_empty() || sources.len() < needs.len() {
+            return None;
+        }
+        let entry = self.like(path)?;
+        Some(CatalogEntry {
+            id: path.display().to_string(),
+            name: name_of(path),
+            description: "What is missing beside this model".to_owned(),
+            sources,
+            ..entry.listed(Vec::new())
+        })
+    }
+
+    /// Any entry, for what it says of licences; the nearest by name.
+    fn like(&self, path: &Path) -> Option<&Entry> {
+        let name = name_of(path).to_lowercase();
+        let nearness = |entry: &&Entry| {
+            let known = super::names::model_words(&entry.id);
+            known
+                .iter()
+                .filter(|word| name.contains(word.as_str()))
+                .count()
+        };
+        self.entries.iter().rev().max_by_key(nearness)
+    }
+}
+
+/// `None` for what is no model's.
+fn ailment_of(problem: &CatalogError) -> Option<Ailment> {
+    match problem {
+        CatalogError::Missing { .. }
+        | CatalogError::MissingCompanion { .. }
+        | CatalogError::MissingCompanions { .. }
+        | CatalogError::WrongCompanion { .. }
+        | CatalogError::Expert { .. } => Some(Ailment::Incomplete),
+        CatalogError::Unsupported { .. } | CatalogError::Pickle { .. } => {
+            Some(Ailment::Unsupported)
+        }
+        CatalogError::Catalogue { .. }
+        | CatalogError::Unknown { .. }
+        | CatalogError::NotHere { .. }
+        | CatalogError::NoSuchPath { .. } => None,
+        _ => Some(Ailment::Broken),
+    }
+}
+
+fn needs_of(problem: &CatalogError) -> Vec<NeededFile> {
+    let needed = |what: &str, example: &str| NeededFile {
+        what: what.to_owned(),
+        example: example.to_owned(),
+    };
+    match problem {
+        CatalogError::MissingCompanion { what, example, .. }
+        | CatalogError::WrongCompanion { what, example, .. } => vec![needed(what, example)],
+        CatalogError::MissingCompanions { parts, .. } => {
+            let parts = parts.iter();
+            parts.map(|(what, example)| needed(what, example)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The name of a file without its extension, or of a folder.
+fn name_of(path: &Path) -> String {
+    let name = if path.is_dir() {
+        path.file_name()
+    } else {
+        path.file_stem()
+    };
+    name.unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn first_word(name: &str) -> &str {
+    name.split(['_', '.', '-']).next().unwrap_or(name)
+}

@@ -1,0 +1,266 @@
+//! A mask that is painted: how much of each pixel of a picture is made anew, with undo.
+//!
+//! Strokes, fills and soft edges on plain grey pixels. Every change says which rectangle it touched, so that whoever
+//! shows the mask renews no more than that. Draws no brush and knows no window.
+
+mod files;
+mod history;
+mod soften;
+#[cfg(test)]
+mod tests;
+
+pub use files::{mask_of_picture, open_mask, write_mask};
+use history::History;
+pub use soften::softened;
+
+/// A rectangle of pixels: from inclusive, to exclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Area {
+    pub left: u32,
+    pub top: u32,
+    pub right: u32,
+    pub bottom: u32,
+}
+
+impl Area {
+    pub fn is_empty(&self) -> bool {
+        self.left >= self.right || self.top >= self.bottom
+    }
+
+    /// The smallest rectangle around both.
+    #[must_use]
+    pub fn around(self, other: Self) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        if other.is_empty() {
+            return self;
+        }
+        Self {
+            left: self.left.min(other.left),
+            top: self.top.min(other.top),
+            right: self.right.max(other.right),
+            bottom: self.bottom.max(other.bottom),
+        }
+    }
+
+    /// What both have.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        Self {
+            left: self.left.max(other.left),
+            top: self.top.max(other.top),
+            right: self.right.min(other.right),
+            bottom: self.bottom.min(other.bottom),
+        }
+    }
+}
+
+/// What a stroke is made with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Brush {
+    /// Of the whole brush, in pixels of the picture.
+    pub radius: f32,
+    /// The part of the radius over which it fades, 0 to 1.
+    pub softness: f32,
+    pub erases: bool,
+}
+
+impl Brush {
+    /// How much of a pixel at this distance is covered, 0 to 1.
+    fn coverage(&self, distance: f32) -> f32 {
+        // An edge of one pixel is smooth; a harder one has steps.
+        let fade = (self.radius * self.softness.clamp(0.0, 1.0)).max(1.0);
+        let part = ((self.radius + 0.5 - distance) / fade).clamp(0.0, 1.0);
+        part * part * (3.0 - 2.0 * part)
+    }
+}
+
+/// A mask of a picture's size: 255 is made anew, 0 stays.
+#[derive(Clone, Debug)]
+pub struct Mask {
+    width: u32,
+    height: u32,
+    values: Vec<u8>,
+    history: History,
+}
+
+impl Mask {
+    /// One that keeps the whole picture.
+    pub fn new(width: u32, height: u32) -> Self {
+        let values = vec![0; width as usize * height as usize];
+        Self::of(width, height, values)
+    }
+
+    /// One with these values, row by row; what is missing at the end stays as it is.
+    pub fn of(width: u32, height: u32, mut values: Vec<u8>) -> Self {
+        values.resize(width as usize * height as usize, 0);
+        Self {
+            width,
+            height,
+            values,
+            history: History::default(),
+        }
+    }
+
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// Row by row from the top.
+    pub fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    pub fn whole(&self) -> Area {
+        Area {
+            left: 0,
+            top: 0,
+            right: self.width,
+            bottom: self.height,
+        }
+    }
+
+    /// The value at a place inside.
+    pub fn at(&self, x: u32, y: u32) -> u8 {
+        self.values[y as usize * self.width as usize + x as usize]
+    }
+
+    /// An area in squares of 2^`level` pixels, row by row: the mean of each. Beyond the mask there is nothing.
+    pub fn means(&self, area: Area, level: u32) -> Vec<u8> {
+        let area = area.within(self.whole());
+        let step = 1_usize << level;
+        let width = self.width as usize;
+        let (left, right) = (area.left as usize, area.right as usize);
+        let mut means = Vec::new();
+        for top in (area.top as usize..area.bottom as usize).step_by(step) {
+            let bottom = (top + step).min(area.bottom as usize);
+            if step == 1 {
+                means.extend_from_slice(&self.values[top * width + left..top * width + right]);
+                continue;
+            }
+            for from in (left..right).step_by(step) {
+                let to = (from + step).min(right);
+                let rows = (top..bottom).map(|y| &self.values[y * width + from..y * width + to]);
+                let sum: u64 = rows.flatten().map(|value| u64::from(*value)).sum();
+                let count = ((bottom - top) * (to - from)) as u64;
+                means.push(((sum + count / 2) / count) as u8);
+            }
+        }
+        means
+    }
+
+    /// Whether nothing at all is made anew.
+    pub fn is_clear(&self) -> bool {
+        self.values.iter().all(|value| *value == 0)
+    }
+
+    pub fn can_undo(&self) -> bool {
+        self.history.can_undo()
+    }
+
+    pub fn can_redo(&self) -> bool {
+        self.history.can_redo()
+    }
+
+    /// Begins one step for undo; all changes until the next belong to it.
+    pub fn begin_step(&mut self) {
+        self.history.begin();
+    }
+
+    /// Draws the brush from one point to another, in pixels of the picture.
+    pub fn stroke(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
+        let area = self.reach(from, to, brush);
+        if area.is_empty() {
+            return area;
+        }
+        self.history
+            .keep(area, self.width, self.height, &self.values);
+        let span = [to[0] - from[0], to[1] - from[1]];
+        let length_squared = span[0] * span[0] + span[1] * span[1];
+        for y in area.top..area.bottom {
+            let row = y as usize * self.width as usize;
+            for x in area.left..area.right {
+                let point = [x as f32 + 0.5 - from[0], y as f32 + 0.5 - from[1]];
+                let along = point[0] * span[0] + point[1] * span[1];
+                let part = if length_squared > 0.0 {
+                    (along / length_squared).clamp(0.0, 1.0)
+                } else {
+                    0.0
+                };
+                let away = [point[0] - part * span[0], point[1] - part * span[1]];
+                let covered = brush.coverage(away[0].hypot(away[1]));
+                let value = (covered * 255.0).round() as u8;
+                let here = &mut self.values[row + x as usize];
+                // The larger of both, so that a stroke over itself does not grow darker.
+                *here = if brush.erases {
+                    (*here).min(255 - value)
+                } else {
+                    (*here).max(value)
+                };
+            }
+        }
+        area
+    }
+
+    /// The rectangle that a stroke can touch.
+    fn reach(&self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
+        let is_sound = from.iter().chain(&to).all(|value| value.is_finite())
+            && brush.radius.is_finite()
+            && brush.radius > 0.0;
+        if !is_sound {
+            return Area::default();
+        }
+        let margin = brush.radius + 1.5;
+        let low = |axis: usize| (from[axis].min(to[axis]) - margin).floor().max(0.0) as u32;
+        let high = |axis: usize| (from[axis].max(to[axis]) + margin).ceil().max(0.0) as u32;
+        Area {
+            left: low(0),
+            top: low(1),
+            right: high(0),
+            bottom: high(1),
+        }
+        .within(self.whole())
+    }
+
+    /// Everything gets one value.
+    pub fn fill(&mut self, value: u8) -> Area {
+        self.change_all(|values| values.fill(value))
+    }
+
+    /// What stays is made anew, and the other way round.
+    pub fn invert(&mut self) -> Area {
+        self.change_all(|values| values.iter_mut().for_each(|value| *value = 255 - *value))
+    }
+
+    /// Other values for all, as one step.
+    pub fn replace(&mut self, new: &[u8]) -> Area {
+        if new.len() != self.values.len() {
+            return Area::default();
+        }
+        self.change_all(|values| values.copy_from_slice(new))
+    }
+
+    fn change_all(&mut self, change: impl FnOnce(&mut [u8])) -> Area {
+        let whole = self.whole();
+        self.history.begin();
+        self.history
+            .keep(whole, self.width, self.height, &self.values);
+        change(&mut self.values);
+        whole
+    }
+
+    /// Takes the last step back; what it touched.
+    pub fn undo(&mut self) -> Area {
+        self.history.undo(self.width, self.height, &mut self.values)
+    }
+
+    /// Does again what was taken back.
+    pub fn redo(&mut self) -> Area {
+        self.history.redo(self.width, self.height, &mut self.values)
+    }
+}

@@ -1,0 +1,165 @@
+//! Painting, taking back, softening and keeping of masks.
+
+use super::*;
+use crate::media::{Picture, open_picture};
+
+const HARD: Brush = Brush {
+    radius: 5.0,
+    softness: 0.0,
+    erases: false,
+};
+
+#[test]
+fn a_stroke_covers_its_width_from_end_to_end_and_says_what_it_touched() {
+    let mut mask = Mask::new(100, 40);
+    let touched = mask.stroke([20.0, 20.0], [60.0, 20.0], HARD);
+    for x in [20, 40, 59] {
+        assert_eq!(mask.at(x, 20), 255, "at {x}");
+        assert_eq!(mask.at(x, 16), 255, "at {x}");
+        assert_eq!(mask.at(x, 27), 0, "at {x}");
+    }
+    assert_eq!((mask.at(10, 20), mask.at(70, 20)), (0, 0));
+    assert!(
+        touched.left <= 15 && touched.right >= 65 && touched.bottom <= 28,
+        "{touched:?}"
+    );
+}
+
+#[test]
+fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
+    let soft = Brush {
+        radius: 20.0,
+        softness: 1.0,
+        ..HARD
+    };
+    let mut mask = Mask::new(60, 60);
+    mask.stroke([30.0, 30.0], [30.0, 30.0], soft);
+    let line: Vec<u8> = (30..52).map(|x| mask.at(x, 30)).collect();
+    assert!(line.is_sorted_by(|a, b| a >= b), "{line:?}");
+    assert!(
+        line[0] > 250 && line[10] > 80 && line[10] < 180 && line[21] == 0,
+        "{line:?}"
+    );
+    let once = mask.values().to_vec();
+    mask.stroke([30.0, 30.0], [30.0, 30.0], soft);
+    assert_eq!(mask.values(), once);
+}
+
+#[test]
+fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
+    let mut mask = Mask::new(5, 3);
+    mask.fill(255);
+    mask.stroke(
+        [0.5, 0.5],
+        [0.5, 0.5],
+        Brush {
+            radius: 0.6,
+            softness: 0.0,
+            erases: true,
+        },
+    );
+    let means = mask.means(mask.whole(), 1);
+    assert_eq!(means.len(), 3 * 2);
+    assert!(means[0] < 255 && means[1..] == [255; 5], "{means:?}");
+    assert_eq!(mask.means(mask.whole(), 0), mask.values());
+}
+
+#[test]
+fn erasing_takes_away_what_was_painted() {
+    let mut mask = Mask::new(50, 50);
+    mask.fill(255);
+    mask.stroke(
+        [25.0, 25.0],
+        [25.0, 25.0],
+        Brush {
+            erases: true,
+            ..HARD
+        },
+    );
+    assert_eq!((mask.at(25, 25), mask.at(5, 5)), (0, 255));
+}
+
+#[test]
+fn strokes_beyond_the_edge_and_of_no_sound_size_are_harmless() {
+    let mut mask = Mask::new(30, 20);
+    for (from, to) in [
+        ([-500.0, -500.0], [-400.0, 900.0]),
+        ([f32::NAN, 0.0], [1.0, 1.0]),
+        ([1e30, 1e30], [2e30, 1e30]),
+    ] {
+        let touched = mask.stroke(from, to, HARD);
+        assert!(touched.is_empty() || touched.right <= 30, "{touched:?}");
+    }
+    assert!(mask.is_clear());
+    mask.stroke([0.0, 0.0], [29.0, 19.0], HARD);
+    assert_eq!((mask.at(0, 0), mask.at(29, 19)), (255, 255));
+}
+
+#[test]
+fn every_step_is_taken_back_and_done_again() {
+    let mut mask = Mask::new(600, 300);
+    let mut seen = vec![mask.values().to_vec()];
+    mask.begin_step();
+    mask.stroke([10.0, 10.0], [500.0, 200.0], HARD);
+    mask.stroke([500.0, 200.0], [590.0, 290.0], HARD);
+    seen.push(mask.values().to_vec());
+    mask.invert();
+    seen.push(mask.values().to_vec());
+    mask.fill(255);
+    seen.push(mask.values().to_vec());
+    for before in seen.iter().rev().skip(1) {
+        assert!(!mask.undo().is_empty());
+        assert_eq!(mask.values(), before);
+    }
+    assert!(!mask.can_undo() && mask.undo().is_empty());
+    for after in &seen[1..] {
+        assert!(!mask.redo().is_empty());
+        assert_eq!(mask.values(), after);
+    }
+    assert!(!mask.can_redo());
+    // What is painted after an undo ends the other future.
+    mask.undo();
+    mask.begin_step();
+    mask.stroke([5.0, 5.0], [5.0, 5.0], HARD);
+    assert!(!mask.can_redo());
+}
+
+#[test]
+fn a_softened_edge_fades_to_both_sides_and_keeps_far_places() {
+    let values: Vec<u8> = (0..100 * 20)
+        .map(|at| if at % 100 < 50 { 255 } else { 0 })
+        .collect();
+    let soft = softened(100, 20, &values, 12);
+    let row = &soft[1000..1100];
+    assert!(row.is_sorted_by(|a, b| a >= b), "{row:?}");
+    assert_eq!((row[30], row[70]), (255, 0));
+    assert!(
+        row[44] < 255 && row[55] > 0 && row[49].abs_diff(128) < 20,
+        "{row:?}"
+    );
+    assert_eq!(softened(100, 20, &values, 0), values);
+}
+
+#[test]
+fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mask.png");
+    let mut mask = Mask::new(64, 48);
+    mask.stroke(
+        [20.0, 20.0],
+        [40.0, 30.0],
+        Brush {
+            softness: 0.7,
+            ..HARD
+        },
+    );
+    write_mask(&path, 64, 48, mask.values()).unwrap();
+    assert_eq!(open_mask(&path, 64, 48).unwrap().values(), mask.values());
+    let picture = open_picture(&path).unwrap();
+    assert_eq!((picture.width, picture.height), (64, 48));
+
+    let half = Picture::from_fn(8, 8, |x, _| if x < 4 { [255; 3] } else { [0; 3] }).unwrap();
+    crate::media::write_png(&path, &half).unwrap();
+    let stretched = open_mask(&path, 64, 48).unwrap();
+    assert_eq!((stretched.at(5, 10), stretched.at(60, 10)), (255, 0));
+}

@@ -1,0 +1,29 @@
+//! What watching takes: a tiny decoder beside the transformer, and what it makes between two steps.
+//!
+//! Linear previews take nothing to speak of.
+
+use super::{Job, Need};
+use crate::job::PreviewChoice;
+
+/// The longest edge of a preview in pixels, as the engine bounds it.
+const MAX_EDGE: f64 = 512.0;
+/// Numbers a pixel of the preview at the last level, of 64 channels: a block's input, the frame before, both beside each
+/// other, and what two convolutions give (7 times); what three blocks remember (3), with the levels before (2.25).
+const NUMBERS_A_PIXEL: f64 = 64.0 * 12.25;
+
+/// A transformer's need with that of watching.
+pub(super) fn watched(job: &Job<'_>, need: Need) -> Need {
+    let numbers = job.weights.preview_numbers();
+    if job.request.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer() {
+        return need;
+    }
+    let edge = |pixels: u32| f64::from(pixels).min(MAX_EDGE);
+    let pixels = edge(job.request.width) * edge(job.request.height);
+    let size = need.number_bytes as f64;
+    // The two are never at work at once.
+    let most = need.activation_bytes.max(pixels * NUMBERS_A_PIXEL * size);
+    Need {
+        activation_bytes: most + numbers as f64 * size,
+        ..need
+    }
+}

@@ -1,0 +1,172 @@
+//! Latents as pictures for watching them develop: by a tiny decoder where there is one, else by a linear map.
+//!
+//! Never costs a job anything but a little time: not more pictures than anybody sees, bounded sizes, and whatever goes
+//! wrong with a tiny decoder leads to the linear map. Sends nothing itself.
+
+mod linear;
+mod pace;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use safelight_core::catalog::LatentRgb;
+use safelight_core::job::{GenerateRequest, PreviewChoice};
+use tch::{Device, Kind, Tensor};
+
+use self::linear::LatentPreview;
+use self::pace::Pace;
+use crate::error::EngineError;
+use crate::vae::TinyDecoder;
+
+/// The longest edge of what a tiny decoder makes, in pixels.
+const MAX_EDGE: i64 = 512;
+
+/// How one stage of a job shows itself.
+pub struct Previewer {
+    choice: PreviewChoice,
+    tiny: Option<PathBuf>,
+    map: Option<LatentRgb>,
+    device: Device,
+    /// Chosen with the first latents that are shown.
+    way: Option<Way>,
+    pace: Pace,
+}
+
+enum Way {
+    Tiny(TinyDecoder),
+    Linear(LatentPreview),
+}
+
+/// Pictures to show.
+pub struct Shown {
+    /// `(f, H, W, 3)` bytes on the CPU, one a latent frame.
+    pub pictures: Tensor,
+    /// Why they are coarser than they could be, the first time.
+    pub problem: Option<String>,
+}
+
+impl Previewer {
+    /// `may_decode`: whether there is room for more than the linear map.
+    pub fn new(request: &GenerateRequest, device: Device, may_decode: bool) -> Self {
+        let tiny = request.files.preview_decoder.clone();
+        let is_wanted = request.preview == PreviewChoice::Auto && may_decode;
+        Self {
+            choice: request.preview,
+            tiny: tiny.filter(|_| is_wanted),
+            map: request.latent_rgb.clone(),
+            device,
+            way: None,
+            pace: Pace::default(),
+        }
+    }
+
+    /// What `x0_latents`, `(1, C, f, h, w)`, look like; `None` where nobody would see it. The last step is always shown:
+    /// it stays until frames come.
+    pub fn show(&mut self, x0_latents: &Tensor, is_last: bool) -> Option<Shown> {
+        let began = Instant::now();
+        if self.choice == PreviewChoice::Off || !(is_last || self.pace.is_due(began)) {
+            return None;
+        }
+        let mut problem = None;
+        let way = self.way.take().unwrap_or_else(|| {
+            let chosen = self.choose(x0_latents);
+            problem = chosen.1;
+            chosen.0
+        });
+        let (way, pictures) = match way {
+            Way::Tiny(decoder) => match decoded(&decoder, x0_latents) {
+                Ok(pictures) => (Way::Tiny(decoder), pictures),
+                Err(reason) => {
+                    problem = Some(coarser(self.tiny.as_deref(), &reason));
+                    drop(decoder);
+                    let linear = self.linear(x0_latents);
+                    let pictures = linear.pictures(x0_latents);
+                    (Way::Linear(linear), pictures)
+                }
+            },
+            Way::Linear(linear) => {
+                let pictures = linear.pictures(x0_latents);
+                (Way::Linear(linear), pictures)
+            }
+        };
+        self.way = Some(way);
+        self.pace.shown(began, Instant::now());
+        Some(Shown { pictures, problem })
+    }
+
+    /// Whether pictures come from a tiny decoder.
+    #[cfg(test)]
+    pub fn is_tiny(&self) -> bool {
+        matches!(self.way, Some(Way::Tiny(_)))
+    }
+
+    fn choose(&self, latents: &Tensor) -> (Way, Option<String>) {
+        let Some(place) = &self.tiny else {
+            return (Way::Linear(self.linear(latents)), None);
+        };
+        match open(place, self.device, latents) {
+            Ok(decoder) => (Way::Tiny(decoder), None),
+            Err(reason) => {
+                let problem = coarser(Some(place), &reason);
+                (Way::Linear(self.linear(latents)), Some(problem))
+            }
+        }
+    }
+
+    fn linear(&self, latents: &Tensor) -> LatentPreview {
+        LatentPreview::new(self.map.as_ref(), latents.size()[1], self.device)
+    }
+}
+
+fn coarser(place: Option<&Path>, reason: &str) -> String {
+    let place = place.unwrap_or_else(|| Path::new(""));
+    let reason = reason.lines().next().unwrap_or_default();
+    format!(
+        "previews are coarse, as their tiny decoder cannot be used ({reason}): {}",
+        place.display()
+    )
+}
+
+fn open(place: &Path, device: Device, latents: &Tensor) -> Result<TinyDecoder, String> {
+    let kind = match device {
+        Device::Cpu => Kind::Float,
+        _ => Kind::Half,
+    };
+    let opened = guarded(|| TinyDecoder::open(place, kind, device))?;
+    let decoder = opened.map_err(|err| err.to_string())?;
+    let (expected, found) = (latents.size()[1], decoder.latent_channels());
+    if expected != found {
+        return Err(format!(
+            "expected one for {expected} channels, found one for {found}"
+        ));
+    }
+    Ok(decoder)
+}
+
+/// `(1, C, f, h, w)` -> `(f, H, W, 3)` bytes on the CPU
+fn decoded(decoder: &TinyDecoder, latents: &Tensor) -> Result<Tensor, String> {
+    let size = latents.size();
+    let doublings = decoder
+        .doublings_within([size[3], size[4]], MAX_EDGE)
+        .ok_or_else(|| "the picture is too large for it".to_owned())?;
+    guarded(|| {
+        let mut pictures = Vec::new();
+        decoder.decode(latents, doublings, &mut |picture| {
+            // c h w -> h w c
+            let bytes = (picture.to_kind(Kind::Float) * 255.0).round();
+            let bytes = bytes.clamp(0.0, 255.0).to_kind(Kind::Uint8);
+            pictures.push(bytes.permute([1, 2, 0]).to_device(Device::Cpu).contiguous());
+        });
+        Tensor::stack(&pictures, 0)
+    })
+}
+
+/// What `work` gives, or why it could not: a full device, a kernel that is missing.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(|panic| EngineError::from_panic(panic.as_ref()).to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! How often pictures are made for somebody who watches.
+//!
+//! Knows no clock of its own.
+
+use std::time::{Duration, Instant};
+
+/// Nobody sees more.
+const LEAST: Duration = Duration::from_millis(100);
+/// Of the time, at most one part in so many goes into pictures.
+const SHARE: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    next: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| now >= next)
+    }
+
+    /// Pictures were made from `began` to `ended`.
+    pub(super) fn shown(&mut self, began: Instant, ended: Instant) {
+        let cost = ended.saturating_duration_since(began);
+        self.next = Some(ended + LEAST.max(cost * SHARE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_come_at_most_ten_times_a_second_and_cost_at_most_a_tenth_of_the_time() {
+        let mut pace = Pace::default();
+        let start = Instant::now();
+        assert!(pace.is_due(start));
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        pace.shown(start, at(5));
+        assert!(!pace.is_due(at(104)) && pace.is_due(at(105)));
+        pace.shown(at(200), at(500));
+        assert!(!pace.is_due(at(3499)) && pace.is_due(at(3500)));
+    }
+}

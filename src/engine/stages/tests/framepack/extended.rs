@@ -1,0 +1,61 @@
+//! A clip that F1 goes on from, against a loop of our own around diffusers' parts (`extended.py` there).
+
+use super::*;
+
+/// A job that goes on from the fixture's clip, whose last frames lie in its folder as a worker leaves them.
+fn job(recorded: &BTreeMap<String, Tensor>) -> Job {
+    let job = Job::changed("extended", |request| {
+        request["extend"] = json!("old.mp4");
+        request["image"] = Value::Null;
+    });
+    let clip = &recorded["clip_u8"];
+    let num_frames = clip.size()[0];
+    let picture = |index: i64| {
+        let rgb: Vec<u8> = clip.get(index).flatten(0, -1).try_into().unwrap();
+        Picture::new(32, 16, rgb).unwrap()
+    };
+    let folder = job.folder();
+    fs::create_dir(folder.seen()).unwrap();
+    // Whole latents: 25 of the 26 frames.
+    for (at, index) in ((num_frames - 1) % 4..num_frames).enumerate() {
+        media::write_png(&folder.seen_frame(at), &picture(index)).unwrap();
+    }
+    media::write_png(&folder.start_picture(), &picture(num_frames - 1)).unwrap();
+    job
+}
+
+#[test]
+fn a_clip_goes_on_with_its_last_frames_as_history() {
+    let recorded = recorded("extended");
+    let mut job = job(&recorded);
+    job.capture = true;
+    job.run(Stage::EncodeImage, 0);
+    let images = GivenImages::load(&job.result(Stage::EncodeImage, 0)).unwrap();
+    let seen = images.clip.unwrap();
+    assert_close("history", &seen, &recorded["clip_latents"], 1e-5);
+    let mut clip = Vec::new();
+    for section in 0..2 {
+        job.run(Stage::Denoise, section);
+        let expected = &recorded[&format!("section.{section}")];
+        let what = format!("section {section}");
+        assert_close(&what, &job.latents(section), expected, LATENTS_LIMIT);
+        join(&mut clip, job.decoded(section), &job.sections(), section);
+    }
+    let expected = &recorded["output_u8"];
+    assert_is_within_a_level("the clip", &Tensor::stack(&clip, 0), expected);
+    let merged = capture::merge(job.folder().path()).unwrap();
+    let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+    let output = found["output_u8"].squeeze_dim(0);
+    assert_is_within_a_level("the record", &output, expected);
+}
+
+#[test]
+fn a_job_whose_frames_of_the_clip_are_gone_is_refused_and_no_wrong_clip_is_made() {
+    let job = job(&recorded("extended"));
+    fs::remove_dir_all(job.folder().seen()).unwrap();
+    job.run(Stage::EncodeImage, 0);
+    job.run(Stage::Denoise, 0);
+    let found = job.try_run(Stage::Decode, 0, &CancelToken::default());
+    let text = found.map(|(done, _)| done).unwrap_err().to_string();
+    assert!(text.contains("no latents of section 0"), "{text}");
+}

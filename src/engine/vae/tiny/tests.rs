@@ -1,0 +1,125 @@
+//! Tiny decoders against diffusers and a reference of our own (`tests/fixtures/vae/tiny`).
+//!
+//! Weights and latents are a formula of their names. Limits are relative L2 distances.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::TinyDecoder;
+use crate::closeness::assert_close;
+use crate::weights::Weights;
+use crate::weights::made_up::made_up;
+
+const LIMIT: f64 = 1e-5;
+
+fn fixture(name: &str) -> PathBuf {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae/tiny");
+    home.join(name)
+}
+
+fn recorded(key: &str) -> Tensor {
+    let file = fixture("recorded.safetensors");
+    let file = Weights::open(&file, Kind::Float, Device::Cpu).unwrap();
+    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+}
+
+/// The tensors of a fixture in its published names.
+pub(crate) fn tensors(name: &str) -> Vec<(String, Tensor)> {
+    let text = fs::read(fixture("shapes.json")).unwrap();
+    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
+        serde_json::from_slice(&text).unwrap();
+    let own = shapes[name].iter();
+    own.map(|(key, shape)| (key.clone(), made_up(&format!("{name}.{key}"), shape)))
+        .collect()
+}
+
+/// A file of a fixture whose keys are changed by `rename`, which leaves out some.
+pub(crate) fn write(name: &str, rename: impl Fn(&str) -> Option<String>) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{name}.safetensors"));
+    let renamed = tensors(name).into_iter();
+    let renamed: Vec<_> = renamed
+        .filter_map(|(key, tensor)| Some((rename(&key)?, tensor)))
+        .collect();
+    Tensor::write_safetensors(&renamed, &path).unwrap();
+    (folder, path)
+}
+
+fn open(path: &Path) -> TinyDecoder {
+    TinyDecoder::open(path, Kind::Float, Device::Cpu).unwrap()
+}
+
+fn decoder(name: &str) -> TinyDecoder {
+    let (_folder, path) = write(name, |key| Some(key.to_owned()));
+    open(&path)
+}
+
+/// `(f, 3, H, W)`
+fn decode(decoder: &TinyDecoder, latents: &Tensor, doublings: u32) -> Tensor {
+    let mut pictures = Vec::new();
+    tch::no_grad(|| decoder.decode(latents, doublings, &mut |picture| pictures.push(picture)));
+    Tensor::stack(&pictures, 0)
+}
+
+fn latents(name: &str, shape: &[i64]) -> Tensor {
+    made_up(&format!("{name}.latents"), shape) * 60.0
+}
+
+#[test]
+fn pictures_are_those_of_diffusers_in_its_names_and_in_the_authors() {
+    let latents = latents("taef1", &[1, 16, 4, 6]).unsqueeze(2);
+    let expected = recorded("taef1");
+    let found = decode(&decoder("taef1"), &latents, 3);
+    assert_close("diffusers' names", &found, &expected, LIMIT);
+    // The authors count the clamp in front, and have the decoder in a file of its own.
+    let authors = |key: &str| {
+        let rest = key.strip_prefix("decoder.layers.")?;
+        let (number, rest) = rest.split_once('.')?;
+        Some(format!("{}.{rest}", number.parse::<u32>().ok()? + 1))
+    };
+    for prefix in ["", "decoder."] {
+        let (_folder, path) = write("taef1", |key| Some(format!("{prefix}{}", authors(key)?)));
+        let found = decode(&open(&path), &latents, 3);
+        assert_close("the authors' names", &found, &expected, LIMIT);
+    }
+}
+
+#[test]
+fn frames_of_clips_are_those_of_the_whole_clip_at_once() {
+    for (name, channels) in [("taew2_1", 16), ("taew2_2", 48)] {
+        let latents = latents(name, &[1, channels, 3, 4, 6]);
+        let decoder = decoder(name);
+        let found = decode(&decoder, &latents, 3);
+        assert_close(name, &found, &recorded(name), LIMIT);
+        let once = decode(&decoder, &latents, 1);
+        assert_close(name, &once, &recorded(&format!("{name}.once")), LIMIT);
+    }
+}
+
+#[test]
+fn no_edge_is_longer_than_asked_for() {
+    let decoder = decoder("taew2_2");
+    // The 5B model's 1280 × 704, of patches of two pixels.
+    for (latents, doublings) in [([44, 80], Some(1)), ([32, 32], Some(3)), ([9, 300], None)] {
+        let found = decoder.doublings_within(latents, 512);
+        assert_eq!(found, doublings, "{latents:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_tiny_decoder_or_half_of_one_is_told() {
+    let told = |name: &str, keep: &dyn Fn(&str) -> bool| {
+        let (_folder, path) = write(name, |key| keep(key).then(|| key.to_owned()));
+        TinyDecoder::open(&path, Kind::Float, Device::Cpu)
+            .unwrap_err()
+            .to_string()
+    };
+    let other = told("taef1", &|key| key.starts_with("encoder."));
+    assert!(other.contains("expected a tiny decoder"), "{other}");
+    let half = told("taew2_1", &|key| key != "decoder.9.conv.2.weight");
+    assert!(half.contains("decoder.9.conv.2.weight"), "{half}");
+}

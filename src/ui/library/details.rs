@@ -1,0 +1,327 @@
+//! The card of one model: what it is and makes, whether it fits, where each of its files lies, what is odd or missing.
+
+use std::path::Path;
+
+use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
+use safelight_core::catalog::{CatalogEntry, ComponentCard, ModelSpec, UnusableModel, size_text};
+
+use crate::app::commands::AppCommand;
+use crate::app::form::thing_of;
+use crate::app::library::LibraryCommand;
+use crate::app::library::rows::{Listed, Place, needs_text};
+use crate::ui::create::fetch::fetch_ui;
+use crate::ui::library::fit_colour;
+use crate::ui::widgets::{
+    card, icon_button, icon_toggle, main_button, palette, seconds_text, sentence, wide_note,
+};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(model) = view.session.library.listed().cloned() else {
+        nothing_ui(ui, view);
+        return;
+    };
+    ScrollArea::vertical()
+        .id_salt("model card")
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            ui.set_max_width(ui.available_width() - theme::GAP);
+            match model.place {
+                Place::Here(at) => {
+                    if let Some(spec) = view.session.models.all().get(at).cloned() {
+                        here_ui(ui, view, &model, &spec);
+                    }
+                }
+                Place::Unusable(at) => {
+                    if let Some(unusable) = view.session.library.unusable.get(at).cloned() {
+                        unusable_ui(ui, view, &unusable);
+                    }
+                }
+                Place::Known(at) => {
+                    if let Some(entry) = view.session.missing.get(at).cloned() {
+                        known_ui(ui, view, &model, &entry);
+                    }
+                }
+            }
+            fetch_ui(ui, view);
+        });
+}
+
+fn nothing_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let weak = palette(ui).weak;
+    ui.label(RichText::new("Choose a model in the list to see what it is").color(weak));
+    fetch_ui(ui, view);
+}
+
+fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
+    let is_used = view.state.form.model.as_ref() == Some(&spec.id);
+    title_ui(ui, view, model);
+    card(ui, palette(ui).line).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        if !spec.description.is_empty() {
+            ui.add(Label::new(sentence(&spec.description)).wrap());
+        }
+        fit_ui(ui, view, model);
+        for (name, text) in facts(spec) {
+            fact_ui(ui, name, &text);
+        }
+        for odd in oddities(spec) {
+            wide_note(ui, &odd, palette(ui).amber);
+        }
+        place_ui(ui, view, &spec.folder);
+    });
+    ui.add_space(theme::SMALL_GAP);
+    parts_ui(ui, view, spec);
+    ui.add_space(theme::GAP);
+    let text = if is_used {
+        "Go on with this model"
+    } else {
+        "Use this model"
+    };
+    if main_button(ui, true, icons::CHECK_CIRCLE, text)
+        .on_hover_text("Its own sizes and steps stand in the form then; the prompt stays (Enter)")
+        .clicked()
+    {
+        view.push(AppCommand::Library(LibraryCommand::Use(spec.id.clone())));
+    }
+}
+
+fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let is_favourite = view.state.library.favourites.contains(&model.id);
+            let explanation = if is_favourite {
+                "It stands above all others; press to end that"
+            } else {
+                "Let it stand above all others"
+            };
+            if icon_toggle(ui, is_favourite, icons::STAR, "Favourite", explanation).clicked() {
+                let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
+                view.push(AppCommand::Library(command));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+            });
+        });
+    });
+}
+
+fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
+    let Some(fit) = view.session.library.survey.fits.get(&model.id) else {
+        return;
+    };
+    let device = view.session.library.survey.machine.as_ref();
+    let device = device.map_or_else(String::new, |machine| {
+        format!("On {}: ", machine.device.name)
+    });
+    let colour = fit_colour(ui, fit.word);
+    wide_note(ui, &format!("{device}{}", fit.text), colour);
+}
+
+fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
+    let weak = palette(ui).weak;
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().interact_size.y = 0.0;
+        let size = egui::vec2(theme::CHECK_NAME_WIDTH, 0.0);
+        ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Min), |ui| {
+            ui.set_min_width(theme::CHECK_NAME_WIDTH);
+            ui.label(RichText::new(name).small().color(weak));
+        });
+        ui.add(Label::new(RichText::new(text).small()).wrap());
+    });
+}
+
+fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let defaults = &spec.defaults;
+    let thing = thing_of(Some(spec));
+    let length = if spec.family.makes_pictures() {
+        String::new()
+    } else {
+        let secs = f64::from(defaults.num_frames) / defaults.fps.max(f64::EPSILON);
+        format!(", {} at {} fps", seconds_text(secs), defaults.fps)
+    };
+    vec![
+        ("Kind", format!("{} {}", spec.family.label(), spec.variant)),
+        ("Makes", format!("{thing}s from {}", needs_text(spec))),
+        (
+            "By default",
+            format!(
+                "{} × {}{length}, {} steps",
+                defaults.width, defaults.height, defaults.num_steps
+            ),
+        ),
+        ("On disk", size_text(spec.bytes)),
+        (
+            "Licence",
+            if spec.licence.is_empty() {
+                "not stated".to_owned()
+            } else {
+                spec.licence.clone()
+            },
+        ),
+    ]
+}
+
+/// What one would like to know before using it.
+fn oddities(spec: &ModelSpec) -> Vec<String> {
+    let mut odd = Vec::new();
+    if spec.licence.to_lowercase().contains("non-commercial") {
+        odd.push("Its licence does not allow commercial use".to_owned());
+    }
+    if spec.limits.fixed_size {
+        let (width, height) = (spec.defaults.width, spec.defaults.height);
+        odd.push(format!("It knows one size only: {width} × {height}"));
+    }
+    if spec.files.transformer_2.is_some() {
+        odd.push("Two transformers work in turn, one for high noise and one for low".to_owned());
+    }
+    odd
+}
+
+/// Every part with its file and how it is stored.
+fn parts_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let Some(parts) = view.session.library.cards.get(&spec.id).cloned() else {
+        return;
+    };
+    for (place, part) in &parts {
+        ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
+    }
+}
+
+fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard) {
+    let weak = palette(ui).weak;
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let what = part_label(&part.name);
+            let copy = format!("Copy the path of the {what}");
+            if icon_button(ui, icons::COPY, &copy, "Copy the path").clicked() {
+                view.push(AppCommand::CopyText(place.display().to_string()));
+            }
+            ui.label(RichText::new(size_text(part.bytes)).small());
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.spacing_mut().item_spacing.y = 0.0;
+                ui.vertical(|ui| {
+                    let text = format!("{}  ·  {}", sentence(what), storage_text(part));
+                    ui.add(Label::new(RichText::new(text).small()).truncate());
+                    let files = part.files.join(", ");
+                    ui.add(Label::new(RichText::new(files).small().color(weak)).truncate())
+                        .on_hover_text(place.display().to_string());
+                });
+            });
+        });
+    });
+}
+
+fn part_label(name: &str) -> &'static str {
+    match name {
+        "transformer" => "transformer",
+        "transformer_2" => "transformer for low noise",
+        "vae" => "autoencoder",
+        "text_encoder" => "text encoder",
+        "text_encoder_2" => "second text encoder",
+        _ => "image encoder",
+    }
+}
+
+/// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.
+fn storage_text(part: &ComponentCard) -> String {
+    let mut types: Vec<(&String, u64)> = part.dtypes.iter().map(|(name, n)| (name, *n)).collect();
+    types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let names: Vec<&str> = types
+        .iter()
+        .take(2)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    names.join(" and ")
+}
+
+fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
+    fact_ui(ui, "Lies in", &place.display().to_string());
+    ui.horizontal(|ui| {
+        if ui
+            .button("Show folder")
+            .on_hover_text("Open it in the file manager")
+            .clicked()
+        {
+            let command = LibraryCommand::ShowFolder(place.to_path_buf());
+            view.push(AppCommand::Library(command));
+        }
+        if ui
+            .button("Copy path")
+            .on_hover_text("Give the path to the clipboard")
+            .clicked()
+        {
+            view.push(AppCommand::CopyText(place.display().to_string()));
+        }
+    });
+}
+
+fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
+    ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+    card(ui, palette(ui).amber.gamma_multiply(0.6)).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        if !model.needs.is_empty() {
+            ui.label("It needs");
+            for needed in &model.needs {
+                wide_note(ui, &needed.what, palette(ui).text);
+                wide_note(
+                    ui,
+                    &format!("Get {}", needed.example),
+                    palette(ui).amber,
+                );
+            }
+            ui.add_space(theme::SMALL_GAP);
+        }
+        wide_note(ui, &model.summary, palette(ui).weak);
+        if !model.advice.is_empty() {
+            wide_note(ui, model.advice, palette(ui).weak);
+        }
+        place_ui(ui, view, &model.path);
+        let is_shown = view.session.fetch.is_some();
+        if model.fetch.is_some() && !is_shown {
+            let button = ui.add(Button::new("Get what is missing…"));
+            if button
+                .on_hover_text("Shows the files, their sizes and where they go; nothing is fetched before you say so")
+                .clicked()
+            {
+                let id = model.path.display().to_string();
+                view.push(AppCommand::Library(LibraryCommand::Complete(id)));
+            }
+        }
+    });
+}
+
+/// The card of its files stands below, with the button that fetches them.
+fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEntry) {
+    let is_other = view
+        .session
+        .fetch
+        .as_ref()
+        .is_some_and(|fetch| fetch.entry.id != entry.id);
+    fit_ui(ui, view, model);
+    if let Some(machine) = &view.session.library.survey.machine
+        && let Some(free) = machine.free_bytes
+        && let bytes = entry.about_bytes_to_fetch()
+        && bytes > free
+    {
+        let text = format!(
+            "It takes about {} on the disk, and {} are free",
+            size_text(bytes),
+            size_text(free)
+        );
+        wide_note(ui, &text, palette(ui).error);
+    }
+    if is_other {
+        ui.label(RichText::new(&entry.name).strong());
+        wide_note(ui, &entry.description, palette(ui).weak);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
+        let text = "Another model is on its way; this one can be fetched after it";
+        wide_note(ui, text, palette(ui).amber);
+    } else if view.session.fetch.is_none() {
+        let fetch = Button::new("Show its files…");
+        let explanation = "What would be fetched, how large it is, and where it goes";
+        if ui.add(fetch).on_hover_text(explanation).clicked() {
+            view.push(AppCommand::Library(LibraryCommand::Look(entry.id.clone())));
+        }
+    }
+}

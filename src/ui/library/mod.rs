@@ -1,0 +1,164 @@
+//! The page of models: a list that is searched, and the card of the one that is looked at.
+//!
+//! Knows no file: what is on cards was read in the background.
+
+mod details;
+mod list;
+pub(super) mod welcome;
+
+use egui::{Align, Frame, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2};
+
+use crate::app::commands::AppCommand;
+use crate::app::library::LibraryCommand;
+use crate::app::library::survey::FitWord;
+use crate::app::state::Page;
+use crate::ui::widgets::{icon_button, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
+    keys(ui, view);
+    let frame = Frame::new().inner_margin(Margin {
+        left: 20,
+        right: 12,
+        top: 14,
+        bottom: 8,
+    });
+    frame.show(ui, |ui| {
+        header_ui(ui, view);
+        ui.add_space(theme::SMALL_GAP);
+        let rect = ui.available_rect_before_wrap();
+        let width = (rect.width() * 0.45).clamp(theme::MODELS_MIN_WIDTH, theme::MODELS_WIDTH);
+        let (left, right) = rect.split_left_right_at_x(rect.left() + width);
+        let layout = Layout::top_down(Align::Min);
+        ui.scope_builder(UiBuilder::new().max_rect(left).layout(layout), |ui| {
+            list::list_ui(ui, view);
+        });
+        let mut right = right;
+        right.min.x += theme::GAP;
+        ui.scope_builder(UiBuilder::new().max_rect(right).layout(layout), |ui| {
+            details::details_ui(ui, view);
+        });
+    });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Models").heading().strong());
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if icon_button(
+                ui,
+                icons::X,
+                "Close the models",
+                "Back to the picture (Escape)",
+            )
+            .clicked()
+            {
+                view.push(AppCommand::ShowPage(Page::Watch));
+            }
+            if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+                view.push(AppCommand::ReloadModels);
+            }
+            let explanation = "What was found, what this machine can run, and what to fetch";
+            if ui
+                .button("First steps")
+                .on_hover_text(explanation)
+                .clicked()
+            {
+                view.push(AppCommand::ShowPage(Page::Welcome));
+            }
+            let explanation = "Look for models in one more folder; nothing is copied or moved";
+            let is_free = !view.session.is_picking;
+            let add = egui::Button::new(with_icon(icons::FOLDER_OPEN, "Add a folder…"));
+            if ui
+                .add_enabled(is_free, add)
+                .on_hover_text(explanation)
+                .accessible_name("Add a models folder")
+                .clicked()
+            {
+                let purpose = crate::app::commands::FolderSetting::Models;
+                view.push(AppCommand::PickFolder(purpose));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                search_ui(ui, view);
+            });
+        });
+    });
+}
+
+fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let library = &mut view.session.library;
+    let hint = "Search by name, kind, folder…";
+    let field = TextEdit::singleline(&mut library.query)
+        .hint_text(with_icon(icons::SEARCH, hint))
+        .desired_width(f32::INFINITY);
+    let response = ui
+        .add_sized(
+            vec2(ui.available_width(), ui.spacing().interact_size.y),
+            field,
+        )
+        .on_hover_text("All words must occur. Arrows choose, Enter uses, Escape goes back")
+        .accessible_name("Search models");
+    if std::mem::take(&mut library.wants_focus) {
+        response.request_focus();
+    }
+    if response.changed() {
+        library.search(&view.state.library);
+        library.wants_scroll = true;
+        if let Some(id) = library.chosen.clone() {
+            view.push(AppCommand::Library(LibraryCommand::Look(id)));
+        }
+    }
+}
+
+/// Arrows, Enter and Escape, before the search field sees them.
+fn keys(ui: &Ui, view: &mut View<'_>) {
+    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+        return;
+    }
+    let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
+    let by = [
+        (Key::ArrowDown, 1),
+        (Key::ArrowUp, -1),
+        (Key::PageDown, 8),
+        (Key::PageUp, -8),
+    ]
+    .into_iter()
+    .find_map(|(key, by)| pressed(key).then_some(by));
+    let library = &mut view.session.library;
+    if let Some(by) = by {
+        let here = library.chosen.as_ref();
+        let here = here.and_then(|id| library.rows.line_of(id));
+        let next = library.rows.step(here, by);
+        if let Some(model) = next.and_then(|line| library.rows.model_at(line)) {
+            let id = model.id.clone();
+            library.chosen = Some(id.clone());
+            library.wants_scroll = true;
+            view.push(AppCommand::Library(LibraryCommand::Look(id)));
+        }
+    }
+    // A button that has the keyboard takes Enter itself.
+    let is_on_button = ui
+        .ctx()
+        .memory(|memory| memory.focused())
+        .is_some_and(|id| egui::text_edit::TextEditState::load(ui.ctx(), id).is_none());
+    if !is_on_button
+        && pressed(Key::Enter)
+        && let Some(id) = view.session.library.chosen.clone()
+    {
+        view.push(AppCommand::Library(LibraryCommand::Use(id)));
+    }
+    if pressed(Key::Escape) {
+        view.push(AppCommand::ShowPage(Page::Watch));
+    }
+}
+
+/// The colour of a word on whether a model fits.
+fn fit_colour(ui: &Ui, word: FitWord) -> egui::Color32 {
+    let palette = palette(ui);
+    match word {
+        FitWord::Fits => palette.good,
+        FitWord::Squeezed => palette.amber,
+        FitWord::TooLarge => palette.error,
+        FitWord::Unknown => palette.weak,
+    }
+}

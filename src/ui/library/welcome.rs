@@ -1,0 +1,431 @@
+//! The first page: one button that makes a clip, what was found on this machine, what it can run, and what to do where
+//! something is missing.
+//!
+//! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
+
+use egui::{Align, Button, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui};
+use safelight_core::catalog::{CatalogEntry, Family, size_text};
+use safelight_core::memory::{DeviceClass, gib};
+
+use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::library::survey::{Fit, FitWord, Machine};
+use crate::app::library::{LibraryCommand, first_model};
+use crate::app::state::{Models, Page};
+use crate::ui::create::fetch::fetch_ui;
+use crate::ui::library::fit_colour;
+use crate::ui::widgets::{card, icon_button, main_button, palette, sentence, wide_note, with_icon};
+use crate::ui::{View, icons, theme};
+
+/// Models that are offered for fetching.
+const MAX_OFFERS: usize = 4;
+/// Models of which is said whether they fit.
+const MAX_FITS: usize = 12;
+
+pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let frame = Frame::new().inner_margin(Margin {
+        left: 24,
+        right: 12,
+        top: 16,
+        bottom: 0,
+    });
+    frame.show(ui, |ui| {
+        header_ui(ui, view);
+        ScrollArea::vertical()
+            .id_salt("welcome")
+            .auto_shrink([false, false])
+            .show(ui, |ui| {
+                ui.set_max_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
+                begin_ui(ui, view);
+                ui.add_space(theme::GAP);
+                libtorch_ui(ui, view);
+                machine_ui(ui, view);
+                ui.add_space(theme::GAP);
+                found_ui(ui, view);
+                ui.add_space(theme::GAP);
+                offers_ui(ui, view);
+                ui.add_space(theme::GAP);
+            });
+    });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| {
+        let accent = palette(ui).accent;
+        ui.label(RichText::new(icons::APERTURE).size(34.0).color(accent));
+        ui.vertical(|ui| {
+            ui.label(RichText::new("Welcome to Safelight").heading().strong());
+            let weak = palette(ui).weak;
+            let text = "Pictures and clips, made on this machine. Nothing that you make or write leaves it.";
+            ui.add(Label::new(RichText::new(text).small().color(weak)).wrap());
+        });
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let explanation = "Go to work; this page is behind “First steps” among the models";
+            if icon_button(ui, icons::X, "Skip the first steps", explanation).clicked() {
+                view.push(AppCommand::Library(LibraryCommand::Leave));
+            }
+        });
+    });
+    ui.add_space(theme::SMALL_GAP);
+}
+
+/// The one button, or why it cannot be pressed yet.
+fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let model = first_model(view.session.models.all()).cloned();
+    let is_engine_there = !matches!(view.session.library.engine, Some(Err(_)));
+    let is_ready = model.is_some() && is_engine_there;
+    ui.add_space(theme::SMALL_GAP);
+    ui.scope(|ui| {
+        ui.set_max_width(theme::FIRST_BUTTON_WIDTH);
+        let thing = model
+            .as_ref()
+            .is_some_and(|spec| spec.family.makes_pictures());
+        let text = if thing {
+            "Make your first picture"
+        } else {
+            "Make your first clip"
+        };
+        let button = main_button(ui, is_ready, icons::SPARKLE, text);
+        if button.clicked() && is_ready {
+            view.push(AppCommand::Library(LibraryCommand::FirstClip));
+        }
+    });
+    let note = match (&model, &view.session.models, is_engine_there) {
+        (_, _, false) => "First, libtorch has to be there: see below".to_owned(),
+        (Some(spec), _, true) => {
+            let prompt = spec.example_prompts.first();
+            let prompt = prompt.map_or_else(String::new, |prompt| format!(": “{prompt}”"));
+            format!("With {}{prompt}", spec.name)
+        }
+        (None, Models::Loading, true) => "Looking for models…".to_owned(),
+        (None, Models::Ready(specs), true) if specs.is_empty() => {
+            "First, a model has to be there: fetch one, or add a folder that has one".to_owned()
+        }
+        (None, Models::Ready(_), true) => {
+            "The models that are here begin with a picture: drop one on the window".to_owned()
+        }
+    };
+    wide_note(ui, &note, palette(ui).weak);
+}
+
+/// What is missing for computing, with what to do about it.
+fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(Err(err)) = view.session.library.engine.clone() else {
+        return;
+    };
+    let amber = palette(ui).amber;
+    card(ui, amber).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.label(RichText::new(sentence(&err.summary)).color(amber));
+        wide_note(ui, &err.advice, palette(ui).text);
+        ui.horizontal(|ui| {
+            let command = command_in(&err.advice);
+            if let Some(command) = command {
+                let copy = Button::new(with_icon(icons::COPY, command));
+                if ui
+                    .add(copy)
+                    .on_hover_text("Copy this command, and run it in a terminal")
+                    .accessible_name("Copy the command")
+                    .clicked()
+                {
+                    view.push(AppCommand::CopyText(command.to_owned()));
+                }
+            }
+            let explanation =
+                "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
+            let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
+            if ui
+                .add_enabled(!view.session.is_picking, button)
+                .on_hover_text(explanation)
+                .accessible_name("Choose a libtorch folder")
+                .clicked()
+            {
+                view.push(AppCommand::PickFolder(FolderSetting::Libtorch));
+            }
+            if ui
+                .button("Doctor")
+                .on_hover_text("Examine this machine in detail")
+                .clicked()
+            {
+                view.push(AppCommand::ShowPage(Page::Doctor));
+            }
+        });
+    });
+    ui.add_space(theme::GAP);
+}
+
+/// The line for a shell that a sentence has between backquotes.
+fn command_in(advice: &str) -> Option<&str> {
+    advice.split('`').nth(1).filter(|text| !text.is_empty())
+}
+
+fn title(ui: &mut Ui, text: &str) {
+    ui.label(RichText::new(text).size(15.0).strong());
+}
+
+fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let machine = view.session.library.survey.machine.clone();
+    card(ui, palette(ui).line).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        title(ui, "This machine");
+        let Some(machine) = machine else {
+            wide_note(ui, "Looking…", palette(ui).weak);
+            return;
+        };
+        wide_note(ui, &device_text(&machine), palette(ui).text);
+        if !machine.is_writable {
+            let text = format!(
+                "Nothing can be written here, so models cannot be fetched and settings are not kept: {}",
+                machine.models.display()
+            );
+            wide_note(ui, &text, palette(ui).amber);
+        }
+        ui.add_space(theme::SMALL_GAP);
+        fits_ui(ui, view);
+    });
+}
+
+fn device_text(machine: &Machine) -> String {
+    let facts = &machine.device.facts;
+    let memory = gib(facts.total_bytes);
+    let name = &machine.device.name;
+    let disk = machine.free_bytes.map_or_else(String::new, |bytes| {
+        format!(" {} are free on the disk for models.", size_text(bytes))
+    });
+    let device = match facts.class {
+        DeviceClass::Unified => {
+            format!("{name}, which shares {memory} GiB of memory with the processor.")
+        }
+        DeviceClass::Discrete => {
+            format!("{name}, a graphics card with {memory} GiB of its own memory.")
+        }
+        DeviceClass::Cpu => format!(
+            "The processor computes, with {memory} GiB of memory: it works everywhere and is slow. A libtorch for a graphics card makes it many times faster."
+        ),
+    };
+    format!("{device}{disk}")
+}
+
+/// What is said of one model.
+struct Said {
+    name: String,
+    is_here: bool,
+    fit: Fit,
+}
+
+/// Whether models fit: those that are here first, then one of each kind that is known.
+fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let said = said_of_models(view);
+    let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
+    ui.scope(|ui| {
+        ui.spacing_mut().interact_size.y = height;
+        ui.columns(2, |columns| {
+            let in_first = said.len().div_ceil(2);
+            for (at, said) in said.iter().enumerate() {
+                said_ui(&mut columns[usize::from(at >= in_first)], said);
+            }
+        });
+    });
+    let explanation = "All models, with what they are and whether they fit";
+    if ui
+        .button("See all models")
+        .on_hover_text(explanation)
+        .clicked()
+    {
+        view.push(AppCommand::ShowPage(Page::Models));
+    }
+}
+
+fn said_ui(ui: &mut Ui, said: &Said) {
+    let Said { name, is_here, fit } = said;
+    let palette = palette(ui);
+    ui.horizontal(|ui| {
+        ui.set_max_width(theme::CHECK_FIGURE_AT);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let colour = fit_colour(ui, fit.word);
+            ui.label(RichText::new(fit.word.label()).small().color(colour))
+                .on_hover_text(&fit.text);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let ink = if *is_here { palette.text } else { palette.weak };
+                ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
+            });
+        });
+    });
+}
+
+fn said_of_models(view: &View<'_>) -> Vec<Said> {
+    let fits = &view.session.library.survey.fits;
+    let said = |id: &String, name: &String, is_here| {
+        let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
+        Some(Said {
+            name: name.clone(),
+            is_here,
+            fit: fit.clone(),
+        })
+    };
+    let here = view.session.models.all().iter();
+    let here = here.filter_map(|spec| said(&spec.id, &spec.name, true));
+    let mut seen: Vec<(Family, &str)> = Vec::new();
+    let known = view.session.missing.iter().filter(|entry| {
+        let kind = (entry.family, entry.variant.as_str());
+        let is_new = !entry.sources.is_empty() && !seen.contains(&kind);
+        seen.push(kind);
+        is_new
+    });
+    let known = known.filter_map(|entry| said(&entry.id, &entry.name, false));
+    here.take(MAX_FITS / 2)
+        .chain(known)
+        .take(MAX_FITS)
+        .collect()
+}
+
+fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
+    card(ui, palette(ui).line).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        title(ui, "Found on this disk");
+        let num_here = view.session.models.all().len();
+        let num_broken = view.session.library.unusable.len();
+        let text = match (&view.session.models, num_here) {
+            (Models::Loading, _) => "Looking for models…".to_owned(),
+            (_, 0) => "No model that can be used".to_owned(),
+            (_, 1) => "1 model that can be used".to_owned(),
+            (_, count) => format!("{count} models that can be used"),
+        };
+        wide_note(ui, &text, palette(ui).text);
+        if num_broken > 0 {
+            let text = match num_broken {
+                1 => "1 more lacks a file or is of another kind; the list of models says what it needs".to_owned(),
+                count => format!(
+                    "{count} more lack files or are of other kinds; the list of models says what each needs"
+                ),
+            };
+            wide_note(ui, &text, palette(ui).amber);
+        }
+        searched_ui(ui, view);
+        ui.horizontal(|ui| {
+            let add = Button::new(with_icon(icons::FOLDER_OPEN, "Add a folder…"));
+            let explanation = "A folder with models, or of a program that has some; nothing is copied or moved";
+            if ui
+                .add_enabled(!view.session.is_picking, add)
+                .on_hover_text(explanation)
+                .accessible_name("Add a models folder")
+                .clicked()
+            {
+                view.push(AppCommand::PickFolder(FolderSetting::Models));
+            }
+            if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+                view.push(AppCommand::ReloadModels);
+            }
+        });
+    });
+}
+
+/// The folders that were gone through.
+fn searched_ui(ui: &mut Ui, view: &View<'_>) {
+    let weak = palette(ui).weak;
+    let there: Vec<String> = view
+        .session
+        .searched
+        .iter()
+        .filter(|place| place.exists)
+        .map(|place| place.path.display().to_string())
+        .collect();
+    if there.is_empty() {
+        return;
+    }
+    wide_note(ui, "Looked in", weak);
+    let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
+    ScrollArea::vertical()
+        .id_salt("searched folders")
+        .max_height(theme::PROBLEMS_HEIGHT)
+        .auto_shrink([false, true])
+        .show_rows(ui, height, there.len(), |ui, seen| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            for path in &there[seen] {
+                ui.add(Label::new(RichText::new(path).small().color(weak)).truncate());
+            }
+        });
+}
+
+/// Models that suit this machine and its disk, the smallest first.
+fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let offers = offers(view);
+    if offers.is_empty() && view.session.fetch.is_none() {
+        return;
+    }
+    card(ui, palette(ui).line).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        title(ui, "Models to fetch");
+        let shown = view
+            .session
+            .fetch
+            .as_ref()
+            .map(|fetch| fetch.entry.id.clone());
+        for entry in &offers {
+            if shown.as_ref() == Some(&entry.id) {
+                fetch_ui(ui, view);
+            } else {
+                offer_ui(ui, view, entry);
+            }
+        }
+        if shown.is_some_and(|id| offers.iter().all(|entry| entry.id != id)) {
+            fetch_ui(ui, view);
+        }
+    });
+}
+
+fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
+    let word = view.session.library.survey.word(&entry.id);
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let is_free = view
+                .session
+                .fetch
+                .as_ref()
+                .is_none_or(|fetch| !fetch.is_busy());
+            let button = ui.add_enabled(is_free, Button::new(with_icon(icons::DOWNLOAD, "Fetch…")));
+            if button
+                .on_hover_text(
+                    "Shows its files and their sizes; nothing is fetched before you say so",
+                )
+                .accessible_name(format!("Fetch {}", entry.name))
+                .clicked()
+            {
+                view.push(AppCommand::ShowMissing(Some(entry.id.clone())));
+            }
+            let colour = fit_colour(ui, word);
+            ui.label(RichText::new(word.label()).small().color(colour));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.vertical(|ui| {
+                    ui.spacing_mut().item_spacing.y = 0.0;
+                    ui.label(&entry.name);
+                    let weak = palette(ui).weak;
+                    let text = format!("{}. {}", entry.description, entry.licence);
+                    ui.add(Label::new(RichText::new(text).small().color(weak)).truncate());
+                });
+            });
+        });
+    });
+}
+
+fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
+    let survey = &view.session.library.survey;
+    let free = survey
+        .machine
+        .as_ref()
+        .and_then(|machine| machine.free_bytes);
+    let has_room = |entry: &&CatalogEntry| {
+        entry.to_fetch().count() > 0 && free.is_none_or(|free| entry.about_bytes_to_fetch() <= free)
+    };
+    let missing = view.session.missing.iter();
+    let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
+    offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes()));
+    // One of each kind says more than four of one.
+    let mut seen = Vec::new();
+    offers.retain(|entry| {
+        let kind = (entry.family, entry.variant.clone());
+        let is_new = !seen.contains(&kind);
+        seen.push(kind);
+        is_new
+    });
+    offers.into_iter().take(MAX_OFFERS).cloned().collect()
+}

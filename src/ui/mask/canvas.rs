@@ -1,0 +1,230 @@
+//! The picture with the mask over it, the brush at the pointer, and what pointer, wheel and keys do there.
+
+use egui::{
+    Color32, CursorIcon, Event, Key, Modifiers, MouseWheelUnit, PointerButton, Pos2, Rect,
+    Response, Sense, Stroke, Ui, Vec2, pos2, vec2,
+};
+
+use crate::app::commands::AppCommand;
+use crate::app::mask::{Editor, MaskCommand};
+use crate::app::state::Page;
+use crate::ui::View;
+use crate::ui::widgets::palette;
+
+/// No nearer than so many points a pixel.
+const MAX_SCALE: f32 = 24.0;
+
+/// How the picture lies on the screen.
+#[derive(Clone, Copy)]
+struct Lie {
+    /// Where the picture's first pixel begins.
+    origin: Pos2,
+    /// Points a pixel.
+    scale: f32,
+}
+
+impl Lie {
+    fn of(editor: &Editor, area: Rect) -> Self {
+        let size = editor.size();
+        let whole = fit_scale(size, area);
+        let scale = editor.look.scale.unwrap_or(whole);
+        let origin = area.center() + editor.look.offset - size * scale / 2.0;
+        Self { origin, scale }
+    }
+
+    fn to_picture(self, at: Pos2) -> [f32; 2] {
+        let at = (at - self.origin) / self.scale.max(f32::EPSILON);
+        [at.x, at.y]
+    }
+
+    fn to_screen(self, rect: Rect) -> Rect {
+        let place = |at: Pos2| self.origin + at.to_vec2() * self.scale;
+        Rect::from_min_max(place(rect.min), place(rect.max))
+    }
+}
+
+/// Points a pixel at which the whole picture is seen; small ones are enlarged.
+fn fit_scale(size: Vec2, area: Rect) -> f32 {
+    let room = area.shrink(12.0).size().max(Vec2::splat(1.0));
+    (room / size.max(Vec2::splat(1.0))).min_elem().min(8.0)
+}
+
+pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
+    let area = ui.available_rect_before_wrap();
+    let response = ui.allocate_rect(area, Sense::click_and_drag());
+    response.widget_info(|| {
+        egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
+    });
+    if view.session.palette.is_none() && !view.session.are_shortcuts_shown {
+        keys(ui, view, editor);
+    }
+    look(ui, editor, area, &response);
+    let lie = Lie::of(editor, area);
+    paint(ui, view, editor, lie, &response);
+    draw(ui, editor, lie, area);
+    brush(ui, editor, lie, &response);
+}
+
+/// Wheel and middle button: size of the brush, zoom, and which part is seen.
+fn look(ui: &Ui, editor: &mut Editor, area: Rect, response: &Response) {
+    if response.dragged_by(PointerButton::Middle) {
+        editor.look.scale = Some(Lie::of(editor, area).scale);
+        editor.look.offset += response.drag_delta();
+    }
+    let Some(pointer) = response.hover_pos() else {
+        return;
+    };
+    let (zoom, wheel) = ui.input(|input| {
+        let turned = input.events.iter().map(|event| match event {
+            Event::MouseWheel {
+                unit,
+                delta,
+                modifiers,
+                ..
+            } if !modifiers.command && !modifiers.ctrl => match unit {
+                MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
+                // A touch pad tells of many small steps.
+                MouseWheelUnit::Point => delta.y / 40.0,
+            },
+            _ => 0.0,
+        });
+        (input.zoom_delta(), turned.sum::<f32>())
+    });
+    if wheel != 0.0 {
+        editor.resize_brush(wheel.clamp(-8.0, 8.0));
+    }
+    if zoom != 1.0 && zoom.is_finite() {
+        zoom_to(editor, area, pointer, zoom);
+    }
+}
+
+/// Zooms so that what is under the pointer stays there.
+fn zoom_to(editor: &mut Editor, area: Rect, pointer: Pos2, zoom: f32) {
+    let before = Lie::of(editor, area);
+    let least = fit_scale(editor.size(), area).min(1.0) / 2.0;
+    let scale = (before.scale * zoom).clamp(least, MAX_SCALE);
+    let [x, y] = before.to_picture(pointer);
+    editor.look.scale = Some(scale);
+    let middle = editor.size() / 2.0;
+    editor.look.offset = pointer - area.center() + (middle - vec2(x, y)) * scale;
+}
+
+/// Strokes: every place where the pointer was since the last frame counts.
+fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
+    let mut wish = |command| view.push(AppCommand::Mask(command));
+    let button = [PointerButton::Primary, PointerButton::Secondary]
+        .into_iter()
+        .find(|button| {
+            response.is_pointer_button_down_on()
+                && ui.input(|input| input.pointer.button_down(*button))
+        });
+    let Some(button) = button else {
+        if editor.is_painting() {
+            wish(MaskCommand::End);
+        }
+        return;
+    };
+    if editor.busy.is_some() {
+        return;
+    }
+    let erases = editor.is_erasing || button == PointerButton::Secondary;
+    let (begun, moved, now) = ui.input(|input| {
+        let moved: Vec<Pos2> = input
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::PointerMoved(at) => Some(*at),
+                _ => None,
+            })
+            .collect();
+        (
+            input.pointer.press_origin(),
+            moved,
+            input.pointer.latest_pos(),
+        )
+    });
+    if !editor.is_painting() {
+        if let Some(at) = begun.or(now) {
+            wish(MaskCommand::Begin(lie.to_picture(at), erases));
+        }
+        if let Some(at) = now {
+            wish(MaskCommand::Move(lie.to_picture(at)));
+        }
+        return;
+    }
+    for at in moved {
+        wish(MaskCommand::Move(lie.to_picture(at)));
+    }
+}
+
+fn draw(ui: &Ui, editor: &mut Editor, lie: Lie, area: Rect) {
+    let whole = Rect::from_min_size(Pos2::ZERO, editor.size());
+    let on_screen = lie.to_screen(whole);
+    let visible = on_screen.intersect(area);
+    if !visible.is_positive() {
+        return;
+    }
+    let (left, right) = (lie.to_picture(visible.min), lie.to_picture(visible.max));
+    let seen = Rect::from_min_max(pos2(left[0], left[1]), pos2(right[0], right[1]));
+    let dots = lie.scale * ui.ctx().pixels_per_point();
+    let painter = ui.painter().with_clip_rect(visible);
+    let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+    let tint = palette(ui).accent.gamma_multiply(editor.opacity);
+    for tile in editor.tiles.show(ui.ctx(), &editor.mask, seen, dots) {
+        let rect = lie.to_screen(tile.rect);
+        painter.image(tile.picture, rect, uv, Color32::WHITE);
+        painter.image(tile.mask, rect, uv, tint);
+    }
+}
+
+/// The brush where the pointer is, in the size that it paints.
+fn brush(ui: &Ui, editor: &Editor, lie: Lie, response: &Response) {
+    let Some(at) = response.hover_pos() else {
+        return;
+    };
+    let radius = (editor.diameter / 2.0 * lie.scale).max(1.0);
+    let erases = editor.is_erasing || ui.input(|input| input.pointer.secondary_down());
+    let palette = palette(ui);
+    let ink = if erases {
+        palette.amber
+    } else {
+        palette.on_accent
+    };
+    let painter = ui.painter().with_clip_rect(response.rect);
+    // Seen on light and on dark.
+    painter.circle_stroke(at, radius + 1.0, Stroke::new(1.0, palette.stage));
+    painter.circle_stroke(at, radius, Stroke::new(1.5, ink));
+    let inner = radius * (1.0 - editor.softness / 100.0);
+    if inner > 2.0 && editor.softness > 0.0 {
+        painter.circle_stroke(at, inner, Stroke::new(1.0, ink.gamma_multiply(0.5)));
+    }
+    ui.ctx().set_cursor_icon(CursorIcon::Crosshair);
+}
+
+fn keys(ui: &Ui, view: &mut View<'_>, editor: &mut Editor) {
+    let is_typing = ui.ctx().memory(|memory| memory.focused().is_some());
+    if is_typing {
+        return;
+    }
+    let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
+    // The longer ones first: a shorter one would take them.
+    let redo = pressed(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z)
+        || pressed(Modifiers::COMMAND, Key::Y);
+    if redo {
+        view.push(AppCommand::Mask(MaskCommand::Redo));
+    } else if pressed(Modifiers::COMMAND, Key::Z) {
+        view.push(AppCommand::Mask(MaskCommand::Undo));
+    }
+    if pressed(Modifiers::NONE, Key::OpenBracket) {
+        editor.resize_brush(-1.0);
+    }
+    if pressed(Modifiers::NONE, Key::CloseBracket) {
+        editor.resize_brush(1.0);
+    }
+    if pressed(Modifiers::NONE, Key::E) {
+        editor.is_erasing = !editor.is_erasing;
+    }
+    if pressed(Modifiers::NONE, Key::Escape) {
+        view.push(AppCommand::ShowPage(Page::Watch));
+    }
+}

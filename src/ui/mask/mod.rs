@@ -1,0 +1,208 @@
+//! The page on which a mask is painted: its tools above, the picture below.
+//!
+//! Paints nothing itself: pointer and buttons become commands.
+
+mod canvas;
+
+use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui};
+
+use crate::app::commands::AppCommand;
+use crate::app::mask::{Busy, Editor, MAX_BRUSH, MAX_SOFTEN, MIN_BRUSH, MaskCommand};
+use crate::app::state::Page;
+use crate::ui::widgets::{choice, icon_button, palette, with_icon};
+use crate::ui::{View, icons, theme};
+
+pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(mut editor) = view.session.masking.editor.take() else {
+        none_ui(ui, view);
+        return;
+    };
+    let frame = Frame::new().inner_margin(Margin {
+        left: 16,
+        right: 12,
+        top: 12,
+        bottom: 6,
+    });
+    frame.show(ui, |ui| {
+        header_ui(ui, view, &editor);
+        ui.add_space(theme::SMALL_GAP);
+        brush_ui(ui, &mut editor);
+        whole_ui(ui, view, &mut editor);
+    });
+    canvas::canvas_ui(ui, view, &mut editor);
+    view.session.masking.editor = Some(editor);
+}
+
+/// Somebody came here without a picture.
+fn none_ui(ui: &mut Ui, view: &View<'_>) {
+    ui.centered_and_justified(|ui| {
+        let text = if view.session.masking.is_opening {
+            "Opening the picture…"
+        } else {
+            "Choose a picture first, then paint a mask over it"
+        };
+        ui.label(RichText::new(text).color(palette(ui).weak));
+    });
+}
+
+fn push(view: &mut View<'_>, command: MaskCommand) {
+    view.push(AppCommand::Mask(command));
+}
+
+fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Paint a mask").heading().strong());
+        let weak = palette(ui).weak;
+        let size = editor.size();
+        let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let explanation = "Back to the picture; what is painted waits here";
+            if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
+                view.push(AppCommand::ShowPage(Page::Watch));
+            }
+            let is_idle = editor.busy.is_none();
+            let use_it = Button::new(RichText::new(with_icon(
+                icons::CHECK_CIRCLE,
+                "Use this mask",
+            )))
+            .fill(palette(ui).accent.gamma_multiply(0.55));
+            if ui
+                .add_enabled(is_idle, use_it)
+                .on_hover_text("Keep it as a file and make anew what is painted")
+                .accessible_name("Use this mask")
+                .clicked()
+            {
+                push(view, MaskCommand::Use);
+            }
+            if ui
+                .add_enabled(is_idle, Button::new("Discard"))
+                .on_hover_text("Throw away what was painted here; a mask that was in place stays")
+                .clicked()
+            {
+                push(view, MaskCommand::Discard);
+            }
+            match editor.busy {
+                Some(Busy::Softening) => drop(ui.label("Softening…")),
+                Some(Busy::Keeping) => drop(ui.label("Keeping…")),
+                None => {}
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(egui::Label::new(RichText::new(text).small().color(weak)).truncate());
+            });
+        });
+    });
+}
+
+/// What is painted with.
+fn brush_ui(ui: &mut Ui, editor: &mut Editor) {
+    ui.horizontal_wrapped(|ui| {
+        let paints = "What you paint is made anew";
+        if choice(ui, !editor.is_erasing, "Paint", paints).clicked() {
+            editor.is_erasing = false;
+        }
+        let erases = "What you erase stays as it is; the right button erases too (E)";
+        if choice(ui, editor.is_erasing, "Erase", erases).clicked() {
+            editor.is_erasing = true;
+        }
+        ui.separator();
+        let explanation = "Diameter of the brush in pixels of the picture ([ and ], or the wheel)";
+        let slider = Slider::new(&mut editor.diameter, MIN_BRUSH..=MAX_BRUSH)
+            .logarithmic(true)
+            .fixed_decimals(0)
+            .suffix(" px");
+        named_slider(ui, "Brush size", slider, explanation);
+        let explanation = "How much of the brush fades towards its edge; 0 % is hard";
+        let slider = Slider::new(&mut editor.softness, 0.0..=100.0)
+            .fixed_decimals(0)
+            .suffix(" %");
+        named_slider(ui, "Soft edge", slider, explanation);
+        let explanation =
+            "How strongly the colour covers the picture; the mask itself does not change";
+        let slider = Slider::new(&mut editor.opacity, 0.1..=1.0).fixed_decimals(2);
+        named_slider(ui, "Overlay", slider, explanation);
+    });
+}
+
+fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) {
+    // Of a known size, so that a narrow window puts it into the next line whole.
+    let size = egui::vec2(theme::TOOL_WIDTH, ui.spacing().interact_size.y);
+    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+        let weak = palette(ui).weak;
+        let label = ui
+            .label(RichText::new(name).color(weak))
+            .on_hover_text(explanation);
+        ui.spacing_mut().slider_width = theme::TOOL_SLIDER_WIDTH;
+        ui.add(slider)
+            .labelled_by(label.id)
+            .on_hover_text(explanation);
+    });
+}
+
+/// What changes the whole mask, steps back, and the look at the picture.
+fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
+    ui.horizontal_wrapped(|ui| {
+        let is_idle = editor.busy.is_none();
+        let mut tool = |ui: &mut Ui, is_enabled, text: &str, explanation: &str, command| {
+            let button = ui.add_enabled(is_enabled && is_idle, Button::new(text));
+            if button
+                .on_hover_text(explanation)
+                .on_disabled_hover_text(explanation)
+                .clicked()
+            {
+                push(view, command);
+            }
+        };
+        let (undo, redo) = (editor.mask.can_undo(), editor.mask.can_redo());
+        tool(
+            ui,
+            undo,
+            "Undo",
+            "Take the last step back (Ctrl+Z)",
+            MaskCommand::Undo,
+        );
+        tool(
+            ui,
+            redo,
+            "Redo",
+            "Do it again (Ctrl+Shift+Z)",
+            MaskCommand::Redo,
+        );
+        ui.separator();
+        tool(
+            ui,
+            true,
+            "Fill",
+            "Paint the whole picture",
+            MaskCommand::Fill,
+        );
+        tool(ui, true, "Clear", "Erase everything", MaskCommand::Clear);
+        let explanation = "Paint what is not painted, and erase what is";
+        tool(ui, true, "Invert", explanation, MaskCommand::Invert);
+        ui.separator();
+        let explanation = "Soften all edges of the mask by so many pixels to each side";
+        tool(ui, true, "Feather", explanation, MaskCommand::Soften);
+        ui.add(
+            egui::DragValue::new(&mut editor.soften_by)
+                .range(1..=MAX_SOFTEN)
+                .suffix(" px"),
+        )
+        .on_hover_text("How far Feather softens")
+        .accessible_name("Feather by");
+        ui.separator();
+        look_ui(ui, editor);
+    });
+}
+
+fn look_ui(ui: &mut Ui, editor: &mut Editor) {
+    let fit = "See the whole picture";
+    if choice(ui, editor.look.scale.is_none(), "Fit", fit).clicked() {
+        editor.look.scale = None;
+        editor.look.offset = egui::Vec2::ZERO;
+    }
+    let dots = ui.ctx().pixels_per_point();
+    let is_true = editor.look.scale == Some(1.0 / dots);
+    let explanation = "A pixel of the picture is one of the screen. Ctrl and the wheel zoom, the middle button moves";
+    if choice(ui, is_true, "1:1", explanation).clicked() {
+        editor.look.scale = Some(1.0 / dots);
+    }
+}

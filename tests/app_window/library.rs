@@ -1,0 +1,194 @@
+//! Choosing a model: searched by words, by keys, with its card, and with what another one lacks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui::Key;
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::background::FoundModels;
+use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
+use safelight::app::state::Page;
+use safelight_core::catalog::{Ailment, ModelSpec, NeededFile, UnusableModel, known_models};
+
+use crate::harness::{Bench, flux_spec, pair_spec, spec};
+
+/// A window with three models, one that lacks its autoencoder, and all that are known.
+fn bench() -> Bench {
+    Bench::with(|startup| {
+        let (known, _) = known_models("/nowhere/models.toml".as_ref());
+        let wan = known.iter().find(|entry| entry.id == "wan2.1-t2v-14b");
+        let wan = wan.expect("it ships").clone();
+        startup.models = Some(FoundModels {
+            specs: vec![spec(), pair_spec(), flux_spec()],
+            unusable: vec![UnusableModel {
+                name: "wan2.1_t2v_14B_fp16".into(),
+                path: PathBuf::from("/models/diffusion_models/wan2.1_t2v_14B_fp16.safetensors"),
+                ailment: Ailment::Incomplete,
+                needs: vec![NeededFile {
+                    what: "a Wan 2.1 VAE".into(),
+                    example: "wan_2.1_vae.safetensors from Comfy-Org".into(),
+                }],
+                summary: "expected a Wan 2.1 VAE beside it".into(),
+                advice: "Put it there",
+                fetch: Some(wan),
+            }],
+            missing: known,
+            ..FoundModels::default()
+        });
+        startup.survey = Arc::new(|wish, tell| {
+            for (spec, word) in wish.specs.iter().zip([FitWord::Fits, FitWord::TooLarge]) {
+                let text = format!("{} of 24 GiB", spec.name);
+                tell(SurveyNews::Fit(spec.id.clone(), Fit { word, text }));
+            }
+        });
+    })
+}
+
+fn open(bench: &mut Bench) {
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Model")
+        .click();
+    bench.settle();
+}
+
+fn search(bench: &mut Bench, text: &str) {
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Search models")
+        .type_text(text);
+    bench.settle();
+}
+
+fn names(bench: &Bench) -> Vec<String> {
+    let rows = bench.harness.query_all_by_role(Role::ListBoxOption);
+    rows.filter_map(|row| row.accesskit_node().label())
+        .collect()
+}
+
+#[test]
+fn all_models_are_in_one_list_with_those_here_first() {
+    let mut bench = bench();
+    open(&mut bench);
+    assert_eq!(
+        names(&bench)[..4],
+        ["Little World", "Pair", "Flux", "wan2.1_t2v_14B_fp16"]
+    );
+    for heading in [
+        "On this disk",
+        "Something is missing or wrong",
+        "Can be fetched",
+    ] {
+        bench.assert_shows(heading);
+    }
+}
+
+#[test]
+fn words_and_keys_find_and_use_a_model_without_the_mouse() {
+    let mut bench = bench();
+    open(&mut bench);
+    search(&mut bench, "FLUX picture");
+    assert_eq!(names(&bench)[0], "Flux");
+    assert!(
+        names(&bench)
+            .iter()
+            .all(|name| name.to_lowercase().contains("flux"))
+    );
+    bench.harness.key_press(Key::Enter);
+    bench.settle();
+    assert_eq!(bench.app().state.form.model.as_deref(), Some("flux"));
+    assert_eq!(bench.app().session.page, Page::Watch);
+    // The one used last stands above the others.
+    open(&mut bench);
+    bench.assert_shows("Used lately");
+    assert_eq!(names(&bench)[0], "Flux");
+    bench.harness.key_press(Key::ArrowDown);
+    bench.settle();
+    assert_eq!(
+        bench.app().session.library.chosen.as_deref(),
+        Some("little-world")
+    );
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().state.form.model.as_deref(), Some("flux"));
+}
+
+#[test]
+fn a_search_that_finds_nothing_has_a_way_back() {
+    let mut bench = bench();
+    open(&mut bench);
+    search(&mut bench, "no such thing");
+    bench.assert_shows("No model has all these words");
+    bench.press("Show all");
+    assert_eq!(names(&bench)[0], "Little World");
+}
+
+#[test]
+fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
+    let mut bench = bench();
+    bench.look_at_model("Pair");
+    for text in [
+        "Wan I2V",
+        "clips from picture, or first and last",
+        "Two transformers work in turn",
+        "CC0-1.0",
+        "models/little-world",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.until("it is known whether it fits", |bench| {
+        bench.has("Pair of 24 GiB")
+    });
+    let copied = bench.copied_by("Copy path");
+    assert_eq!(copied.as_deref(), Some("models/little-world"));
+    bench.press("Favourite");
+    assert_eq!(bench.app().state.library.favourites, ["pair"]);
+    bench.app().session.library.query.clear();
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    open(&mut bench);
+    assert_eq!(names(&bench)[0], "Pair");
+    // Looking changes nothing.
+    assert_eq!(
+        bench.app().state.form.model.as_deref(),
+        Some("little-world")
+    );
+}
+
+#[test]
+fn a_model_that_lacks_a_file_names_it_and_offers_to_fetch_it() {
+    let mut bench = bench();
+    bench.look_at_model("wan2.1_t2v_14B_fp16");
+    bench.assert_shows("Get wan_2.1_vae.safetensors from Comfy-Org");
+    bench.assert_shows("Put it there");
+    bench.press("Get what is missing…");
+    bench.assert_shows("wan_2.1_vae.safetensors");
+    bench.assert_shows("Download…");
+}
+
+#[test]
+fn hundreds_of_models_are_all_there_and_few_are_drawn() {
+    let mut bench = Bench::with(|startup| {
+        let specs = (0..700).map(|number| ModelSpec {
+            id: format!("model-{number}"),
+            name: format!("Model number {number}"),
+            ..spec()
+        });
+        startup.models = Some(FoundModels {
+            specs: specs.collect(),
+            ..FoundModels::default()
+        });
+    });
+    open(&mut bench);
+    assert!(names(&bench).len() < 30, "{}", names(&bench).len());
+    search(&mut bench, "number 699");
+    assert_eq!(names(&bench), ["Model number 699"]);
+    bench.harness.key_press(Key::Enter);
+    bench.settle();
+    assert_eq!(bench.app().state.form.model.as_deref(), Some("model-699"));
+    open(&mut bench);
+    bench.harness.key_press(Key::ArrowUp);
+    bench.settle();
+}

@@ -1,0 +1,280 @@
+//! Painting a mask over the start picture: strokes, steps back, whole-picture tools, and the file that comes of it.
+
+use egui::{Event, Key, Modifiers, PointerButton, Pos2, Rect, Vec2};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::inputs::Slot;
+use safelight::app::state::Page;
+use safelight_core::media::open_picture;
+
+use crate::harness::{Bench, flux_spec};
+
+const CANVAS: &str = "Mask over the picture";
+
+/// A window with a picture of this size, on the page where its mask is painted.
+fn bench_at(width: u32, height: u32) -> Bench {
+    let mut bench = Bench::of(flux_spec());
+    let picture = bench.picture_file("photo.png", width, height);
+    bench.drop_file(&picture);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
+    bench.press("Paint a mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench
+}
+
+fn canvas(bench: &Bench) -> Rect {
+    bench.harness.get_by_label(CANVAS).rect()
+}
+
+/// Where a place of the picture is on the screen, while the whole picture is seen.
+fn place(bench: &Bench, size: Vec2, x: f32, y: f32) -> Pos2 {
+    let area = canvas(bench);
+    let scale = (area.shrink(12.0).size() / size).min_elem().min(8.0);
+    area.center() - size * scale / 2.0 + Vec2::new(x, y) * scale
+}
+
+fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
+    let press = |pos, pressed| Event::PointerButton {
+        pos,
+        button,
+        pressed,
+        modifiers: Modifiers::NONE,
+    };
+    bench.harness.event(Event::PointerMoved(points[0]));
+    bench.harness.step();
+    bench.harness.event(press(points[0], true));
+    bench.harness.step();
+    // Several places within one frame all count.
+    for point in points {
+        bench.harness.event(Event::PointerMoved(*point));
+    }
+    bench.harness.step();
+    bench.harness.step();
+    bench.harness.event(press(points[points.len() - 1], false));
+    bench.settle();
+}
+
+fn value(bench: &mut Bench, x: u32, y: u32) -> u8 {
+    let editor = bench.app().session.masking.editor.as_ref();
+    editor.expect("it is open").mask.at(x, y)
+}
+
+fn set_brush(bench: &mut Bench, diameter: f32) {
+    let editor = bench.app().session.masking.editor.as_mut();
+    let editor = editor.expect("it is open");
+    (editor.diameter, editor.softness) = (diameter, 0.0);
+}
+
+#[test]
+fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
+    let mut bench = bench_at(400, 300);
+    let size = Vec2::new(400.0, 300.0);
+    set_brush(&mut bench, 20.0);
+    let points = [(100.0, 100.0), (200.0, 100.0), (200.0, 200.0)];
+    let points = points.map(|(x, y)| place(&bench, size, x, y));
+    drag(&mut bench, PointerButton::Primary, &points);
+    bench.press("Use this mask");
+    bench.until("the mask stands in its place", |bench| {
+        bench.app().session.inputs.get(Slot::Mask).is_some()
+    });
+    assert_eq!(bench.app().session.page, Page::Watch);
+    let path = {
+        let inputs = &bench.app().session.inputs;
+        let mask = inputs.get(Slot::Mask).expect("it was waited for");
+        mask.source.path().to_path_buf()
+    };
+    assert!(
+        path.starts_with(bench.home.path().join("data/masks")),
+        "{}",
+        path.display()
+    );
+    let mask = open_picture(&path).expect("it is a picture");
+    assert_eq!((mask.width, mask.height), (400, 300));
+    for (x, y, expected) in [
+        (100, 100, 255),
+        (150, 100, 255),
+        (150, 93, 255),
+        (200, 150, 255),
+        (150, 115, 0),
+        (100, 150, 0),
+        (250, 100, 0),
+        (20, 20, 0),
+    ] {
+        assert_eq!(mask.pixel(x, y), [expected; 3], "at {x}, {y}");
+    }
+    bench.until("nothing is opened", |bench| {
+        bench.app().session.inputs.num_opening == 0
+    });
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.mask, Some(path));
+}
+
+#[test]
+fn the_right_button_erases_and_steps_are_taken_back_by_keys() {
+    let mut bench = bench_at(400, 300);
+    let size = Vec2::new(400.0, 300.0);
+    set_brush(&mut bench, 30.0);
+    bench.press("Fill");
+    assert_eq!(value(&mut bench, 5, 5), 255);
+    let middle = place(&bench, size, 200.0, 150.0);
+    drag(&mut bench, PointerButton::Secondary, &[middle]);
+    assert_eq!(
+        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
+        (0, 255)
+    );
+    bench.press("Invert");
+    assert_eq!(
+        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
+        (255, 0)
+    );
+    for _ in 0..2 {
+        bench
+            .harness
+            .key_press_modifiers(Modifiers::COMMAND, Key::Z);
+        bench.settle();
+    }
+    assert_eq!(value(&mut bench, 200, 150), 255, "only Fill is left");
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    bench.settle();
+    assert_eq!(value(&mut bench, 200, 150), 0);
+    bench.press("Clear");
+    let editor = bench.app().session.masking.editor.as_ref();
+    assert!(editor.expect("it is open").mask.is_clear());
+}
+
+#[test]
+fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
+    let mut bench = bench_at(400, 300);
+    set_brush(&mut bench, 40.0);
+    let diameter = |bench: &mut Bench| {
+        let editor = bench.app().session.masking.editor.as_ref();
+        editor.expect("it is open").diameter
+    };
+    bench.harness.key_press(Key::CloseBracket);
+    bench.settle();
+    let larger = diameter(&mut bench);
+    assert!(larger > 40.0);
+    bench.harness.key_press(Key::OpenBracket);
+    bench.settle();
+    assert!(diameter(&mut bench) < larger);
+    let before = diameter(&mut bench);
+    let at = canvas(&bench).center();
+    bench.harness.hover_at(at);
+    bench.harness.step();
+    let wheel = |modifiers| Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Line,
+        delta: Vec2::new(0.0, 1.0),
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+        modifiers,
+    };
+    bench.harness.event(wheel(Modifiers::NONE));
+    bench.settle();
+    assert!(diameter(&mut bench) > before);
+    bench
+        .harness
+        .event_modifiers(Event::Zoom(2.0), Modifiers::CTRL);
+    bench.settle();
+    let editor = bench.app().session.masking.editor.as_ref();
+    let look = editor.expect("it is open").look;
+    assert!(look.scale.is_some_and(|scale| scale > 1.0), "{look:?}");
+    // What is painted now lies where it is seen.
+    set_brush(&mut bench, 10.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    assert_eq!(value(&mut bench, 200, 150), 255);
+}
+
+#[test]
+fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
+    let mut bench = Bench::of(flux_spec());
+    let picture = bench.picture_file("photo.png", 200, 100);
+    bench.drop_file(&picture);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
+    let mask = bench.home.path().join("mine.png");
+    // Of half the size: it is brought to that of the picture.
+    image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
+        .save(&mask)
+        .expect("a mask is written");
+    let pos = bench.harness.get_by_label("Choose a mask").rect().center();
+    bench.harness.hover_at(pos);
+    bench.harness.step();
+    bench.drop_file(&mask);
+    bench.until("the mask is there", |bench| bench.has("Mask mine.png"));
+    bench.press("Edit mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    assert_eq!(
+        (value(&mut bench, 20, 50), value(&mut bench, 180, 50)),
+        (255, 0)
+    );
+    set_brush(&mut bench, 20.0);
+    let at = place(&bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    bench.press("Close the mask");
+    assert!(!bench.has(CANVAS));
+    bench.press("Edit mask");
+    assert_eq!(value(&mut bench, 180, 50), 255);
+    bench.press("Use this mask");
+    bench.until("a new file stands there", |bench| {
+        bench.has("Mask photo-mask")
+    });
+    // The user's own file is as it was.
+    assert_eq!(open_picture(&mask).expect("it is there").width, 100);
+}
+
+#[test]
+fn edges_are_softened_in_the_background() {
+    let mut bench = bench_at(300, 200);
+    set_brush(&mut bench, 60.0);
+    let at = place(&bench, Vec2::new(300.0, 200.0), 150.0, 100.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    assert_eq!(value(&mut bench, 185, 100), 0);
+    if let Some(editor) = bench.app().session.masking.editor.as_mut() {
+        editor.soften_by = 20;
+    }
+    bench.press("Feather");
+    bench.until("it is soft", |bench| {
+        (1..255).contains(&value(bench, 185, 100))
+    });
+    bench.press("Undo");
+    assert_eq!(value(&mut bench, 185, 100), 0);
+}
+
+#[test]
+fn a_large_picture_is_painted_in_its_own_pixels() {
+    let mut bench = bench_at(4000, 3000);
+    set_brush(&mut bench, 300.0);
+    let at = place(&bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    assert_eq!(value(&mut bench, 3000, 1000), 255);
+    assert_eq!(value(&mut bench, 3140, 1000), 255);
+    assert_eq!(value(&mut bench, 3200, 1000), 0);
+}
+
+#[test]
+fn the_tools_stay_within_a_small_window() {
+    let mut bench = bench_at(300, 200);
+    bench.harness.set_size(Vec2::new(900.0, 600.0));
+    bench.settle();
+    let area = canvas(&bench);
+    assert!(area.right() <= 900.0 && area.height() > 150.0, "{area:?}");
+    for name in ["Use this mask", "Discard", "Feather", "1:1"] {
+        let rect = bench.harness.get_by_label(name).rect();
+        assert!(rect.right() <= 900.0, "{name} at {rect:?}");
+    }
+}
+
+#[test]
+fn a_model_without_masks_offers_none() {
+    let mut bench = Bench::new();
+    let picture = bench.picture_file("photo.png", 64, 64);
+    bench.drop_file(&picture);
+    bench.until("the picture is there", |bench| {
+        bench.has("Start picture photo.png")
+    });
+    assert!(!bench.has("Paint a mask"));
+}

@@ -1,0 +1,144 @@
+//! The first page: what was found, what this machine can run, and a way on from every state.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::background::FoundModels;
+use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
+use safelight::app::state::Page;
+use safelight::telemetry::Device;
+use safelight_core::catalog::{InputUse, ModelSpec, known_models};
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::memory::{DeviceClass, DeviceFacts};
+
+use crate::harness::{Bench, spec};
+
+const GIB: u64 = 1 << 30;
+
+fn machine(is_writable: bool) -> Machine {
+    Machine {
+        device: Device {
+            name: "AMD gfx1151".into(),
+            facts: DeviceFacts {
+                class: DeviceClass::Unified,
+                total_bytes: 96 * GIB,
+                used_bytes: 0,
+                host_available_bytes: 96 * GIB,
+            },
+            physical_bytes: 128 * GIB,
+        },
+        kind: "rocm",
+        libtorch: Ok(PathBuf::from("/opt/libtorch")),
+        models: PathBuf::from("/home/somebody/models"),
+        free_bytes: Some(500_000_000_000),
+        is_writable,
+    }
+}
+
+/// The first page with these models, an engine that can start or not, and a disk that takes files or not.
+fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool) -> Bench {
+    let mut bench = Bench::with(|startup| {
+        let (missing, _) = known_models("/nowhere/models.toml".as_ref());
+        startup.models = Some(FoundModels {
+            specs,
+            missing,
+            ..FoundModels::default()
+        });
+        startup.check_engine = Arc::new(move |_| engine.clone());
+        startup.survey = Arc::new(move |wish, tell| {
+            tell(SurveyNews::Machine(Box::new(machine(is_writable))));
+            let ids = wish.specs.iter().map(|spec| spec.id.clone());
+            let known = wish.known.iter().map(|entry| entry.id.clone());
+            for id in ids.chain(known) {
+                let fit = Fit {
+                    word: FitWord::Fits,
+                    text: "Fits".into(),
+                };
+                tell(SurveyNews::Fit(id, fit));
+            }
+        });
+    });
+    bench.until("the engine was looked for", |bench| {
+        bench.app().session.library.engine.is_some()
+    });
+    bench.app().session.notices.clear();
+    bench
+}
+
+fn open(bench: &mut Bench) {
+    bench
+        .harness
+        .get_by_role_and_label(egui::accesskit::Role::ComboBox, "Model")
+        .click();
+    bench.settle();
+    bench.press("First steps");
+    bench.until("the machine is known", |bench| bench.has("AMD gfx1151"));
+}
+
+#[test]
+fn one_button_makes_the_first_clip_with_the_example() {
+    let mut bench = bench(vec![spec()], Ok(()), true);
+    open(&mut bench);
+    for text in [
+        "AMD gfx1151, which shares 96.0 GiB of memory",
+        "1 model that can be used",
+        "500 GB are free",
+        "Models to fetch",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.press("Make your first clip");
+    let request = bench.next_job().request;
+    assert_eq!(request.model, "little-world");
+    assert_eq!(request.prompt, "a red boat sails to the right at sunset");
+    assert_eq!(bench.app().session.page, Page::Watch);
+}
+
+#[test]
+fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
+    let err = JobError::new(JobErrorKind::Device, "libtorch is missing")
+        .advise("Run `cargo xtask setup`, or choose a folder with libtorch");
+    let mut bench = bench(vec![spec()], Err(err), true);
+    open(&mut bench);
+    bench.assert_shows("Libtorch is missing");
+    let copied = bench.copied_by("Copy the command");
+    assert_eq!(copied.as_deref(), Some("cargo xtask setup"));
+    bench.assert_shows("Choose a libtorch folder");
+    bench.press("Make your first clip");
+    bench.assert_no_job();
+    // Whoever skips the page is told where the work is.
+    bench.press("Skip the first steps");
+    assert_eq!(bench.app().session.notices.len(), 1);
+}
+
+#[test]
+fn with_models_that_need_a_picture_or_a_disk_that_takes_nothing_there_is_a_way_on() {
+    let needy = ModelSpec {
+        start_image: InputUse::Required,
+        id: "needy".into(),
+        ..spec()
+    };
+    let mut bench = bench(vec![needy], Ok(()), false);
+    open(&mut bench);
+    bench.assert_shows("begin with a picture");
+    bench.assert_shows("Nothing can be written here");
+    bench.press("See all models");
+    assert_eq!(bench.app().session.page, Page::Models);
+}
+
+#[test]
+fn without_any_model_what_to_fetch_is_offered() {
+    let mut bench = Bench::with(|startup| {
+        let (missing, _) = known_models("/nowhere/models.toml".as_ref());
+        startup.models = Some(FoundModels {
+            missing,
+            ..FoundModels::default()
+        });
+    });
+    bench.press("Get a model…");
+    bench.assert_shows("First, a model has to be there");
+    bench.press("Fetch Wan 2.1 T2V 1.3B");
+    bench.assert_shows("Goes into");
+    bench.assert_shows("Download…");
+}
