@@ -44,7 +44,7 @@ pub enum DesktopCommand {
     ToggleMemory,
     /// Put the cursor into the prompt.
     FocusPrompt,
-    /// Close what lies uppermost: a list, else the page.
+    /// Close the page.
     Back,
     Quit,
 }
