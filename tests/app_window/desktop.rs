@@ -6,6 +6,7 @@ use std::time::Duration;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, ViewportCommand, ViewportId};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::desktop::instance::{self, Start};
 use safelight::app::desktop::{DesktopLinks, Message};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
 use safelight::app::state::Page;
@@ -304,4 +305,34 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     let sent = bench.start_job();
     bench.finish_job(&sent, 4);
     fits(&bench, "Hide memory");
+}
+
+#[test]
+fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = |name: &str| {
+        let path = folder.path().join(name);
+        image::RgbImage::new(64, 32).save(&path).unwrap();
+        path
+    };
+    let (first, second) = (picture("first.png"), picture("second.png"));
+    let display = std::ffi::OsStr::new(":0");
+    let Start::First(instance) = instance::start_in(folder.path(), display, &[]) else {
+        panic!("nobody else is there");
+    };
+    let mut bench = Bench::with(|startup| {
+        startup.files = vec![first];
+        startup.instance = Some(instance);
+    });
+    bench.until("the first is there", |bench| {
+        bench.has("Start picture first.png")
+    });
+    let handed = instance::start_in(folder.path(), display, &[second]);
+    assert!(matches!(handed, Start::HandedOver), "{handed:?}");
+    let mut is_raised = false;
+    bench.until("the second is there", |bench| {
+        is_raised |= wishes(bench).contains(&ViewportCommand::Focus);
+        bench.has("Start picture second.png")
+    });
+    assert!(is_raised);
 }

@@ -98,6 +98,14 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
 }
 
 #[test]
+fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
+    let mut bench = on_card(24 << 10);
+    bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    bench.settle();
+    assert_eq!(bench.app().settings.memory, Default::default());
+}
+
+#[test]
 fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| {

@@ -44,7 +44,7 @@ pub enum DesktopCommand {
     ToggleMemory,
     /// Put the cursor into the prompt.
     FocusPrompt,
-    /// Close what lies uppermost: a list, else the page.
+    /// Close the page.
     Back,
     Quit,
 }
@@ -274,6 +274,14 @@ fn short(prompt: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_desktop_file_hands_over_several_files_and_is_called_as_the_window() {
+        let file = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
+        let has = |line: &str| file.lines().any(|its| its == line);
+        assert!(has("Exec=safelight %F"));
+        assert!(has(&format!("StartupWMClass={APP_ID}")) && has(&format!("Icon={APP_ID}")));
+    }
 
     #[test]
     fn a_prompt_of_any_length_and_language_is_one_short_line() {

@@ -45,7 +45,10 @@ pub fn correct(ctx: &Context, frame: &Frame) {
     };
     let points = ctx.pixels_per_point();
     if better.size() != now.size() {
-        ctx.send_viewport_cmd(ViewportCommand::InnerSize(better.size() / points));
+        let inner = window.inner_size();
+        let edges = now.size() - vec2(inner.width as f32, inner.height as f32);
+        let size = (better.size() - edges) / points;
+        ctx.send_viewport_cmd(ViewportCommand::InnerSize(size));
     }
     ctx.send_viewport_cmd(ViewportCommand::OuterPosition(
         (better.min.to_vec2() / points).to_pos2(),

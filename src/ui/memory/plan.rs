@@ -69,7 +69,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let set = view.settings.memory.preserved_gib;
     let draft = view.session.planning.preserved_draft;
     // Rounded before, because a slider that rounds says that it was changed.
-    let mut value = rounded(draft.or(set).unwrap_or(suggested).min(most));
+    let shown = rounded(draft.or(set).unwrap_or(suggested).min(most));
+    let mut value = shown;
     ui.spacing_mut().slider_width = SLIDER_WIDTH;
     let slider = Slider::new(&mut value, 0.0..=most)
         .fixed_decimals(1)
@@ -79,7 +80,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let response = response.labelled_by(label.id);
     if is_held(&response) {
         view.session.planning.preserved_draft = Some(value);
-    } else if response.changed() || draft.is_some() {
+    } else if draft.is_some() || (response.changed() && rounded(value) != rounded(shown)) {
+        // The slider's own rounding of what was computed is no wish of the user's.
         view.session.planning.preserved_draft = None;
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }

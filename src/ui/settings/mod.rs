@@ -12,7 +12,7 @@ use safelight_core::settings::Settings;
 use crate::app::commands::AppCommand;
 use crate::app::settings::{SettingsCommand, SettingsPage};
 use crate::app::state::Page;
-use crate::ui::widgets::{field_width, icon_button, palette, sentence, with_icon};
+use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// One setting.
@@ -125,11 +125,8 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
         let path = RichText::new(&view.session.settings.path).small().color(palette.weak);
         ui.add(egui::Label::new(path).truncate());
     });
-    if let Some(why) = &view.session.settings.broken {
-        let text = format!(
-            "{}. What you change here counts, and is written as soon as the file can be read.",
-            sentence(why)
-        );
+    if view.session.settings.broken.is_some() {
+        let text = "The file is broken at the moment. What you change here counts, and is written as soon as it is mended.";
         ui.add(egui::Label::new(RichText::new(text).color(palette.amber)).wrap());
     }
 }
