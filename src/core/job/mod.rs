@@ -5,6 +5,7 @@
 //! are all here that touches the disk.
 
 mod cancel;
+mod choices;
 mod error;
 mod folder;
 pub(crate) mod form;
@@ -18,6 +19,7 @@ mod step_cache;
 mod update;
 
 pub use cancel::CancelToken;
+pub use choices::{DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
 pub use error::{JobError, JobErrorKind};
 pub use folder::JobFolder;
 pub use form::{
@@ -26,9 +28,7 @@ pub use form::{
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{
-    DeviceChoice, DtypeChoice, Fit, GenerateRequest, Lora, Sampler, SigmaSchedule, first_step,
-};
+pub use request::{GenerateRequest, first_step};
 pub use sections::{SEEN_FRAMES, SectionFrames, SectionOrder, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
