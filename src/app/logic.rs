@@ -47,7 +47,6 @@ impl App {
     fn take_input(&mut self, ctx: &Context) {
         self.take_files(ctx);
         self.take_shortcuts(ctx);
-        self.take_player_keys(ctx);
     }
 
     fn take_event(&mut self, ctx: &Context, event: WorkerEvent) {

@@ -10,7 +10,8 @@ use crate::app::commands::AppCommand;
 use crate::app::desktop::DesktopCommand;
 use crate::app::inputs::Slot;
 use crate::app::loras::LorasCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::player::commands::PlayerCommand;
+use crate::app::prompt::{self, PromptCommand};
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -40,12 +41,12 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
+    /// While the prompt is written.
+    Prompt,
     /// Not while a field or button has the keyboard.
     Idle,
     /// The same, and the picture is looked at.
     Watching,
-    /// The same, on a page that has no such key of its own.
-    OnPage,
 }
 
 /// A command with a name and perhaps keys.
@@ -78,37 +79,68 @@ const fn alt(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(Modifiers::ALT, key)
 }
 
+const fn anywhere(
+    group: Group,
+    id: &'static str,
+    name: &'static str,
+    keys: &'static [KeyboardShortcut],
+    command: fn() -> AppCommand,
+) -> Shortcut {
+    Shortcut {
+        id,
+        name,
+        group,
+        scope: Scope::Anywhere,
+        keys,
+        command,
+    }
+}
+
+/// One that counts while the picture is looked at.
+const fn watching(
+    id: &'static str,
+    name: &'static str,
+    keys: &'static [KeyboardShortcut],
+    command: fn() -> AppCommand,
+) -> Shortcut {
+    Shortcut {
+        id,
+        name,
+        group: Group::Watch,
+        scope: Scope::Watching,
+        keys,
+        command,
+    }
+}
+
 /// All of them, in the order in which they are listed.
 pub const SHORTCUTS: &[Shortcut] = &[
-    Shortcut {
-        id: "generate",
-        name: "Generate",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Enter)],
-        command: || AppCommand::Submit,
-    },
-    Shortcut {
-        id: "cancel",
-        name: "Cancel the running job",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Period)],
-        command: || AppCommand::Cancel,
-    },
-    Shortcut {
-        id: "prompt",
-        name: "Write the prompt",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::L)],
-        command: || AppCommand::Desktop(DesktopCommand::FocusPrompt),
-    },
+    anywhere(
+        Group::Make,
+        "generate",
+        "Generate",
+        &[ctrl(Key::Enter)],
+        || AppCommand::Submit,
+    ),
+    anywhere(
+        Group::Make,
+        "cancel",
+        "Cancel the running job",
+        &[ctrl(Key::Period)],
+        || AppCommand::Cancel,
+    ),
+    anywhere(
+        Group::Make,
+        "prompt",
+        "Write the prompt",
+        &[ctrl(Key::L)],
+        || AppCommand::Desktop(DesktopCommand::FocusPrompt),
+    ),
     Shortcut {
         id: "earlier-prompt",
         name: "The prompt that was used before",
         group: Group::Make,
-        scope: Scope::Anywhere,
+        scope: Scope::Prompt,
         keys: &[alt(Key::ArrowUp)],
         command: || AppCommand::Prompt(PromptCommand::Older),
     },
@@ -116,170 +148,182 @@ pub const SHORTCUTS: &[Shortcut] = &[
         id: "later-prompt",
         name: "The prompt that was used after it",
         group: Group::Make,
-        scope: Scope::Anywhere,
+        scope: Scope::Prompt,
         keys: &[alt(Key::ArrowDown)],
         command: || AppCommand::Prompt(PromptCommand::Newer),
     },
-    Shortcut {
-        id: "loras",
-        name: "Add a LoRA",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::Loras(LorasCommand::Open),
-    },
-    Shortcut {
-        id: "wildcard-folder",
-        name: "Open the folder of wildcards",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::Prompt(PromptCommand::OpenWildcardFolder),
-    },
-    Shortcut {
-        id: "open",
-        name: "Choose a start picture",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::O)],
-        command: || AppCommand::PickInput(Slot::Start),
-    },
-    Shortcut {
-        id: "seed",
-        name: "Roll another seed",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::R)],
-        command: || AppCommand::RollSeed,
-    },
-    Shortcut {
-        id: "swap",
-        name: "Swap start and end picture",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::SwapInputs,
-    },
-    Shortcut {
-        id: "reset-form",
-        name: "The model's own values for everything but the prompt",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::ResetForm,
-    },
-    Shortcut {
-        id: "reload-models",
-        name: "Look for models again",
-        group: Group::Make,
-        scope: Scope::Anywhere,
-        keys: &[key(Key::F5)],
-        command: || AppCommand::ReloadModels,
-    },
-    Shortcut {
-        id: "play",
-        name: "Play or pause",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::Space)],
-        command: || AppCommand::TogglePlay,
-    },
-    Shortcut {
-        id: "previous-frame",
-        name: "One frame back",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::ArrowLeft)],
-        command: || AppCommand::StepFrame(-1),
-    },
-    Shortcut {
-        id: "next-frame",
-        name: "One frame on",
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys: &[key(Key::ArrowRight)],
-        command: || AppCommand::StepFrame(1),
-    },
-    Shortcut {
-        id: "live",
-        name: "Look at the running job",
-        group: Group::Watch,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::ShowLive,
-    },
-    Shortcut {
-        id: "memory",
-        name: "Show or hide the memory graph",
-        group: Group::Watch,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::M)],
-        command: || AppCommand::Desktop(DesktopCommand::ToggleMemory),
-    },
-    Shortcut {
-        id: "watch",
-        name: "Picture",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Num1)],
-        command: || AppCommand::ShowPage(Page::Watch),
-    },
-    Shortcut {
-        id: "models",
-        name: "Models",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[ctrl_shift(Key::M)],
-        command: || AppCommand::ShowPage(Page::Models),
-    },
-    Shortcut {
-        id: "first-steps",
-        name: "First steps",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::ShowPage(Page::Welcome),
-    },
-    Shortcut {
-        id: "gallery",
-        name: "Gallery",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Num2)],
-        command: || AppCommand::ShowPage(Page::Gallery),
-    },
-    Shortcut {
-        id: "settings",
-        name: "Settings",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Comma)],
-        command: || AppCommand::ShowPage(Page::Settings),
-    },
-    Shortcut {
-        id: "doctor",
-        name: "Doctor",
-        group: Group::Pages,
-        scope: Scope::Anywhere,
-        keys: &[ctrl_shift(Key::D)],
-        command: || AppCommand::ShowPage(Page::Doctor),
-    },
-    Shortcut {
-        id: "palette",
-        name: "All commands",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::K), ctrl_shift(Key::P)],
-        command: || AppCommand::Desktop(DesktopCommand::TogglePalette),
-    },
-    Shortcut {
-        id: "shortcuts",
-        name: "Keyboard shortcuts",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[key(Key::F1)],
-        command: || AppCommand::Desktop(DesktopCommand::ToggleShortcuts),
-    },
+    anywhere(Group::Make, "loras", "Add a LoRA", &[], || {
+        AppCommand::Loras(LorasCommand::Open)
+    }),
+    anywhere(
+        Group::Make,
+        "wildcard-folder",
+        "Open the folder of wildcards",
+        &[],
+        || AppCommand::Prompt(PromptCommand::OpenWildcardFolder),
+    ),
+    anywhere(
+        Group::Make,
+        "open",
+        "Choose a start picture",
+        &[ctrl(Key::O)],
+        || AppCommand::PickInput(Slot::Start),
+    ),
+    anywhere(
+        Group::Make,
+        "seed",
+        "Roll another seed",
+        &[ctrl(Key::R)],
+        || AppCommand::RollSeed,
+    ),
+    anywhere(
+        Group::Make,
+        "swap",
+        "Swap start and end picture",
+        &[],
+        || AppCommand::SwapInputs,
+    ),
+    anywhere(
+        Group::Make,
+        "reset-form",
+        "The model's own values for everything but the prompt",
+        &[],
+        || AppCommand::ResetForm,
+    ),
+    anywhere(
+        Group::Make,
+        "reload-models",
+        "Look for models again",
+        &[key(Key::F5)],
+        || AppCommand::ReloadModels,
+    ),
+    watching("play", "Play or pause", &[key(Key::Space)], || {
+        AppCommand::TogglePlay
+    }),
+    watching(
+        "previous-frame",
+        "One frame back",
+        &[key(Key::ArrowLeft)],
+        || AppCommand::StepFrame(-1),
+    ),
+    watching(
+        "next-frame",
+        "One frame on",
+        &[key(Key::ArrowRight)],
+        || AppCommand::StepFrame(1),
+    ),
+    watching("first-frame", "The first frame", &[key(Key::Home)], || {
+        AppCommand::ShowFrame(0)
+    }),
+    watching("last-frame", "The last frame", &[key(Key::End)], || {
+        AppCommand::ShowFrame(usize::MAX)
+    }),
+    watching(
+        "repeat",
+        "Loop, back and forth, or play once",
+        &[key(Key::L)],
+        || AppCommand::Player(PlayerCommand::NextRepeat),
+    ),
+    watching(
+        "full-view",
+        "Give the picture the whole window",
+        &[key(Key::F)],
+        || AppCommand::Player(PlayerCommand::ToggleFull),
+    ),
+    watching("fit", "All of the picture", &[key(Key::Num0)], || {
+        AppCommand::Player(PlayerCommand::Fit)
+    }),
+    watching(
+        "own-size",
+        "The picture at 100 %",
+        &[key(Key::Num1)],
+        || AppCommand::Player(PlayerCommand::OwnSize),
+    ),
+    watching(
+        "more-of-b",
+        "Compared: more of B",
+        &[key(Key::OpenBracket)],
+        || AppCommand::Player(PlayerCommand::MoveDivider(-0.05)),
+    ),
+    watching(
+        "more-of-a",
+        "Compared: more of A",
+        &[key(Key::CloseBracket)],
+        || AppCommand::Player(PlayerCommand::MoveDivider(0.05)),
+    ),
+    watching("save-frame", "Save this frame", &[key(Key::S)], || {
+        AppCommand::Player(PlayerCommand::SaveFrame)
+    }),
+    watching("copy-frame", "Copy this frame", &[key(Key::C)], || {
+        AppCommand::Player(PlayerCommand::CopyFrame)
+    }),
+    watching(
+        "continue-from-frame",
+        "Continue from this frame",
+        &[],
+        || AppCommand::Player(PlayerCommand::UseFrame(Slot::Start)),
+    ),
+    watching("end-on-frame", "Use this frame as end picture", &[], || {
+        AppCommand::Player(PlayerCommand::UseFrame(Slot::End))
+    }),
+    anywhere(Group::Watch, "live", "Look at the running job", &[], || {
+        AppCommand::ShowLive
+    }),
+    anywhere(
+        Group::Watch,
+        "memory",
+        "Show or hide the memory graph",
+        &[ctrl(Key::M)],
+        || AppCommand::Desktop(DesktopCommand::ToggleMemory),
+    ),
+    anywhere(Group::Pages, "watch", "Picture", &[ctrl(Key::Num1)], || {
+        AppCommand::ShowPage(Page::Watch)
+    }),
+    anywhere(
+        Group::Pages,
+        "models",
+        "Models",
+        &[ctrl_shift(Key::M)],
+        || AppCommand::ShowPage(Page::Models),
+    ),
+    anywhere(Group::Pages, "first-steps", "First steps", &[], || {
+        AppCommand::ShowPage(Page::Welcome)
+    }),
+    anywhere(
+        Group::Pages,
+        "gallery",
+        "Gallery",
+        &[ctrl(Key::Num2)],
+        || AppCommand::ShowPage(Page::Gallery),
+    ),
+    anywhere(
+        Group::Pages,
+        "settings",
+        "Settings",
+        &[ctrl(Key::Comma)],
+        || AppCommand::ShowPage(Page::Settings),
+    ),
+    anywhere(
+        Group::Pages,
+        "doctor",
+        "Doctor",
+        &[ctrl_shift(Key::D)],
+        || AppCommand::ShowPage(Page::Doctor),
+    ),
+    anywhere(
+        Group::Window,
+        "palette",
+        "All commands",
+        &[ctrl(Key::K), ctrl_shift(Key::P)],
+        || AppCommand::Desktop(DesktopCommand::TogglePalette),
+    ),
+    anywhere(
+        Group::Window,
+        "shortcuts",
+        "Keyboard shortcuts",
+        &[key(Key::F1)],
+        || AppCommand::Desktop(DesktopCommand::ToggleShortcuts),
+    ),
     Shortcut {
         id: "shortcuts-by-question",
         name: "Keyboard shortcuts, while nothing is typed",
@@ -290,60 +334,50 @@ pub const SHORTCUTS: &[Shortcut] = &[
     },
     Shortcut {
         id: "back",
-        name: "Close the page",
+        name: "Close what lies uppermost",
         group: Group::Window,
-        scope: Scope::OnPage,
+        scope: Scope::Idle,
         keys: &[key(Key::Escape)],
         command: || AppCommand::Desktop(DesktopCommand::Back),
     },
-    Shortcut {
-        id: "larger",
-        name: "Larger",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Plus), ctrl(Key::Equals)],
-        command: || AppCommand::Settings(SettingsCommand::Larger),
-    },
-    Shortcut {
-        id: "smaller",
-        name: "Smaller",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Minus)],
-        command: || AppCommand::Settings(SettingsCommand::Smaller),
-    },
-    Shortcut {
-        id: "normal-size",
-        name: "Normal size",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Num0)],
-        command: || AppCommand::Settings(SettingsCommand::NormalSize),
-    },
-    Shortcut {
-        id: "theme",
-        name: "Switch between darkroom and daylight",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl_shift(Key::L)],
-        command: || AppCommand::Settings(SettingsCommand::SwitchTheme),
-    },
-    Shortcut {
-        id: "settings-file",
-        name: "Open settings file",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[],
-        command: || AppCommand::Settings(SettingsCommand::OpenFile),
-    },
-    Shortcut {
-        id: "quit",
-        name: "Quit",
-        group: Group::Window,
-        scope: Scope::Anywhere,
-        keys: &[ctrl(Key::Q)],
-        command: || AppCommand::Desktop(DesktopCommand::Quit),
-    },
+    anywhere(
+        Group::Window,
+        "larger",
+        "Larger",
+        &[ctrl(Key::Plus), ctrl(Key::Equals)],
+        || AppCommand::Settings(SettingsCommand::Larger),
+    ),
+    anywhere(
+        Group::Window,
+        "smaller",
+        "Smaller",
+        &[ctrl(Key::Minus)],
+        || AppCommand::Settings(SettingsCommand::Smaller),
+    ),
+    anywhere(
+        Group::Window,
+        "normal-size",
+        "Normal size",
+        &[ctrl(Key::Num0)],
+        || AppCommand::Settings(SettingsCommand::NormalSize),
+    ),
+    anywhere(
+        Group::Window,
+        "theme",
+        "Switch between darkroom and daylight",
+        &[ctrl_shift(Key::L)],
+        || AppCommand::Settings(SettingsCommand::SwitchTheme),
+    ),
+    anywhere(
+        Group::Window,
+        "settings-file",
+        "Open settings file",
+        &[],
+        || AppCommand::Settings(SettingsCommand::OpenFile),
+    ),
+    anywhere(Group::Window, "quit", "Quit", &[ctrl(Key::Q)], || {
+        AppCommand::Desktop(DesktopCommand::Quit)
+    }),
 ];
 
 /// The command of this id.
@@ -394,12 +428,11 @@ impl App {
         let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
         ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
         for shortcut in ordered {
-            let is_page = matches!(self.session.page, Page::Settings | Page::Doctor);
             let counts = match shortcut.scope {
                 Scope::Anywhere => true,
+                Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
                 Scope::Idle => !is_typing && !is_below,
                 Scope::Watching => !is_typing && !is_below && is_watching,
-                Scope::OnPage => !is_typing && !is_below && is_page,
             };
             let is_pressed = counts
                 && shortcut

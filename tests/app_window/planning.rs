@@ -169,6 +169,11 @@ fn the_plan_of_another_model_does_not_stay() {
 fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    assert_eq!(
+        bench.app().settings.memory.preserved_gib,
+        None,
+        "nobody asked"
+    );
     let slider = bench
         .harness
         .get_by_role_and_label(Role::Slider, "Preserved memory");

@@ -10,7 +10,7 @@ use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
 use safelight::app::state::Viewing;
 use safelight_core::job::{Frame, JobUpdate, Stage};
-use safelight_core::media::{Picture, open_picture, read_settings};
+use safelight_core::media::{ClipOptions, Picture, open_picture, read_settings, write_clip};
 
 use crate::harness::{Bench, Sent, pair_spec, picture};
 
@@ -148,6 +148,47 @@ fn the_compare_button_offers_the_other_results() {
     assert_eq!(bench.app().session.viewing, Viewing::Compare);
     bench.press("Leave");
     assert_eq!(bench.app().session.viewing, Viewing::Result(sent[1].id));
+}
+
+#[test]
+fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
+    let (mut bench, sent) = finished(2);
+    bench
+        .harness
+        .get_by_label("Result 1: clip 0")
+        .click_modifiers(egui::Modifiers::COMMAND);
+    bench.settle();
+    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    bench.press("Result 1: clip 0");
+    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[0].id));
+    assert!(bench.app().session.watch.compare.is_none());
+}
+
+#[test]
+fn the_pictures_of_a_batch_from_disk_are_looked_at_one_by_one() {
+    let mut bench = Bench::new();
+    let path = |number: u8| {
+        let name = format!("cat_000{number}.png");
+        bench.home.path().join(name)
+    };
+    let paths: Vec<_> = (1..=3).map(path).collect();
+    for (index, path) in paths.iter().enumerate() {
+        let picture = Picture::from_fn(20, 10, |_, _| [index as u8, 9, 9]).unwrap();
+        let settings = r#"{"request": {"seed": 1, "prompt": "a cat", "num_frames": 1}}"#;
+        let options = ClipOptions {
+            settings: Some(settings.to_owned()),
+            ..ClipOptions::default()
+        };
+        write_clip(path, &[picture], options).unwrap();
+    }
+    run(&mut bench, AppCommand::PlayFile(paths[1].clone()));
+    bench.until("it is shown", |bench| bench.has("picture 2 of 3"));
+    bench.press("Next picture");
+    bench.assert_shows("picture 3 of 3");
+    bench.assert_shows("cat_0003.png");
+    bench.harness.key_press(egui::Key::ArrowRight);
+    bench.settle();
+    bench.assert_shows("picture 1 of 3");
 }
 
 #[test]

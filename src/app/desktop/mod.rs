@@ -132,8 +132,8 @@ impl App {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
             }
-            // What is chosen in the gallery lies above it.
-            DesktopCommand::Back if self.unchoose() => {}
+            // What is chosen in the gallery lies above it, and so does what is compared above the picture.
+            DesktopCommand::Back if self.unchoose() || self.leave_watched() => {}
             DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
         }

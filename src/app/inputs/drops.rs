@@ -67,8 +67,10 @@ impl App {
 
     pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
         // Those that are settings and nothing else: of several the first counts.
-        let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) =
-            paths.into_iter().partition(|path| is_settings_file(path));
+        let is_alone = paths.len() == 1;
+        let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths
+            .into_iter()
+            .partition(|path| is_settings_file(path, is_alone));
         let settings = settings.into_iter().next();
         self.commands
             .extend(settings.map(AppCommand::UseSettingsOfFile));

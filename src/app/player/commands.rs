@@ -8,15 +8,25 @@ use safelight_core::job::{JobError, JobId};
 
 use crate::app::App;
 use crate::app::inputs::Slot;
+use crate::app::player::zoom::Zoom;
 use crate::app::player::{OpenedFile, Playback};
+use crate::app::state::{Page, Viewing};
 
 /// One wish about what is watched.
 #[derive(Clone, Debug)]
 pub enum PlayerCommand {
     /// Play so from now on.
     SetPlayback(Playback),
+    /// The other things that can happen at a clip's end, one after the other.
+    NextRepeat,
     /// Give the picture the whole window, or not any more.
-    ShowFull(bool),
+    ToggleFull,
+    /// All of the picture.
+    Fit,
+    /// One of its pixels for each of the screen.
+    OwnSize,
+    /// Show more of A, or of B, by a share of the picture.
+    MoveDivider(f32),
     /// Put another result beside what is shown.
     CompareWith(JobId),
     /// Let A and B change places.
@@ -48,7 +58,19 @@ impl App {
     ) {
         match *command {
             PlayerCommand::SetPlayback(playback) => self.state.playback = playback,
-            PlayerCommand::ShowFull(is_full) => self.session.watch.is_full = is_full,
+            PlayerCommand::NextRepeat => {
+                self.state.playback.repeat = self.state.playback.repeat.next();
+            }
+            PlayerCommand::ToggleFull => self.session.watch.is_full ^= true,
+            PlayerCommand::Fit => self.session.watch.zoom = Zoom::Fit,
+            PlayerCommand::OwnSize => {
+                self.session.watch.zoom = Zoom::own_size(ctx.pixels_per_point());
+            }
+            PlayerCommand::MoveDivider(by) => {
+                if let Some(compare) = &mut self.session.watch.compare {
+                    compare.divider = (compare.divider + by).clamp(0.0, 1.0);
+                }
+            }
             PlayerCommand::CompareWith(id) => self.choose(|app| app.compare_with(id)),
             PlayerCommand::SwapSides => {
                 if let Some(compare) = &mut self.session.watch.compare {
@@ -74,6 +96,21 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Leaves the full view, or a comparison; whether there was one to leave.
+    pub(in crate::app) fn leave_watched(&mut self) -> bool {
+        if self.session.page != Page::Watch {
+            return false;
+        }
+        if std::mem::take(&mut self.session.watch.is_full) {
+            return true;
+        }
+        let is_compared = self.session.viewing == Viewing::Compare;
+        if is_compared {
+            self.choose(Self::leave_compare);
+        }
+        is_compared
     }
 
     pub(in crate::app) fn take_player_answer(&mut self, answer: PlayerAnswer) {

@@ -7,7 +7,6 @@ pub mod compare;
 pub mod differences;
 pub mod facts;
 mod frames;
-mod keys;
 mod opening;
 mod playhead;
 mod reading;

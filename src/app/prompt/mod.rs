@@ -23,6 +23,11 @@ use counting::{Counted, Counting};
 use history::{History, PromptEntry};
 use typing::Typing;
 
+/// The prompt field, by which the rest of the window knows whether somebody writes in it.
+pub fn field_id() -> egui::Id {
+    egui::Id::unique("prompt field")
+}
+
 /// What the prompt field may ask for.
 #[derive(Clone, Debug)]
 pub enum PromptCommand {

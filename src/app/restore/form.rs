@@ -18,8 +18,11 @@ impl FormState {
     ) -> Vec<String> {
         let (form, mut notes) = restored.form_for(spec);
         self.reset_to(spec);
+        // Those that are chosen now are not the file's.
+        self.loras.clear();
         if restored.prompt.is_some() {
             self.prompt = form.prompt;
+            self.is_one_a_line = false;
         }
         fn put<T>(own: &mut T, found: Option<T>) {
             if let Some(found) = found {

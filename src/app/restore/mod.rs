@@ -17,8 +17,6 @@ use crate::app::state::{Models, NoticeAction, Severity};
 
 /// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
-/// The endings of files that are settings and nothing else.
-const SETTINGS_ENDS: [&str; 2] = ["json", "txt"];
 /// Sentences on a card; the others are among its details.
 const MAX_SAID: usize = 4;
 
@@ -53,13 +51,14 @@ pub struct Restoring {
     waiting: Option<(PathBuf, FoundSettings)>,
 }
 
-/// Whether a file is settings and nothing else, by its name.
-pub(in crate::app) fn is_settings_file(path: &Path) -> bool {
-    path.extension().is_some_and(|end| {
-        SETTINGS_ENDS
-            .iter()
-            .any(|known| end.eq_ignore_ascii_case(known))
-    })
+/// Whether a dropped file is settings and nothing else, by its name. A text among other files is rather a mistake,
+/// which is told.
+pub(in crate::app) fn is_settings_file(path: &Path, is_alone: bool) -> bool {
+    let is = |known: &str| {
+        path.extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case(known))
+    };
+    is("json") || (is_alone && is("txt"))
 }
 
 impl App {

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use safelight_core::catalog::lora::find;
 use safelight_core::catalog::{Catalog, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::restore::{Restored, match_model};
@@ -52,17 +53,21 @@ impl GenerateArgs {
             self.guidance = self.guidance.or(form.guidance_scale);
             self.guidance_2 = self.guidance_2.or(form.guidance_scale_2);
             self.true_cfg = self.true_cfg.or(form.true_cfg_scale);
-            self.shift = self.shift.or(form.shift.map(Shift::Fixed));
+            self.shift = self.shift.or_else(|| form.shift.map(Shift::Fixed));
             self.sampler = self.sampler.or(form.sampler);
             self.schedule = self.schedule.or(restored.sigma_schedule);
         }
         self.seed = self.seed.or(restored.seed);
         if self.loras.is_empty() && !restored.loras.is_empty() {
-            let names = restored.loras.iter().map(|lora| lora.described());
-            warnings.push(format!(
-                "LoRAs are not taken over, give them with --lora FILE:STRENGTH: {}",
-                names.collect::<Vec<_>>().join(", ")
-            ));
+            let files = find(&surroundings.paths, surroundings.settings());
+            let (found, missing) = restored.find_loras(&files);
+            self.loras = found;
+            if !missing.is_empty() {
+                warnings.push(format!(
+                    "LoRAs that are not on this machine are left out, give them with --lora FILE:STRENGTH: {}",
+                    missing.join(", ")
+                ));
+            }
         }
         Ok((self, warnings))
     }

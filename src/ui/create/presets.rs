@@ -4,7 +4,7 @@
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::catalog::ModelSpec;
-use safelight_core::presets::Quality;
+use safelight_core::presets::{PresetValues, Quality};
 
 use crate::app::commands::AppCommand;
 use crate::app::presets::{PresetChoice, PresetKey, PresetsCommand};
@@ -16,9 +16,10 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let choices = view.session.presets.choices(spec);
     let sources = view.session.inputs.sources();
     let form = &view.state.form;
-    let chosen = choices
-        .iter()
-        .position(|choice| form.has_values(&choice.values, spec, sources));
+    let chosen = choices.iter().position(|choice| {
+        // One that sets nothing stands everywhere.
+        choice.values != PresetValues::default() && form.has_values(&choice.values, spec, sources)
+    });
     let can_undo =
         form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
     let explanation = "Values that go together: steps, guidance, size and more at once";
@@ -45,7 +46,8 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     wish = Some(PresetsCommand::Undo);
                 }
             }
-            menu_button(ui, view);
+            // The menu stays open while presets before it come and go.
+            ui.push_id("preset menu", |ui| menu_button(ui, view));
         });
     });
     // What a distilled model needs is worth a line; what a draft is, the hover text says.

@@ -68,7 +68,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let suggested = plan.suggested_preserved_bytes as f64 / GIB;
     let set = view.settings.memory.preserved_gib;
     let draft = view.session.planning.preserved_draft;
-    let shown = draft.or(set).unwrap_or(suggested).min(most);
+    // Rounded before, because a slider that rounds says that it was changed.
+    let shown = rounded(draft.or(set).unwrap_or(suggested).min(most));
     let mut value = shown;
     ui.spacing_mut().slider_width = SLIDER_WIDTH;
     let slider = Slider::new(&mut value, 0.0..=most)
@@ -102,7 +103,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let set = view.settings.memory.cap_gib;
     let draft = view.session.planning.cap_draft;
     let value = draft.or(set).unwrap_or(plan.budget.cap_bytes as f64 / GIB);
-    let mut value = value.min(total);
+    let mut value = rounded(value.min(total));
     let drag = egui::DragValue::new(&mut value)
         .range(0.0..=total)
         .speed(0.1)

@@ -26,6 +26,8 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
         let can_play = playhead(view).is_some();
         if can_play {
             play_ui(ui, view);
+        } else if view.session.viewing == Viewing::File && num_pictures(view) > 1 {
+            turn_ui(ui, view);
         }
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             size_ui(ui, view);
@@ -88,6 +90,24 @@ fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+fn num_pictures(view: &View<'_>) -> usize {
+    let player = view.session.player.as_ref();
+    player.map_or(0, |player| player.len())
+}
+
+/// Through the pictures of a batch from disk.
+fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let buttons = [
+        (icons::CARET_LEFT, "Previous picture", -1),
+        (icons::CARET_RIGHT, "Next picture", 1),
+    ];
+    for (icon, name, by) in buttons {
+        if icon_button(ui, icon, name, "Of the same batch (arrow keys)").clicked() {
+            view.push(AppCommand::StepFrame(by));
+        }
+    }
+}
+
 /// The slider, in what room is left, with the frame's number and time before it in reading order.
 fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(playhead) = playhead(view) else {
@@ -134,9 +154,7 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     let name = format!("At the end: {}", repeat.label());
     let explanation = format!("{name}. Press for “{}” (L)", repeat.next().label());
     if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
-        let repeat = repeat.next();
-        let playback = Playback { repeat, ..playback };
-        view.push(AppCommand::Player(PlayerCommand::SetPlayback(playback)));
+        view.push(AppCommand::Player(PlayerCommand::NextRepeat));
     }
 }
 
@@ -156,7 +174,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
         )
     };
     if icon_button(ui, icon, name, explanation).clicked() {
-        view.push(AppCommand::Player(PlayerCommand::ShowFull(!is_full)));
+        view.push(AppCommand::Player(PlayerCommand::ToggleFull));
     }
     let palette = palette(ui);
     let zoom = &mut view.session.watch.zoom;
@@ -193,14 +211,14 @@ fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
         (
             icons::CAMERA,
             "Save this frame",
-            "Write it as a PNG picture beside the clip, with the clip's settings inside",
+            "Write it as a PNG picture beside the clip, with the clip's settings inside (S)",
             true,
             PlayerCommand::SaveFrame,
         ),
         (
             icons::COPY,
             "Copy this frame",
-            "Put the picture on the clipboard",
+            "Put the picture on the clipboard (C)",
             true,
             PlayerCommand::CopyFrame,
         ),
@@ -220,6 +238,9 @@ fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
         ),
     ];
     ui.horizontal_wrapped(|ui| {
+        // A quiet row, as low as its words.
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.spacing_mut().button_padding.y = 1.0;
         for (icon, name, explanation, is_possible, command) in buttons {
             let text = RichText::new(with_icon(icon, name)).small();
             let response = ui

@@ -135,6 +135,7 @@ fn lines_ui(ui: &mut Ui, compare: &Compare) {
     let palette = palette(ui);
     let lines = compare.differences.lines();
     for ((letter, side), line) in ["A", "B"].into_iter().zip(&compare.sides).zip(&lines) {
+        ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal(|ui| {
             ui.label(RichText::new(letter).strong().color(palette.amber));
             let text = format!("{line}  ·  {}", side.title);

@@ -11,7 +11,7 @@ use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::random_seed;
 
 use crate::app::commands::AppCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::prompt::{PromptCommand, field_id};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{chip, group_label, icon_button, icon_toggle, palette, wide_note};
 use crate::ui::{View, icons, theme};
@@ -89,7 +89,7 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
 }
 
 fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
-    let id = Id::unique("prompt field");
+    let id = field_id();
     if let Some(cursor) = view.session.prompt.typing.wanted_cursor.take() {
         let mut state = TextEdit::load_state(ui.ctx(), id).unwrap_or_default();
         let range = CCursorRange::one(CCursor::new(cursor));
