@@ -47,8 +47,6 @@ pub enum Scope {
     Idle,
     /// The same, and the picture is looked at.
     Watching,
-    /// The same, on a page that has no such key of its own.
-    OnPage,
 }
 
 /// A command with a name and perhaps keys.
@@ -336,9 +334,9 @@ pub const SHORTCUTS: &[Shortcut] = &[
     },
     Shortcut {
         id: "back",
-        name: "Close the page",
+        name: "Close what lies uppermost",
         group: Group::Window,
-        scope: Scope::OnPage,
+        scope: Scope::Idle,
         keys: &[key(Key::Escape)],
         command: || AppCommand::Desktop(DesktopCommand::Back),
     },
@@ -430,13 +428,11 @@ impl App {
         let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
         ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
         for shortcut in ordered {
-            let is_page = matches!(self.session.page, Page::Settings | Page::Doctor);
             let counts = match shortcut.scope {
                 Scope::Anywhere => true,
                 Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
                 Scope::Idle => !is_typing && !is_below,
                 Scope::Watching => !is_typing && !is_below && is_watching,
-                Scope::OnPage => !is_typing && !is_below && is_page,
             };
             let is_pressed = counts
                 && shortcut

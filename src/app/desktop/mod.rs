@@ -44,7 +44,7 @@ pub enum DesktopCommand {
     ToggleMemory,
     /// Put the cursor into the prompt.
     FocusPrompt,
-    /// Close the page.
+    /// Close what lies uppermost: what is chosen, compared or large, else the page.
     Back,
     Quit,
 }
