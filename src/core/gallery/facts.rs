@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::job::Sampler;
 use crate::media::{ClipFormat, MediaError, clip_files, media_info, read_settings};
+use crate::restore::{self, Restored};
 
 /// Longer prompts are cut in the index, not in the file.
 const MAX_PROMPT_CHARS: usize = 20_000;
@@ -73,6 +75,11 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
     if let Some(settings) = settings {
         facts.take_settings(&settings, path);
     }
+    if !facts.has_settings
+        && let Ok(Some(restore::Found::Other(restored))) = restore::read(path)
+    {
+        facts.take_restored(*restored);
+    }
     if facts.num_frames > 1 {
         facts.kind = MediaKind::Clip;
     }
@@ -80,6 +87,24 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
 }
 
 impl Facts {
+    /// What another program's file says.
+    fn take_restored(&mut self, restored: Restored) {
+        let text = |text: Option<String>, max: usize| -> String {
+            text.unwrap_or_default().chars().take(max).collect()
+        };
+        self.prompt = text(restored.prompt, MAX_PROMPT_CHARS);
+        self.negative_prompt = text(restored.negative_prompt, MAX_PROMPT_CHARS);
+        self.model = text(restored.model, MAX_NAME_CHARS);
+        self.sampler = text(
+            restored.sampler.map(Sampler::name).map(str::to_owned),
+            MAX_NAME_CHARS,
+        );
+        self.seed = restored.seed;
+        self.num_steps = restored.num_steps.map(u64::from);
+        self.guidance_scale = restored.distilled_guidance.or(restored.cfg_scale);
+        self.has_settings = true;
+    }
+
     fn take_settings(&mut self, settings: &Value, path: &Path) {
         let request = &settings["request"];
         if !request.is_object() {

@@ -145,6 +145,29 @@ fn what_a_result_says_of_itself_is_known() {
 }
 
 #[test]
+fn a_file_of_another_program_is_found_by_its_prompt_too() {
+    let home = tempfile::tempdir().unwrap();
+    let file = fs::File::create(home.path().join("other.png")).unwrap();
+    let mut encoder = png::Encoder::new(file, 1, 1);
+    let text = "a lighthouse\nNegative prompt: blur\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 42, Size: 8x8, Model: dream";
+    encoder
+        .add_text_chunk("parameters".to_owned(), text.to_owned())
+        .unwrap();
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[7]).unwrap();
+    writer.finish().unwrap();
+    let mut shelf = shelf(home.path());
+    read_all(&mut shelf, look(home.path()));
+    let found = shelf.list(&words("LIGHTHOUSE dream 42"));
+    let facts = found[0].facts().unwrap();
+    assert_eq!(
+        (facts.num_steps, facts.guidance_scale),
+        (Some(20), Some(7.0))
+    );
+    assert!(facts.has_settings);
+}
+
+#[test]
 fn the_next_start_reads_nothing_again_but_what_has_changed() {
     let home = tempfile::tempdir().unwrap();
     let first = result(home.path(), "one.png", "a boat", 1, 0);
