@@ -4,15 +4,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-fn one() -> u32 {
-    1
-}
-
 use super::choices::{DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
 use super::prompt::SectionPrompts;
 use super::{PreviewChoice, Sections, StepCache};
 use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
 use crate::memory::MemoryChoice;
+
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
@@ -129,6 +126,10 @@ pub struct GenerateRequest {
     /// Also write the settings beside the file, as `.json`.
     #[serde(default)]
     pub sidecar: bool,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
