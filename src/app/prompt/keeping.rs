@@ -84,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/prompts.jsonl");
         change(&path, |entries| {
-            remember(entries, entry("one\nof two lines"))
+            remember(entries, entry("one\nof two lines"));
         })
         .unwrap();
         let found = change(&path, |entries| remember(entries, entry("two"))).unwrap();
