@@ -256,8 +256,7 @@ fn short(prompt: &str) -> String {
     let mut words = String::new();
     for word in prompt.split_whitespace() {
         if words.chars().count() + word.chars().count() >= MAX_PROMPT && !words.is_empty() {
-            words.push('…');
-            return words;
+            return format!("{}…", words.trim_end_matches([',', ';', '.']));
         }
         if !words.is_empty() {
             words.push(' ');
@@ -287,7 +286,7 @@ mod tests {
     fn a_prompt_of_any_length_and_language_is_one_short_line() {
         assert_eq!(short("a red\n boat"), "a red boat");
         let long = short("a red boat sails to the right at sunset, in the distance a castle");
-        assert_eq!(long, "a red boat sails to the right at…");
+        assert_eq!(long, "a red boat sails to the right at sunset…");
         let japanese = "夕日".repeat(40);
         assert_eq!(short(&japanese).chars().count(), MAX_PROMPT + 1);
         assert_eq!(short(""), "");

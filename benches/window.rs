@@ -1,0 +1,153 @@
+//! How long the window's thread takes for a frame while a job runs, with 5,000 results in the gallery and 500 jobs in
+//! the queue: `cargo bench --bench window`.
+//!
+//! A frame is what the program itself does for it: events and commands, panels, the accessibility tree and the
+//! triangles. Drawing those is the graphics card's, and is not counted. Prints one JSON object a page.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and may end where its ground is missing"
+)]
+
+#[expect(dead_code, reason = "the tests use all of it")]
+#[path = "../tests/app_window/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::{Bench, Sent, picture, sample};
+use safelight::app::commands::AppCommand;
+use safelight::app::state::Page;
+use safelight::worker::WorkerEvent;
+use safelight_core::job::{Frame, JobId, JobUpdate, Stage};
+use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::settings::Paths;
+use serde_json::json;
+
+const NUM_RESULTS: usize = 5_000;
+const NUM_WAITING: u64 = 500;
+const NUM_FRAMES: u64 = 400;
+
+fn main() {
+    // Without it this is `cargo test`, which builds benchmarks but wants nothing of them.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    fill(&home.path().join("videos/Safelight"));
+    let paths = Paths::under(home.path());
+    let mut bench = Bench::with(|startup| startup.paths = Some(paths));
+    let sent = bench.start_job();
+    let job = {
+        bench.press("Generate");
+        bench.app().queue.waiting[0].clone()
+    };
+    for number in 1..NUM_WAITING {
+        let mut job = job.clone();
+        job.id = JobId(number);
+        job.request.prompt = format!("wish {number}");
+        bench.app().queue.waiting.push_back(job);
+    }
+    bench.app().state.queue.is_open = true;
+    bench.app().push(AppCommand::ShowPage(Page::Gallery));
+    bench.until("all results are read", |bench| {
+        let listing = bench.app().session.gallery.listing.as_ref();
+        listing.is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking)
+    });
+    for page in [Page::Watch, Page::Gallery, Page::Settings] {
+        bench.app().push(AppCommand::ShowPage(page));
+        bench.settle();
+        let mut times: Vec<Duration> = (0..NUM_FRAMES)
+            .map(|turn| frame(&mut bench, &sent, turn))
+            .collect();
+        times.sort_unstable();
+        let millis = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
+        let line = json!({
+            "page": format!("{page:?}"),
+            "frames": times.len(),
+            "median_ms": millis(times[times.len() / 2]),
+            "p99_ms": millis(times[times.len() * 99 / 100]),
+            "worst_ms": millis(*times.last().unwrap()),
+            "results": NUM_RESULTS,
+            "waiting": NUM_WAITING,
+        });
+        println!("{line}");
+    }
+}
+
+/// Files as Safelight writes them.
+fn fill(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let settings = json!({
+        "app": "Safelight",
+        "request": { "model": "little-world", "prompt": "a red boat", "negative_prompt": "", "seed": 7 },
+    });
+    let options = ClipOptions {
+        settings: Some(settings.to_string()),
+        ..ClipOptions::default()
+    };
+    let frame = Picture::from_fn(256, 256, |x, y| [x as u8, y as u8, 99]).unwrap();
+    let first = folder.join("0000.png");
+    write_clip(&first, &[frame], options).unwrap();
+    let bytes = fs::read(first).unwrap();
+    for number in 1..NUM_RESULTS {
+        fs::write(folder.join(format!("{number:04}.png")), &bytes).unwrap();
+    }
+}
+
+/// One frame with what a worker says between two of them, and with a wheel that turns over the page.
+fn frame(bench: &mut Bench, sent: &Sent, turn: u64) -> Duration {
+    let say = |update| {
+        let event = WorkerEvent {
+            id: sent.id,
+            update,
+        };
+        bench.far.events.send(event).unwrap();
+    };
+    if turn == 0 {
+        say(JobUpdate::Stage {
+            stage: Stage::Denoise,
+            section: 0,
+            resumed: false,
+        });
+    }
+    say(sample(
+        turn as f64 / 10.0,
+        600 << 20,
+        400 << 20,
+        500 << 20,
+        1 << 30,
+    ));
+    if turn.is_multiple_of(6) {
+        say(JobUpdate::Step {
+            stage: Stage::Denoise,
+            step: (turn / 6) as u32,
+            num_steps: (NUM_FRAMES / 6) as u32 + 1,
+            secs_left: 9.0,
+        });
+        say(JobUpdate::Preview(Frame {
+            index: 0,
+            count: 1,
+            picture: picture(256, [turn as u8, 90, 40]),
+        }));
+    }
+    let input = bench.harness.input_mut();
+    input
+        .events
+        .push(egui::Event::PointerMoved(egui::pos2(700.0, 300.0)));
+    input.events.push(egui::Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: egui::vec2(0.0, if turn % 200 < 100 { -60.0 } else { 60.0 }),
+        phase: egui::TouchPhase::Move,
+        modifiers: egui::Modifiers::NONE,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    let begin = Instant::now();
+    bench.harness.step();
+    let shapes = bench.harness.output().shapes.clone();
+    bench.harness.ctx.tessellate(shapes, 1.0);
+    begin.elapsed()
+}
