@@ -52,7 +52,7 @@ impl GenerateArgs {
             self.guidance = self.guidance.or(form.guidance_scale);
             self.guidance_2 = self.guidance_2.or(form.guidance_scale_2);
             self.true_cfg = self.true_cfg.or(form.true_cfg_scale);
-            self.shift = self.shift.or(form.shift.map(Shift::Fixed));
+            self.shift = self.shift.or_else(|| form.shift.map(Shift::Fixed));
             self.sampler = self.sampler.or(form.sampler);
             self.schedule = self.schedule.or(restored.sigma_schedule);
         }
