@@ -54,6 +54,8 @@ pub enum AppCommand {
     PickInput(Slot),
     /// Open files and put them where they belong.
     OpenInputs(Vec<PathBuf>, Placing),
+    /// Go on from this clip, of which a numbered picture stands for all of them.
+    ContinueFromFile(PathBuf),
     RemoveInput(Slot),
     /// Let start and end picture change places.
     SwapInputs,

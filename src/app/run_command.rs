@@ -51,6 +51,7 @@ impl App {
                 self.background.pick_input(slot);
             }
             AppCommand::OpenInputs(paths, placing) => self.open_inputs(paths, placing),
+            AppCommand::ContinueFromFile(path) => self.continue_from_file(path),
             AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
             AppCommand::SwapInputs => self.session.inputs.swap(),
             AppCommand::Library(command) => self.run_library_command(command),

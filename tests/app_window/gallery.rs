@@ -216,6 +216,31 @@ fn what_a_job_writes_or_begins_with_is_not_deleted() {
 }
 
 #[test]
+fn a_clip_of_numbered_pictures_is_gone_on_from_as_one() {
+    let home = tempfile::tempdir().unwrap();
+    let frames: Vec<_> = (0..9)
+        .map(|index| Picture::from_fn(96, 64, |_, _| [index * 9; 3]).unwrap())
+        .collect();
+    let options = ClipOptions {
+        settings: Some(
+            r#"{"request": {"prompt": "a boat", "num_frames": 9, "fps": 8}}"#.to_owned(),
+        ),
+        ..ClipOptions::default()
+    };
+    write_clip(&results(home.path()).join("boat.png"), &frames, options).unwrap();
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a boat, clip");
+    bench.press("Continue from last frame");
+    bench.until("it is opened", |bench| {
+        bench.app().session.inputs.get(Slot::Start).is_some()
+    });
+    let inputs = &bench.app().session.inputs;
+    assert_eq!(inputs.clip().map(|clip| clip.info.num_frames), Some(9));
+}
+
+#[test]
 fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     let home = tempfile::tempdir().unwrap();
     let first = result(home.path(), "0000.png", "a red boat", 7);

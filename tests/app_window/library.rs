@@ -116,6 +116,24 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
 }
 
 #[test]
+fn keys_in_a_field_of_the_form_choose_no_model() {
+    let mut bench = bench();
+    open(&mut bench);
+    search(&mut bench, "FLUX picture");
+    bench.write_prompt("a boat");
+    let chosen = bench.app().session.library.chosen.clone();
+    for key in [Key::ArrowDown, Key::Enter] {
+        bench.harness.key_press(key);
+        bench.settle();
+    }
+    assert_eq!(bench.app().session.library.chosen, chosen);
+    assert_eq!(
+        bench.app().state.form.model.as_deref(),
+        Some("little-world")
+    );
+}
+
+#[test]
 fn a_search_that_finds_nothing_has_a_way_back() {
     let mut bench = bench();
     open(&mut bench);

@@ -119,6 +119,8 @@ pub struct GalleryPage {
     pub trashed: Vec<Trashed>,
     /// What was said of them.
     pub trash_word: String,
+    /// Until they are in the trash nothing else goes there: what can be brought back would be lost.
+    is_trashing: bool,
     /// It is shown, and its folders are watched.
     is_open: bool,
     /// The neighbour of what goes is chosen.

@@ -2,6 +2,7 @@
 //!
 //! Files only go to the desktop's trash. What a job writes or begins with stays.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
@@ -37,17 +38,25 @@ impl App {
         let Some(paths) = &self.paths else {
             return;
         };
+        if self.session.gallery.is_trashing {
+            return;
+        }
         let mut problems = Vec::new();
         let free: Vec<TrashWish> = wishes
             .into_iter()
             .filter(|wish| {
-                let in_use = self.use_of(&wish.path);
-                problems.extend(in_use.map(|in_use| format!("{in_use}: {}", wish.path.display())));
-                in_use.is_none()
+                let is_written = self.is_being_written(&wish.path);
+                if is_written {
+                    let path = wish.path.display();
+                    problems.push(format!("the running job writes this file: {path}"));
+                }
+                !is_written
             })
             .collect();
         let trash = Trash::new(paths.trash());
+        let needed = self.needed_files();
         self.session.gallery.moves_on = true;
+        self.session.gallery.is_trashing = true;
         self.background.spawn("trash", move |postbox| {
             let mut results = TrashedResults {
                 trashed: Vec::new(),
@@ -57,7 +66,14 @@ impl App {
             };
             for wish in free {
                 // The result itself, then what belongs to it.
-                for (index, file) in files_of(&wish.path, wish.is_frame).into_iter().enumerate() {
+                let files = files_of(&wish.path, wish.is_frame);
+                if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
+                    let path = file.display();
+                    let why = format!("a job in the queue begins with this file: {path}");
+                    results.problems.push(why);
+                    continue;
+                }
+                for (index, file) in files.into_iter().enumerate() {
                     match trash.put(&file) {
                         Ok(trashed) => {
                             results.num_results += usize::from(index == 0);
@@ -76,28 +92,29 @@ impl App {
         });
     }
 
-    /// What a file is needed for, in words that begin a sentence.
-    fn use_of(&self, path: &Path) -> Option<&'static str> {
+    fn is_being_written(&self, path: &Path) -> bool {
+        let running = self.queue.running.as_ref();
+        running.is_some_and(|job| is_written(&job.request, path))
+    }
+
+    /// The files that jobs begin with.
+    fn needed_files(&self) -> HashSet<PathBuf> {
         let running = self.queue.running.as_ref().map(|job| &job.request);
-        if running.is_some_and(|request| is_written(request, path)) {
-            return Some("the running job writes this file");
-        }
         let waiting = self.queue.waiting.iter();
         let stopped = self.queue.stopped.iter().map(|stopped| &stopped.job);
         let waiting = waiting.chain(stopped).map(|job| &job.request);
-        let is_needed = |request: &GenerateRequest| {
-            let inputs = [
-                &request.image,
-                &request.last_image,
-                &request.mask,
-                &request.extend,
-            ];
-            inputs.into_iter().flatten().any(|input| input == path)
+        let inputs = |request: &GenerateRequest| {
+            let GenerateRequest {
+                image,
+                last_image,
+                mask,
+                extend,
+                ..
+            } = request;
+            [image, last_image, mask, extend].map(Option::clone)
         };
-        waiting
-            .chain(running)
-            .any(is_needed)
-            .then_some("a job in the queue begins with this file")
+        let inputs = waiting.chain(running).flat_map(inputs);
+        inputs.flatten().collect()
     }
 
     pub(super) fn take_trashed(&mut self, results: TrashedResults) {
@@ -108,6 +125,7 @@ impl App {
             problems,
         } = results;
         let page = &mut self.session.gallery;
+        page.is_trashing = false;
         if num_results > 0 {
             page.trash_word = match num_results {
                 1 => "1 result is in the trash".to_owned(),

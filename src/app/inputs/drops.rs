@@ -9,11 +9,11 @@ use egui::{Context, Event, HoveredFile, pos2};
 use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::App;
-use crate::app::background::Task;
+use crate::app::background::{Answer, Task};
 use crate::app::commands::AppCommand;
 use crate::app::form::SizeChoice;
 use crate::app::form::thing_of;
-use crate::app::inputs::opening::OpenedInputs;
+use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
 use crate::app::loras::LorasCommand;
@@ -103,6 +103,18 @@ impl App {
             placing,
             room,
         });
+    }
+
+    /// The clip becomes the one to go on from.
+    pub(in crate::app) fn continue_from_file(&mut self, path: PathBuf) {
+        let placing = Placing {
+            slot: Some(Slot::Start),
+            keeps_size: false,
+        };
+        self.open(Task::Work(Box::new(move || {
+            let opened = continue_file(&path);
+            Some(Answer::Inputs(opened_one(opened, placing)))
+        })));
     }
 
     pub(in crate::app) fn open(&mut self, task: Task) {

@@ -149,6 +149,16 @@ pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
         .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
 }
 
+/// Goes on from a clip on the disk: from all its numbered pictures when it was written as those.
+pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
+    let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
+    if is_clip {
+        open_clip(path)
+    } else {
+        open_input(path)
+    }
+}
+
 /// Keeps a picture from the clipboard as a file.
 pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, JobError> {
     let rgb = image

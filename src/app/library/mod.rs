@@ -69,6 +69,8 @@ pub struct Library {
     pub chosen: Option<String>,
     /// The search field is to have the keyboard.
     pub wants_focus: bool,
+    /// Another field had the keyboard in the last frame.
+    pub is_typing: bool,
     /// The list is to be scrolled to the one that is looked at.
     pub wants_scroll: bool,
     /// How far the list is scrolled, in points.

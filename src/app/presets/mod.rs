@@ -148,13 +148,18 @@ impl App {
         })));
     }
 
-    fn edit_presets(&self, edit: PresetEdit) {
+    fn edit_presets(&mut self, edit: PresetEdit) {
         let Some(path) = self.paths.as_ref().map(|paths| paths.presets_file()) else {
             return;
         };
-        self.background.run(Task::Work(Box::new(move || {
+        let is_taken = self.background.run(Task::Work(Box::new(move || {
             Some(Answer::Presets(edited(&path, &edit)))
         })));
+        if !is_taken {
+            let summary = "the presets were not changed: files are busy";
+            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
+            self.session.notify(Severity::Warning, err);
+        }
     }
 
     pub(in crate::app) fn take_presets_answer(&mut self, answer: PresetsAnswer) {

@@ -156,7 +156,7 @@ impl App {
             return;
         };
         let path = paths.data.join("prompts.jsonl");
-        self.background.run(Task::Work(Box::new(move || {
+        let is_taken = self.background.run(Task::Work(Box::new(move || {
             let changed = keeping::change(&path, change).map_err(|err| {
                 JobError::new(JobErrorKind::Disk, "the prompts cannot be remembered")
                     .advise(format!("Make this file writable: {}", path.display()))
@@ -164,6 +164,11 @@ impl App {
             });
             Some(Answer::Prompt(PromptAnswer::History(changed)))
         })));
+        if !is_taken {
+            let summary = "the history of prompts was not changed: files are busy";
+            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
+            self.session.notify(Severity::Warning, err);
+        }
     }
 
     fn step_prompt(&mut self, step: fn(&mut History, &PromptEntry) -> Option<PromptEntry>) {

@@ -130,7 +130,9 @@ impl Facts {
         self.has_settings = true;
         let num_frames = request["num_frames"].as_u64().unwrap_or(1);
         let is_still = ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still);
-        if is_still && num_frames > 1 && number_of(path).is_some() {
+        // A frame that was saved alone has its clip's settings, and its own number beside them.
+        let is_alone = settings.get("frame").is_some();
+        if is_still && num_frames > 1 && !is_alone && number_of(path).is_some() {
             self.is_frame = true;
             self.num_frames = u32::try_from(num_frames).unwrap_or(u32::MAX);
             self.fps = number(&request["fps"]).unwrap_or_default().max(0.0);

@@ -3,7 +3,7 @@
 //! What was read can be read again, so a broken index counts as none. Favourites cannot: a broken file of them is put
 //! aside, never overwritten.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::{Stamp, decoded, encoded};
 use crate::files::write_atomically;
+use crate::naming;
 
 /// Of another version everything is read anew.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What is not there any more is remembered up to so many, because a disk may come back.
 const MAX_RECORDS: usize = 200_000;
 
@@ -45,11 +46,7 @@ struct Record {
     path: String,
     #[serde(flatten)]
     stamp: Stamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    facts: Option<Arc<Facts>>,
-    /// Why it could not be read.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    problem: String,
+    facts: Arc<Facts>,
 }
 
 /// What was read before; nothing when that is lost.
@@ -61,10 +58,7 @@ pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
         Ok(index) if index.version == VERSION => index
             .records
             .into_iter()
-            .map(|record| {
-                let read = record.facts.ok_or(record.problem);
-                (decoded(&record.path), (record.stamp, read))
-            })
+            .map(|record| (decoded(&record.path), (record.stamp, Ok(record.facts))))
             .collect(),
         Ok(_) => HashMap::new(),
         Err(err) => {
@@ -74,16 +68,18 @@ pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
     }
 }
 
+/// Keeps what was read. What could not be is tried again at the next start: a disk may be back by then.
 pub(super) fn save(path: &Path, known: &HashMap<PathBuf, Known>) -> io::Result<()> {
     let mut records: Vec<Record> = known
         .iter()
-        .take(MAX_RECORDS)
-        .map(|(path, (stamp, read))| Record {
-            path: encoded(path),
-            stamp: *stamp,
-            facts: read.as_ref().ok().cloned(),
-            problem: read.as_ref().err().cloned().unwrap_or_default(),
+        .filter_map(|(path, (stamp, read))| {
+            Some(Record {
+                path: encoded(path),
+                stamp: *stamp,
+                facts: Arc::clone(read.as_ref().ok()?),
+            })
         })
+        .take(MAX_RECORDS)
         .collect();
     records.sort_by(|one, other| one.path.cmp(&other.path));
     let index = IndexFile {
@@ -115,7 +111,10 @@ pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexEr
         let paths = file.favourites.iter().map(|text| decoded(text));
         return (paths.collect(), None);
     }
-    let aside = path.with_extension("broken.json");
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = format!("{stem}.broken");
+    let aside = naming::free_path(folder, &stem, "json", &mut HashSet::new());
     let moved = fs::rename(path, &aside);
     let problem = match moved {
         Ok(()) => IndexError::Favourites { aside },

@@ -106,6 +106,8 @@ pub struct Shelf {
     favourites: BTreeSet<PathBuf>,
     index_file: PathBuf,
     favourites_file: PathBuf,
+    /// What stands in their file is not known, so it is not written over.
+    are_favourites_unread: bool,
     num_unread: usize,
     is_index_old: bool,
 }
@@ -119,6 +121,7 @@ impl Shelf {
             favourites,
             index_file,
             favourites_file,
+            are_favourites_unread: matches!(problem, Some(IndexError::Unreadable { .. })),
             ..Self::default()
         };
         (shelf, problem)
@@ -216,6 +219,7 @@ impl Shelf {
 
     /// Makes results favourites, or not any more, and remembers it at once.
     pub fn favour(&mut self, paths: &[PathBuf], is_favourite: bool) -> Result<(), IndexError> {
+        let reopened = self.reopen_favourites();
         for path in paths {
             if is_favourite {
                 self.favourites.insert(path.clone());
@@ -226,7 +230,27 @@ impl Shelf {
                 Arc::make_mut(entry).is_favourite = is_favourite;
             }
         }
-        index::save_favourites(&self.favourites_file, &self.favourites)
+        if self.are_favourites_unread {
+            return reopened;
+        }
+        index::save_favourites(&self.favourites_file, &self.favourites)?;
+        reopened
+    }
+
+    /// Tries again to read favourites that could not be read before.
+    fn reopen_favourites(&mut self) -> Result<(), IndexError> {
+        if !self.are_favourites_unread {
+            return Ok(());
+        }
+        let (favourites, problem) = index::load_favourites(&self.favourites_file);
+        self.are_favourites_unread = matches!(problem, Some(IndexError::Unreadable { .. }));
+        for path in &favourites {
+            if let Some(entry) = self.entries.get_mut(path) {
+                Arc::make_mut(entry).is_favourite = true;
+            }
+        }
+        self.favourites.extend(favourites);
+        problem.map_or(Ok(()), Err)
     }
 
     /// Whether more is known than the file of the index says.

@@ -209,10 +209,43 @@ fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
     let (mut shelf, problem) = Shelf::open(home.path().join("index.json"), favourites);
     assert!(problem.is_some_and(|problem| problem.to_string().contains("put aside")));
     shelf.favour(&[PathBuf::from("/a.png")], true).unwrap();
-    assert_eq!(
-        fs::read(home.path().join("favourites.broken.json")).unwrap(),
-        b"no list"
-    );
+    fs::write(home.path().join("favourites.json"), "no list either").unwrap();
+    let (_, problem) = Shelf::open(PathBuf::new(), home.path().join("favourites.json"));
+    assert!(problem.is_some());
+    let aside = |name: &str| fs::read(home.path().join(name)).unwrap();
+    assert_eq!(aside("favourites.broken.json"), b"no list");
+    assert_eq!(aside("favourites.broken-2.json"), b"no list either");
+}
+
+#[test]
+fn favourites_that_could_not_be_read_are_never_written_over() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("favourites.json");
+    let index = home.path().join("index.json");
+    fs::create_dir(&path).unwrap();
+    let (mut shelf, problem) = Shelf::open(index.clone(), path.clone());
+    assert!(matches!(problem, Some(IndexError::Unreadable { .. })));
+    assert!(shelf.favour(&[PathBuf::from("/new.png")], true).is_err());
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, r#"{"favourites": ["/old.png"]}"#).unwrap();
+    shelf.favour(&[PathBuf::from("/newer.png")], true).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    for name in ["old", "new", "newer"] {
+        assert!(text.contains(&format!("/{name}.png")), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_tried_again_at_the_next_start() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "one.png", "a boat", 1, 0);
+    let mut before = shelf(home.path());
+    let unread = before.put(look(home.path()));
+    assert!(before.take(&unread[0], Err("the disk was away".to_owned())));
+    before.save_index().unwrap();
+    let mut after = shelf(home.path());
+    assert_eq!(read_all(&mut after, look(home.path())), 1);
+    assert_eq!(names(&after, &words("boat")), ["one.png"]);
 }
 
 #[test]
@@ -303,25 +336,41 @@ fn numbered_pictures_of_a_clip_are_one_result_and_those_of_a_batch_are_several()
     )
     .unwrap();
     fs::write(home.path().join("batch_0001.json"), r#"{"app": "another"}"#).unwrap();
+    // A frame that was saved alone, as the player does.
+    let alone = ClipOptions {
+        settings: Some(
+            r#"{"request": {"prompt": "alone", "num_frames": 3}, "frame": 2}"#.to_owned(),
+        ),
+        ..ClipOptions::default()
+    };
+    for name in ["alone_frame_0002.png", "alone_frame_0003.png"] {
+        write_clip(&home.path().join(name), &frames[..1], alone.clone()).unwrap();
+    }
     let mut shelf = shelf(home.path());
-    assert_eq!(read_all(&mut shelf, look(home.path())), 5);
+    assert_eq!(read_all(&mut shelf, look(home.path())), 7);
     let query = Query {
         sort: Sort::Name,
         ..Query::default()
     };
     assert_eq!(
         names(&shelf, &query),
-        ["batch_0001.png", "batch_0002.png", "clip_0001.png"]
+        [
+            "alone_frame_0002.png",
+            "alone_frame_0003.png",
+            "batch_0001.png",
+            "batch_0002.png",
+            "clip_0001.png"
+        ]
     );
     let list = shelf.list(&query);
-    let frame = list[2].facts().unwrap();
-    assert!(frame.is_frame && list[2].is_clip());
+    let frame = list[4].facts().unwrap();
+    assert!(frame.is_frame && list[4].is_clip() && !list[0].is_clip());
     assert_eq!(
-        files_of(&list[2].path, true).len(),
+        files_of(&list[4].path, true).len(),
         4,
         "three pictures and their settings"
     );
-    assert_eq!(files_of(&list[0].path, false), [list[0].path.clone()]);
+    assert_eq!(files_of(&list[2].path, false), [list[2].path.clone()]);
 }
 
 #[test]

@@ -5,11 +5,12 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
 use crate::catalog::line_and_column;
@@ -111,10 +112,6 @@ pub fn load(path: &Path) -> LoadedPresets {
     };
     let mut loaded = LoadedPresets::default();
     let Some(tables) = document.get("preset").and_then(Item::as_array_of_tables) else {
-        if document.get("preset").is_some() {
-            let reason = "expected tables [[preset]]".to_owned();
-            loaded.problems.push(reason);
-        }
         return loaded;
     };
     for (index, table) in tables.iter().enumerate() {
@@ -157,16 +154,15 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
     };
     let (mut document, aside) = match read(path) {
         Ok(document) => (document, None),
-        Err(PresetsError::Broken { .. }) => {
-            let aside = free_name(path);
-            fs::rename(path, &aside).map_err(write_failed)?;
-            (new_document(), Some(aside))
-        }
+        Err(PresetsError::Broken { .. }) => (new_document(), Some(free_name(path))),
         Err(err) => return Err(err),
     };
     change(&mut document, edit, path)?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(write_failed)?;
+    }
+    if let Some(aside) = &aside {
+        fs::rename(path, aside).map_err(write_failed)?;
     }
     write_atomically(path, document.to_string().as_bytes()).map_err(write_failed)?;
     Ok(aside)
@@ -174,7 +170,7 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
 
 fn new_document() -> DocumentMut {
     let mut document = DocumentMut::new();
-    document.set_trailing(HEAD);
+    document.decor_mut().set_prefix(HEAD);
     document
 }
 
@@ -203,11 +199,19 @@ fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
     };
     let text = String::from_utf8(bytes)
         .map_err(|err| broken(1, 1, format!("expected UTF-8, found {}", err.utf8_error())))?;
-    text.parse::<DocumentMut>().map_err(|err| {
-        let at = err.span().map_or(0, |span| span.start);
-        let (line, column) = line_and_column(&text, at);
-        broken(line, column, err.message().trim().replace('\n', ", "))
-    })
+    let broken_at = |span: Option<Range<usize>>, reason: String| {
+        let (line, column) = line_and_column(&text, span.map_or(0, |span| span.start));
+        broken(line, column, reason)
+    };
+    let document = Document::parse(text.as_str())
+        .map_err(|err| broken_at(err.span(), err.message().trim().replace('\n', ", ")))?;
+    match document.get("preset") {
+        Some(item) if !item.is_array_of_tables() => {
+            let reason = "expected tables [[preset]]".to_owned();
+            Err(broken_at(item.span(), reason))
+        }
+        _ => Ok(document.into_mut()),
+    }
 }
 
 fn name_of(table: &Table) -> Option<&str> {
@@ -255,10 +259,7 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
     let item = document
         .entry("preset")
         .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    if item.as_array_of_tables().is_none() {
-        // A key of another kind, which means nothing.
-        *item = Item::ArrayOfTables(ArrayOfTables::new());
-    }
+    // A key of another kind is a broken file.
     let Some(tables) = item.as_array_of_tables_mut() else {
         return Ok(());
     };

@@ -126,6 +126,27 @@ fn a_broken_file_is_named_by_its_place_and_moved_aside_before_the_next_save() {
 }
 
 #[test]
+fn presets_of_another_form_are_moved_aside_and_a_change_that_fails_moves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("presets.toml");
+    let inline = "# mine\npreset = [{ name = \"x\", steps = 4 }]\n";
+    fs::write(&path, inline).unwrap();
+    let error = load(&path).error.unwrap().to_string();
+    assert!(error.starts_with("line 2, column 10"), "{error}");
+    let delete = PresetEdit::Delete("x".into());
+    assert!(matches!(
+        edit(&path, &delete),
+        Err(PresetsError::Missing { .. })
+    ));
+    assert_eq!(fs::read_to_string(&path).unwrap(), inline);
+    let aside = edit(&path, &PresetEdit::Save(own("New", 3)))
+        .unwrap()
+        .unwrap();
+    assert_eq!(fs::read_to_string(aside).unwrap(), inline);
+    assert_eq!(load(&path).presets, [own("New", 3)]);
+}
+
+#[test]
 fn a_wrong_preset_is_left_out_and_the_others_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("presets.toml");

@@ -107,7 +107,11 @@ fn actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
                 slot: Some(slot),
                 keeps_size: false,
             };
-            view.push(AppCommand::OpenInputs(vec![path()], placing));
+            view.push(if entry.is_clip() {
+                AppCommand::ContinueFromFile(path())
+            } else {
+                AppCommand::OpenInputs(vec![path()], placing)
+            });
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Whoever types into a field keeps all of them.
 
-use egui::{Key, Modifiers, Popup, Ui};
+use egui::{Event, Key, Modifiers, Popup, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::{GalleryCommand, TrashWish};
@@ -40,12 +40,20 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
         let play = AppCommand::PlayFile(current.path.clone());
         view.push(play);
     }
-    if pressed(Modifiers::NONE, Key::Delete) {
+    // A key that is held throws one batch away, not one after the other.
+    let is_fresh = is_pressed_anew(ui, Key::Delete);
+    if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
         trash(view);
     }
     if pressed(Modifiers::NONE, Key::F) {
         favour(view);
     }
+}
+
+/// Whether the key went down just now, and is not repeated by being held.
+fn is_pressed_anew(ui: &Ui, wanted: Key) -> bool {
+    let is_it = |event: &Event| matches!(event, Event::Key { key, pressed: true, repeat: false, .. } if *key == wanted);
+    ui.input(|input| input.events.iter().any(is_it))
 }
 
 /// The keys that choose.

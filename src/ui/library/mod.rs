@@ -6,7 +6,9 @@ mod details;
 mod list;
 pub(super) mod welcome;
 
-use egui::{Align, Frame, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2};
+use egui::{
+    Align, Frame, Id, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2,
+};
 
 use crate::app::commands::AppCommand;
 use crate::app::library::LibraryCommand;
@@ -89,6 +91,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let library = &mut view.session.library;
     let hint = "Search by name, kind, folder…";
     let field = TextEdit::singleline(&mut library.query)
+        .id(search_id())
         .hint_text(with_icon(icons::SEARCH, hint))
         .desired_width(f32::INFINITY);
     let response = ui
@@ -110,9 +113,20 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+fn search_id() -> Id {
+    Id::unique("search of models")
+}
+
 /// Arrows, Enter and Escape, before the search field sees them.
 fn keys(ui: &Ui, view: &mut View<'_>) {
     if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+        return;
+    }
+    let focused = ui.memory(|memory| memory.focused());
+    let is_elsewhere = focused.is_some_and(|id| id != search_id());
+    // The key that leaves a field is still the field's.
+    let was_elsewhere = std::mem::replace(&mut view.session.library.is_typing, is_elsewhere);
+    if is_elsewhere || was_elsewhere {
         return;
     }
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
@@ -136,13 +150,7 @@ fn keys(ui: &Ui, view: &mut View<'_>) {
             view.push(AppCommand::Library(LibraryCommand::Look(id)));
         }
     }
-    // A button that has the keyboard takes Enter itself.
-    let is_on_button = ui
-        .ctx()
-        .memory(|memory| memory.focused())
-        .is_some_and(|id| egui::text_edit::TextEditState::load(ui.ctx(), id).is_none());
-    if !is_on_button
-        && pressed(Key::Enter)
+    if pressed(Key::Enter)
         && let Some(id) = view.session.library.chosen.clone()
     {
         view.push(AppCommand::Library(LibraryCommand::Use(id)));

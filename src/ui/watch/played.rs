@@ -66,7 +66,11 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, file: &PlayedFile, shown: usize)
                 slot: Some(Slot::Start),
                 keeps_size: false,
             };
-            view.push(AppCommand::OpenInputs(vec![path], placing));
+            view.push(if file.is_clip {
+                AppCommand::ContinueFromFile(path)
+            } else {
+                AppCommand::OpenInputs(vec![path], placing)
+            });
         }
         compare_menu(ui, view);
         live_button(ui, view);
