@@ -112,7 +112,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// Arrows, Enter and Escape, before the search field sees them.
 fn keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+    if view.session.is_covered(ui.ctx()) {
         return;
     }
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
