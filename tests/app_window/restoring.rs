@@ -198,6 +198,20 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
 }
 
 #[test]
+fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
+    let mut bench = bench();
+    let text = r#"{"prompt": "a dancer", "negative_prompt": "", "seed": 9, "steps": 21, "total_second_length": 4.0, "cfg": 1.0, "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608}"#;
+    let path = write(&bench, "dance.json", text);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 21
+    });
+    let form = bench.app().state.form.clone();
+    assert_eq!(form.model.as_deref(), Some("framepack"));
+    assert_eq!(form.section_order, None);
+}
+
+#[test]
 fn the_menu_of_presets_offers_a_file() {
     let mut bench = bench();
     bench.scroll_to("Preset menu");

@@ -175,13 +175,16 @@ impl App {
         let mut counter = counting.counter.take().unwrap_or_default();
         self.background.spawn("tokens", move |postbox| {
             let said = |err: PromptError| err.to_string();
-            let mut count = |wish: &CountWish| match guarded(|| counter.count(wish)) {
-                Some(counted) => counted.map_err(said),
-                // Whatever is half open in it is not used again.
-                None => {
-                    counter = TokenCounter::default();
-                    Err(NOT_SURVIVED.to_owned())
-                }
+            let mut count = |wish: &CountWish| {
+                let counted = guarded(|| counter.count(wish));
+                counted.map_or_else(
+                    || {
+                        // Whatever is half open in it is not used again.
+                        counter = TokenCounter::default();
+                        Err(NOT_SURVIVED.to_owned())
+                    },
+                    |counted| counted.map_err(said),
+                )
             };
             let prompt = count(&wish.prompt);
             let negative = wish.negative.as_ref().map(count);
