@@ -35,6 +35,7 @@ impl App {
         for command in std::mem::take(&mut self.commands) {
             self.run_command(ctx, command);
         }
+        self.paint_mask(ctx);
         self.follow_gallery();
         self.start_next();
         self.tend_queue(ctx);

@@ -440,10 +440,7 @@ impl App {
     /// Takes the keys of commands away before any field sees them.
     pub(super) fn take_shortcuts(&mut self, ctx: &Context) {
         let is_typing = self.session.had_focus || ctx.memory(|memory| memory.focused().is_some());
-        let is_below = self.session.palette.is_some()
-            || self.session.are_shortcuts_shown
-            || egui::Popup::is_any_open(ctx)
-            || ctx.memory(|memory| memory.top_modal_layer().is_some());
+        let is_below = self.session.is_covered(ctx);
         let is_watching = self.session.page == Page::Watch;
         // Those with Shift first: a key without it counts with it too.
         let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use egui::{ColorImage, TextureHandle, TextureOptions};
+use egui::{ColorImage, Context, TextureHandle, TextureOptions};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
@@ -279,6 +279,14 @@ pub struct Session {
 }
 
 impl Session {
+    /// Something lies over the pages and has the keys, Escape above all: a list, a menu or a question.
+    pub fn is_covered(&self, ctx: &Context) -> bool {
+        self.palette.is_some()
+            || self.are_shortcuts_shown
+            || egui::Popup::is_any_open(ctx)
+            || ctx.memory(|memory| memory.top_modal_layer().is_some())
+    }
+
     pub fn notify(&mut self, severity: Severity, err: JobError) {
         let JobError {
             kind: _,

@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use egui::Key;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::commands::AppCommand;
 use safelight::app::form::ChosenLora;
+use safelight::app::state::Page;
 use safelight_core::catalog::lora::{CheckedLora, Coverage};
 use safelight_core::catalog::{ModelSpec, WeightSet};
 use safelight_core::job::{JobOutcome, JobUpdate, Lora};
@@ -89,6 +92,22 @@ fn sent_loras(bench: &mut Bench) -> Vec<Lora> {
     let sent = bench.next_job();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
     sent.request.loras
+}
+
+#[test]
+fn escape_puts_the_list_away_and_nothing_behind_it() {
+    let mut bench = bench();
+    bench.app().push(AppCommand::ShowPage(Page::Gallery));
+    bench.settle();
+    bench.press("Add LoRA");
+    bench.until("it is listed", |bench| bench.has("sea"));
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    assert!(!bench.app().session.loras.is_open);
+    assert_eq!(bench.app().session.page, Page::Gallery);
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    assert_eq!(bench.app().session.page, Page::Watch);
 }
 
 #[test]

@@ -79,6 +79,31 @@ fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size() {
 }
 
 #[test]
+fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
+    let mut bench = Bench::of(flux_spec());
+    let edges = |bench: &mut Bench| {
+        let form = &bench.app().state.form;
+        assert_eq!(form.size, SizeChoice::Custom);
+        (form.width, form.height)
+    };
+    let form = &mut bench.app().state.form;
+    (form.size, form.width, form.height) = (SizeChoice::Custom, 1248, 592);
+    bench.settle();
+    press(&mut bench, "Draft");
+    let (width, height) = edges(&mut bench);
+    assert!(width < 1100 && height < 500, "{width} × {height}");
+    press(&mut bench, "Balanced");
+    let (width, height) = edges(&mut bench);
+    assert!(width > 1300 && height > 600, "{width} × {height}");
+
+    let form = &mut bench.app().state.form;
+    (form.width, form.height) = (512, 384);
+    bench.settle();
+    press(&mut bench, "Draft");
+    assert_eq!(edges(&mut bench), (512, 384));
+}
+
+#[test]
 fn a_draft_in_sections_skips_steps_and_a_final_does_not() {
     let mut bench = Bench::of(framepack_spec());
     press(&mut bench, "Draft");

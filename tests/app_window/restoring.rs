@@ -182,15 +182,33 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
     let path = write(&bench, "fox.txt", text);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 20
+        bench.app().state.form.prompt == "a fox"
     });
+    let form = bench.app().state.form.clone();
+    assert_eq!(form.model.as_deref(), Some("little-world"));
+    // Numbers that mean something to that family alone.
+    let own = spec().defaults;
     assert_eq!(
-        bench.app().state.form.model.as_deref(),
-        Some("little-world")
+        (form.num_steps, form.guidance_scale, form.seed.as_str()),
+        (own.num_steps, own.guidance_scale, "3")
     );
     bench.assert_shows("no model of its family is here: Little World stays chosen");
     bench.assert_shows("Its sampler, Euler a, is none of Safelight's");
     bench.assert_shows("is none that Little World makes");
+}
+
+#[test]
+fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
+    let mut bench = bench();
+    let text = r#"{"prompt": "a dancer", "negative_prompt": "", "seed": 9, "steps": 21, "total_second_length": 4.0, "cfg": 1.0, "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608}"#;
+    let path = write(&bench, "dance.json", text);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 21
+    });
+    let form = bench.app().state.form.clone();
+    assert_eq!(form.model.as_deref(), Some("framepack"));
+    assert_eq!(form.section_order, None);
 }
 
 #[test]

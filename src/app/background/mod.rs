@@ -6,6 +6,7 @@
 
 pub(in crate::app) mod dialogs;
 mod files;
+pub(in crate::app) mod guard;
 mod watch;
 
 use std::collections::HashSet;

@@ -98,19 +98,36 @@ impl Look {
             PresetSize::Full => {
                 if let Some(choice) = self.drafted(spec, sources) {
                     self.size = choice;
+                } else if self.is_draft(spec) {
+                    // Of a picture that is not here any more, or of another size of one's own.
+                    self.edges = spec.size_for_aspect(aspect_of(self.edges));
                 }
             }
             PresetSize::Smaller => {
-                if self.drafted(spec, sources).is_none() {
-                    let aspect = match self.size {
-                        SizeChoice::Custom => aspect_of(self.edges),
-                        choice => aspect_of_choice(choice, spec, sources),
-                    };
-                    self.edges = draft_size(spec, aspect);
+                let is_custom = self.size == SizeChoice::Custom;
+                let aspect = match self.size {
+                    SizeChoice::Custom => aspect_of(self.edges),
+                    choice => aspect_of_choice(choice, spec, sources),
+                };
+                let draft = draft_size(spec, aspect);
+                let is_small = is_custom && pixels(self.edges) <= pixels(draft);
+                if !is_small && !self.is_draft(spec) && self.drafted(spec, sources).is_none() {
+                    self.edges = draft;
                     self.size = SizeChoice::Custom;
                 }
             }
         }
+    }
+
+    /// Whether the size is the draft of some aspect. Its own aspect is a little off, as its edges are rounded.
+    fn is_draft(&self, spec: &ModelSpec) -> bool {
+        let aspect = aspect_of(self.edges);
+        let draft = draft_size(spec, aspect);
+        let is_near = |own: u32, draft: u32| own.abs_diff(draft) <= spec.limits.size_multiple;
+        self.size == SizeChoice::Custom
+            && draft != spec.size_for_aspect(aspect)
+            && is_near(self.edges.0, draft.0)
+            && is_near(self.edges.1, draft.1)
     }
 
     /// The choice whose draft the size is.
@@ -126,6 +143,10 @@ impl Look {
 
 fn aspect_of((width, height): (u32, u32)) -> f64 {
     f64::from(width) / f64::from(height.max(1))
+}
+
+fn pixels((width, height): (u32, u32)) -> u64 {
+    u64::from(width) * u64::from(height)
 }
 
 fn aspect_of_choice(choice: SizeChoice, spec: &ModelSpec, sources: Sources<'_>) -> f64 {

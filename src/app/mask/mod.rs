@@ -6,14 +6,16 @@
 mod opening;
 pub mod tiles;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use egui::Vec2;
+use egui::{Context, Vec2};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::{Area, Brush, Mask};
+use safelight_core::media::{Area, Brush, Mask, softened};
 
 use crate::app::App;
 use crate::app::background::Answer;
+use crate::app::background::guard::survived;
 use crate::app::inputs::opening::{open_input, opened_one};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::state::{Page, Severity};
@@ -25,6 +27,9 @@ pub const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
 /// How far edges may be softened, in pixels of the picture.
 pub const MAX_SOFTEN: u32 = 200;
+
+/// Pixels that strokes may look at in one frame; what is left waits for the next one.
+const PIXELS_A_FRAME: u64 = 6 << 20;
 
 /// What the page of the mask asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +104,8 @@ pub struct Editor {
     pub is_changed: bool,
     /// Where the pointer was in the stroke that goes on, and whether that erases.
     stroke: Option<([f32; 2], bool)>,
+    /// Parts of strokes that are not painted yet: from, to, and with what.
+    waiting: VecDeque<([f32; 2], [f32; 2], Brush)>,
 }
 
 impl Editor {
@@ -128,6 +135,7 @@ impl Editor {
             busy: None,
             is_changed: false,
             stroke: None,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -165,9 +173,27 @@ impl Editor {
         }
     }
 
-    fn paint(&mut self, from: [f32; 2], to: [f32; 2], erases: bool) {
-        let touched = self.mask.stroke(from, to, self.brush(erases));
-        self.touch(touched);
+    /// A part of a stroke, to be painted soon. Where the pointer tells of more places than a large brush needs, they
+    /// become one part.
+    fn draw(&mut self, from: [f32; 2], to: [f32; 2], erases: bool) {
+        let brush = self.brush(erases);
+        let is_near =
+            |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
+        match self.waiting.back_mut() {
+            Some(last) if last.1 == from && last.2 == brush && is_near(last.0, to) => last.1 = to,
+            _ => self.waiting.push_back((from, to, brush)),
+        }
+    }
+
+    /// Paints parts of strokes until about so many pixels were looked at.
+    fn paint_waiting(&mut self, mut pixels: u64) {
+        while pixels > 0
+            && let Some((from, to, brush)) = self.waiting.pop_front()
+        {
+            let touched = self.mask.stroke(from, to, brush);
+            pixels = pixels.saturating_sub(touched.pixels());
+            self.touch(touched);
+        }
     }
 
     fn touch(&mut self, touched: Area) {
@@ -179,15 +205,18 @@ impl Editor {
 
     /// Carries out what needs no thread.
     fn run(&mut self, command: &MaskCommand) {
+        if !matches!(command, MaskCommand::Move(_) | MaskCommand::End) {
+            self.paint_waiting(u64::MAX);
+        }
         match *command {
             MaskCommand::Begin(at, erases) => {
                 self.mask.begin_step();
                 self.stroke = Some((at, erases));
-                self.paint(at, at, erases);
+                self.draw(at, at, erases);
             }
             MaskCommand::Move(to) => {
                 if let Some((from, erases)) = self.stroke {
-                    self.paint(from, to, erases);
+                    self.draw(from, to, erases);
                     self.stroke = Some((to, erases));
                 }
             }
@@ -244,6 +273,16 @@ impl App {
         }
     }
 
+    /// Paints what was stroked, as far as a frame has time for it.
+    pub(in crate::app) fn paint_mask(&mut self, ctx: &Context) {
+        if let Some(editor) = &mut self.session.masking.editor {
+            editor.paint_waiting(PIXELS_A_FRAME);
+            if !editor.waiting.is_empty() {
+                ctx.request_repaint();
+            }
+        }
+    }
+
     /// What was painted on this picture goes on; else the picture is opened, and the mask that there is.
     fn open_mask(&mut self) {
         let inputs = &self.session.inputs;
@@ -263,7 +302,7 @@ impl App {
         if !masking.is_opening {
             masking.is_opening = true;
             self.background.spawn("open-mask", move |postbox| {
-                let opened = opening::open(&start, mask).map(Box::new);
+                let opened = survived(|| opening::open(&start, mask).map(Box::new));
                 postbox.post(Answer::Mask(MaskAnswer::Opened(opened)));
             });
         }
@@ -274,12 +313,18 @@ impl App {
         let Some(editor) = editor.filter(|editor| editor.busy.is_none()) else {
             return;
         };
+        editor.paint_waiting(u64::MAX);
         editor.busy = Some(Busy::Softening);
         let (number, radius) = (editor.number, editor.soften_by);
         let (width, height) = (editor.mask.width(), editor.mask.height());
         let values = editor.mask.values().to_vec();
         self.background.spawn("soften-mask", move |postbox| {
-            let soft = safelight_core::media::softened(width, height, &values, radius);
+            let soft = survived(|| Ok(softened(width, height, &values, radius)));
+            let soft = soft.unwrap_or_else(|err| {
+                postbox.post(Answer::Problem(err));
+                // Without any, the mask stays as it is.
+                Vec::new()
+            });
             postbox.post(Answer::Mask(MaskAnswer::Softened(number, soft)));
         });
     }
@@ -295,6 +340,7 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
+        editor.paint_waiting(u64::MAX);
         editor.busy = Some(Busy::Keeping);
         let number = editor.number;
         let folder = paths.data.join("masks");
@@ -302,7 +348,7 @@ impl App {
         let (width, height) = (editor.mask.width(), editor.mask.height());
         let values = editor.mask.values().to_vec();
         self.background.spawn("keep-mask", move |postbox| {
-            let kept = opening::keep(&folder, &picture, width, height, &values);
+            let kept = survived(|| opening::keep(&folder, &picture, width, height, &values));
             if let Ok(path) = &kept {
                 let placing = Placing {
                     slot: Some(Slot::Mask),

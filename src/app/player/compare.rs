@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::app::player::differences::{Differences, differences};
 use crate::app::player::frames::Frames;
-use crate::app::player::playhead::{Playback, Playhead};
+use crate::app::player::playhead::{Playback, Playhead, playable_fps};
 use crate::app::state::Screen;
 
 /// More pixels are not looked at for a difference.
@@ -48,7 +48,7 @@ impl Side {
     /// Frames and rate on the common time line; pictures stand for all of it.
     fn length(&self) -> (usize, f64) {
         if self.is_clip {
-            (self.frames.len(), self.fps)
+            (self.frames.len(), playable_fps(self.fps))
         } else {
             (1, 0.0)
         }
@@ -56,14 +56,25 @@ impl Side {
 
     fn index(&self, secs: f64) -> usize {
         if self.is_clip {
-            index_at(secs, self.fps, self.frames.len())
+            index_at(secs, playable_fps(self.fps), self.frames.len())
         } else {
             self.first
         }
     }
 
+    /// The picture of a moment, or the nearest one that is there.
     fn picture(&self, secs: f64) -> Option<Arc<Picture>> {
         self.frames.picture(self.index(secs))
+    }
+
+    /// That of the moment itself, when it is there.
+    fn exact(&self, secs: f64) -> Option<Arc<Picture>> {
+        self.frames.exact(self.index(secs))
+    }
+
+    /// The picture of a moment will come. Of a file in which there is none, it never does.
+    fn is_awaited(&self, secs: f64) -> bool {
+        self.frames.len() > 0 && self.exact(secs).is_none()
     }
 }
 
@@ -116,19 +127,24 @@ impl Compare {
             self.playhead.grow(len, 0);
         }
         let secs = self.playhead.secs();
-        let is_waiting = self.sides.iter().any(|side| side.picture(secs).is_none());
+        // Before it is asked for: who reads it wakes the window only for what is looked at.
+        self.look_at(secs);
+        let is_waiting = self.sides.iter().any(|side| side.is_awaited(secs));
         let wait = if is_waiting {
             self.playhead.hold();
             None
         } else {
             self.playhead.tick(now_secs)
         };
-        let secs = self.playhead.secs();
+        self.look_at(self.playhead.secs());
+        wait
+    }
+
+    fn look_at(&self, secs: f64) {
         for side in &self.sides {
             let index = side.index(secs);
             side.frames.look_at(index, self.playhead.is_backward());
         }
-        wait
     }
 
     /// Puts both pictures of this moment on their screens.
@@ -143,7 +159,7 @@ impl Compare {
             return;
         }
         let [a, b] = &self.sides;
-        let (Some(a), Some(b)) = (a.picture(secs), b.picture(secs)) else {
+        let (Some(a), Some(b)) = (a.exact(secs), b.exact(secs)) else {
             return;
         };
         let is_shown = self.shown.as_ref().is_some_and(|(old_a, old_b, gain)| {
@@ -211,6 +227,7 @@ mod tests {
     use safelight_core::job::Clip;
 
     use super::*;
+    use crate::app::player::reading::FileFrames;
 
     fn clip(num_frames: usize, fps: f64) -> Side {
         let picture = |index| Arc::new(Picture::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
@@ -242,6 +259,38 @@ mod tests {
             compare.playhead.show(at);
             assert_eq!(indices(&compare), expected);
         }
+    }
+
+    #[test]
+    fn rates_that_no_clip_is_played_at_leave_no_frame_out() {
+        for fps in [0.25, 600.0] {
+            let mut compare = Compare::new(clip(10, fps), clip(10, fps));
+            assert_eq!(compare.playhead.len(), 10, "{fps}");
+            for at in 0..10 {
+                compare.playhead.show(at);
+                assert_eq!(indices(&compare), [at, at], "{fps}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_wait_for_the_frame_that_one_has_not_read_yet() {
+        let picture = Arc::new(Picture::from_fn(2, 2, |_, _| [9; 3]).unwrap());
+        let file = |held: usize, len: usize| Side {
+            frames: Frames::File(Arc::new(FileFrames::unread(len, held, &picture))),
+            ..clip(len, 10.0)
+        };
+        let mut compare = Compare::new(clip(10, 10.0), file(3, 10));
+        for step in 0..20 {
+            compare.tick(f64::from(step) * 0.1, Playback::default());
+        }
+        assert_eq!(indices(&compare), [3, 3]);
+        // A damaged file has fewer frames, or none: the other one goes on.
+        let mut compare = Compare::new(clip(10, 10.0), file(0, 0));
+        for step in 0..6 {
+            compare.tick(f64::from(step) * 0.1, Playback::default());
+        }
+        assert!(compare.playhead.index() > 3);
     }
 
     #[test]

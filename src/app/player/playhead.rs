@@ -11,6 +11,15 @@ const MAX_LAG_SECS: f64 = 1.0;
 /// The speeds that are offered.
 pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 
+/// A rate at which a clip can be played: what files say is not trusted.
+pub fn playable_fps(fps: f64) -> f64 {
+    if fps.is_finite() {
+        fps.clamp(1.0, 240.0)
+    } else {
+        1.0
+    }
+}
+
 /// What comes behind the last frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,12 +88,7 @@ impl Playhead {
     pub fn new(len: usize, fps: f64) -> Self {
         Self {
             len,
-            // What files say is not trusted.
-            fps: if fps.is_finite() {
-                fps.clamp(1.0, 240.0)
-            } else {
-                1.0
-            },
+            fps: playable_fps(fps),
             index: 0,
             is_playing: len > 1,
             is_backward: false,

@@ -9,6 +9,7 @@ use std::thread;
 use parking::Parking;
 use safelight_core::media::{ClipReader, MediaError, Picture, thumbnail};
 
+use crate::app::background::guard::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
 
 /// Wakes the window.
@@ -46,6 +47,23 @@ impl FileFrames {
             .name("play".to_owned())
             .spawn(move || read(reader, &far, &wake))?;
         Ok(Self { shared })
+    }
+
+    /// A file of so many frames of which the first ones are read, and nothing more comes.
+    #[cfg(test)]
+    pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<Picture>) -> Self {
+        let mut window = Window::new(len, picture.rgb.len(), BUDGET_BYTES);
+        for index in 0..num_read {
+            window.insert(index, Arc::clone(picture));
+        }
+        let reading = Reading {
+            window,
+            is_closed: false,
+            failure: None,
+            max_side: 1,
+        };
+        let shared = Arc::new(Parking::new(reading));
+        Self { shared }
     }
 
     /// How many frames there are, as far as is known.
@@ -101,11 +119,21 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
         };
         let mut end = begin;
         let mut has_broken_off = false;
-        let read = reader.read(begin as u32, &mut |number, picture| {
-            end = number as usize + 1;
-            let taken = take(shared, wake, number as usize, picture);
-            has_broken_off = taken.is_break();
-            taken
+        let read = guarded(|| {
+            reader.read(begin as u32, &mut |number, picture| {
+                end = number as usize + 1;
+                let taken = take(shared, wake, number as usize, picture);
+                has_broken_off = taken.is_break();
+                taken
+            })
+        });
+        let read = read.unwrap_or_else(|| {
+            has_broken_off = false;
+            Err(MediaError::Damaged {
+                kind: "clip",
+                detail: "its reader does not survive it".to_owned(),
+                path: reader.path().to_path_buf(),
+            })
         });
         if !has_broken_off {
             // It has no more frames than these, whatever its header says.

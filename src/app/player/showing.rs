@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::app::background::Answer;
+use crate::app::background::guard::survived;
 use crate::app::player::commands::PlayerAnswer;
 use crate::app::player::compare::{Compare, CompareMode, Side};
 use crate::app::player::frames::Frames;
@@ -108,7 +109,7 @@ impl App {
     pub(in crate::app) fn play_file(&mut self, ctx: &Context, path: PathBuf) {
         let (wish, max_side, wake) = self.begin_opening(ctx, &path);
         self.background.spawn("open", move |postbox| {
-            let opened = opening::open(&path, max_side, &wake).map(Box::new);
+            let opened = survived(|| opening::open(&path, max_side, &wake).map(Box::new));
             postbox.post(Answer::Player(PlayerAnswer::Opened(wish, opened)));
         });
     }
@@ -117,8 +118,10 @@ impl App {
     pub(in crate::app) fn compare_files(&mut self, ctx: &Context, a: PathBuf, b: PathBuf) {
         let (wish, max_side, wake) = self.begin_opening(ctx, &a);
         self.background.spawn("open", move |postbox| {
-            let opened = opening::open(&a, max_side, &wake)
-                .and_then(|a| Ok(Box::new([a, opening::open(&b, max_side, &wake)?])));
+            let opened = survived(|| {
+                let a = opening::open(&a, max_side, &wake)?;
+                Ok(Box::new([a, opening::open(&b, max_side, &wake)?]))
+            });
             postbox.post(Answer::Player(PlayerAnswer::Compared(wish, opened)));
         });
     }

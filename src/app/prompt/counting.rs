@@ -12,6 +12,7 @@ use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
 use crate::app::App;
 use crate::app::background::Answer;
+use crate::app::background::guard::{NOT_SURVIVED, guarded};
 use crate::app::form::FormState;
 use crate::app::prompt::PromptAnswer;
 
@@ -174,9 +175,19 @@ impl App {
         let mut counter = counting.counter.take().unwrap_or_default();
         self.background.spawn("tokens", move |postbox| {
             let said = |err: PromptError| err.to_string();
-            let prompt = counter.count(&wish.prompt).map_err(said);
-            let negative = wish.negative.as_ref();
-            let negative = negative.map(|wish| counter.count(wish).map_err(said));
+            let mut count = |wish: &CountWish| {
+                let counted = guarded(|| counter.count(wish));
+                counted.map_or_else(
+                    || {
+                        // Whatever is half open in it is not used again.
+                        counter = TokenCounter::default();
+                        Err(NOT_SURVIVED.to_owned())
+                    },
+                    |counted| counted.map_err(said),
+                )
+            };
+            let prompt = count(&wish.prompt);
+            let negative = wish.negative.as_ref().map(count);
             postbox.post(Answer::Prompt(PromptAnswer::Counted(Box::new(Counted {
                 counter,
                 wish,

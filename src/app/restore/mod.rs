@@ -196,6 +196,8 @@ impl App {
                 if is_same {
                     Vec::new()
                 } else {
+                    // The order of sections is the other model's.
+                    self.state.form.section_order = None;
                     vec![elsewhere(&wanted, &name)]
                 }
             }
@@ -207,14 +209,19 @@ impl App {
     fn use_restored(&mut self, restored: &Restored, lora_files: &[PathBuf]) -> Vec<String> {
         let specs = self.session.models.all();
         let name = restored.model.as_deref().unwrap_or("a model without name");
+        let mut fitting = restored.clone();
         let (spec, note) = match match_model(restored, specs) {
             Some(found) if found.is_same => (Some(found.spec), None),
-            Some(found) => (Some(found.spec), Some(elsewhere(name, &found.spec.name))),
+            Some(found) => {
+                fitting.section_order = None;
+                (Some(found.spec), Some(elsewhere(name, &found.spec.name)))
+            }
             None => {
+                fitting.forget_sampling();
                 let current = self.session.model(&self.state.form);
                 let note = current.map(|spec| {
                     format!(
-                        "It was made with {name}, and no model of its family is here: {} stays chosen",
+                        "It was made with {name}, and no model of its family is here: {} stays chosen, with its own steps, guidance and sampler",
                         spec.name
                     )
                 });
@@ -228,7 +235,7 @@ impl App {
             }
             return vec!["There is no model here yet: only the prompt was taken over".to_owned()];
         };
-        let notes = self.state.form.take_restored(restored, &spec, lora_files);
+        let notes = self.state.form.take_restored(&fitting, &spec, lora_files);
         note.into_iter().chain(notes).collect()
     }
 

@@ -17,8 +17,10 @@ pub(super) fn read(text: &str) -> Option<Restored> {
     if settings.len() < MIN_SETTINGS {
         return None;
     }
-    let (prompt, negative) = match words.find(NEGATIVE).filter(|at| is_line_start(words, *at)) {
-        Some(at) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
+    // The prompt may have the same words in it.
+    let mut marks = words.rmatch_indices(NEGATIVE);
+    let (prompt, negative) = match marks.find(|(at, _)| is_line_start(words, *at)) {
+        Some((at, _)) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
         None => (words, None),
     };
     let mut restored = Restored::of(tool(&settings));

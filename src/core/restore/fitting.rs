@@ -11,6 +11,15 @@ const MAX_STEPS: u32 = 1000;
 const SECS: (f64, f64) = (1.0, 120.0);
 
 impl Restored {
+    /// Forgets the numbers that mean something to models of its own family alone.
+    pub fn forget_sampling(&mut self) {
+        (self.num_steps, self.shift) = (None, None);
+        (self.cfg_scale, self.cfg_scale_2) = (None, None);
+        self.distilled_guidance = None;
+        (self.sampler, self.sigma_schedule) = (None, None);
+        (self.section_order, self.step_cache) = (None, None);
+    }
+
     /// The form for this model, and what was left out. The seed, where there was one, is in it; `sigma_schedule` is
     /// the plain one where nothing else was said.
     pub fn form_for(&self, spec: &ModelSpec) -> (GenerateForm, Vec<String>) {

@@ -101,8 +101,10 @@ pub struct RestoredLora {
 
 impl RestoredLora {
     fn new(name: &str, strength: f64) -> Self {
+        // No file has a longer name.
+        const MAX_LETTERS: usize = 300;
         Self {
-            name: file_name(name).to_owned(),
+            name: file_name(name).chars().take(MAX_LETTERS).collect(),
             strength,
             strength_2: None,
         }

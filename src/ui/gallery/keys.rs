@@ -12,7 +12,7 @@ use crate::ui::View;
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
 
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+    if view.session.is_covered(ui.ctx()) {
         return;
     }
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));

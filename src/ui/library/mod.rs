@@ -119,7 +119,7 @@ fn search_id() -> Id {
 
 /// Arrows, Enter and Escape, before the search field sees them.
 fn keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.palette.is_some() || view.session.are_shortcuts_shown {
+    if view.session.is_covered(ui.ctx()) {
         return;
     }
     let focused = ui.memory(|memory| memory.focused());

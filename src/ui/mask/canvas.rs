@@ -55,7 +55,7 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
     response.widget_info(|| {
         egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
     });
-    if view.session.palette.is_none() && !view.session.are_shortcuts_shown {
+    if !view.session.is_covered(ui.ctx()) {
         keys(ui, view, editor);
     }
     look(ui, editor, area, &response);

@@ -3,12 +3,14 @@
 //! Strokes, fills and soft edges on plain grey pixels. Every change says which rectangle it touched, so that whoever
 //! shows the mask renews no more than that. Draws no brush and knows no window.
 
+mod capsule;
 mod files;
 mod history;
 mod soften;
 #[cfg(test)]
 mod tests;
 
+use capsule::Capsule;
 pub use files::{mask_of_picture, open_mask, write_mask};
 use history::History;
 pub use soften::softened;
@@ -25,6 +27,11 @@ pub struct Area {
 impl Area {
     pub fn is_empty(&self) -> bool {
         self.left >= self.right || self.top >= self.bottom
+    }
+
+    pub fn pixels(&self) -> u64 {
+        let side = |from: u32, to: u32| u64::from(to.saturating_sub(from));
+        side(self.left, self.right) * side(self.top, self.bottom)
     }
 
     /// The smallest rectangle around both.
@@ -67,11 +74,20 @@ pub struct Brush {
 }
 
 impl Brush {
+    /// Over how many pixels it fades.
+    fn fade(&self) -> f32 {
+        // An edge of one pixel is smooth; a harder one has steps.
+        (self.radius * self.softness.clamp(0.0, 1.0)).max(1.0)
+    }
+
+    /// Within this distance everything is covered, with half a pixel to spare.
+    fn full_radius(&self) -> f32 {
+        self.radius - self.fade()
+    }
+
     /// How much of a pixel at this distance is covered, 0 to 1.
     fn coverage(&self, distance: f32) -> f32 {
-        // An edge of one pixel is smooth; a harder one has steps.
-        let fade = (self.radius * self.softness.clamp(0.0, 1.0)).max(1.0);
-        let part = ((self.radius + 0.5 - distance) / fade).clamp(0.0, 1.0);
+        let part = ((self.radius + 0.5 - distance) / self.fade()).clamp(0.0, 1.0);
         part * part * (3.0 - 2.0 * part)
     }
 }
@@ -180,27 +196,38 @@ impl Mask {
         }
         self.history
             .keep(area, self.width, self.height, &self.values);
-        let span = [to[0] - from[0], to[1] - from[1]];
-        let length_squared = span[0] * span[0] + span[1] * span[1];
+        let line = Capsule::new(from, to);
+        let width = self.width as usize;
+        let reach_squared = (brush.radius + 0.5) * (brush.radius + 0.5);
+        let full = if brush.erases { 0 } else { 255 };
         for y in area.top..area.bottom {
-            let row = y as usize * self.width as usize;
-            for x in area.left..area.right {
-                let point = [x as f32 + 0.5 - from[0], y as f32 + 0.5 - from[1]];
-                let along = point[0] * span[0] + point[1] * span[1];
-                let part = if length_squared > 0.0 {
-                    (along / length_squared).clamp(0.0, 1.0)
-                } else {
-                    0.0
-                };
-                let away = [point[0] - part * span[0], point[1] - part * span[1]];
-                let covered = brush.coverage(away[0].hypot(away[1]));
+            let middle = y as f32 + 0.5;
+            let Some((left, right)) = line.across(middle, brush.radius + 1.0) else {
+                continue;
+            };
+            let (first, last) = (area.left as usize, area.right as usize);
+            let start = ((left - 0.5).floor().max(0.0) as usize).clamp(first, last);
+            let end = ((right + 0.5).ceil().max(0.0) as usize).clamp(start, last);
+            let row = &mut self.values[y as usize * width..][..width];
+            // A large brush is full nearly everywhere.
+            let inner = line.across(middle, brush.full_radius());
+            let solid = inner.map_or(end..end, |(left, right)| {
+                let from = ((left - 0.5).ceil().max(0.0) as usize).clamp(start, end);
+                from..((right + 0.5).floor().max(0.0) as usize).clamp(from, end)
+            });
+            row[solid.clone()].fill(full);
+            for x in (start..solid.start).chain(solid.end..end) {
+                let away_squared = line.distance_squared(x as f32 + 0.5, middle);
+                if row[x] == full || away_squared >= reach_squared {
+                    continue;
+                }
+                let covered = brush.coverage(away_squared.sqrt());
                 let value = (covered * 255.0).round() as u8;
-                let here = &mut self.values[row + x as usize];
                 // The larger of both, so that a stroke over itself does not grow darker.
-                *here = if brush.erases {
-                    (*here).min(255 - value)
+                row[x] = if brush.erases {
+                    row[x].min(255 - value)
                 } else {
-                    (*here).max(value)
+                    row[x].max(value)
                 };
             }
         }
@@ -209,7 +236,9 @@ impl Mask {
 
     /// The rectangle that a stroke can touch.
     fn reach(&self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
-        let is_sound = from.iter().chain(&to).all(|value| value.is_finite())
+        // Farther away nobody points at, and numbers are too coarse.
+        const FARTHEST: f32 = 1e6;
+        let is_sound = from.iter().chain(&to).all(|value| value.abs() < FARTHEST)
             && brush.radius.is_finite()
             && brush.radius > 0.0;
         if !is_sound {

@@ -26,6 +26,40 @@ fn a_stroke_covers_its_width_from_end_to_end_and_says_what_it_touched() {
 }
 
 #[test]
+fn a_stroke_in_any_direction_covers_each_pixel_by_its_distance() {
+    let ends = [
+        [[30.0, 30.0], [30.0, 30.0]],
+        [[12.5, 50.0], [70.25, 20.5]],
+        [[60.0, 10.0], [20.0, 11.0]],
+        [[40.0, -20.0], [41.5, 90.0]],
+        [[-30.0, -30.0], [-9.0, 5.0]],
+    ];
+    for ([from, to], softness) in ends.into_iter().zip([0.3, 0.0, 1.0, 0.6, 0.5]) {
+        let brush = Brush {
+            radius: 14.3,
+            softness,
+            erases: false,
+        };
+        let mut mask = Mask::new(80, 60);
+        mask.stroke(from, to, brush);
+        let (across, down) = (to[0] - from[0], to[1] - from[1]);
+        let length = across.hypot(down).max(1e-6);
+        for (x, y) in (0..80).flat_map(|x| (0..60).map(move |y| (x, y))) {
+            let point = [x as f32 + 0.5 - from[0], y as f32 + 0.5 - from[1]];
+            let along = (point[0] * across + point[1] * down) / length;
+            let part = along.clamp(0.0, length) / length;
+            let away = (point[0] - part * across).hypot(point[1] - part * down);
+            let expected = (brush.coverage(away) * 255.0).round() as u8;
+            let found = mask.at(x, y);
+            assert!(
+                found.abs_diff(expected) <= 1,
+                "{found} {expected} at {x}, {y}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
     let soft = Brush {
         radius: 20.0,

@@ -19,6 +19,10 @@ pub struct ClipReader {
 }
 
 impl ClipReader {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens the clip at `path`, whatever its extension says; decodes at most its first frame.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
         Ok(Self {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::walk::Walk;
 use super::{Graph, Id, Node};
-use crate::restore::{Restored, RestoredLora, fields, file_name, names, short};
+use crate::restore::{MAX_LORAS, Restored, RestoredLora, fields, file_name, names, short};
 
 /// Nodes of one chain, such as LoRAs behind each other.
 const MAX_CHAIN: usize = 200;
@@ -183,12 +183,18 @@ fn read_model<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
 }
 
 fn loras_of<'a>(walk: &Walk<'a>, node: &'a Node, loras: &mut Vec<RestoredLora>) {
+    if loras.len() >= MAX_LORAS {
+        return;
+    }
     if let Some(name) = walk.text(node, &["lora_name"]) {
         let strength = walk.number(node, &["strength_model", "strength"]);
         loras.push(RestoredLora::new(&name, strength.unwrap_or(1.0)));
     }
     // Many in one node, an object each.
     for (name, input) in &node.inputs {
+        if loras.len() >= MAX_LORAS {
+            return;
+        }
         if let super::Input::Value(value) = input
             && name.starts_with("lora_")
             && let Some(lora) = fields::Fields::of(value)
@@ -201,8 +207,8 @@ fn loras_of<'a>(walk: &Walk<'a>, node: &'a Node, loras: &mut Vec<RestoredLora>) 
     }
     // A chain of its own beside the model.
     let mut chain = walk.linked(node, "lora");
-    for _ in 0..MAX_CHAIN {
-        let Some((_, link, _)) = chain else {
+    for _ in 0..MAX_LORAS {
+        let Some((_, link, _)) = chain.filter(|_| loras.len() < MAX_LORAS) else {
             break;
         };
         if let Some(name) = walk.text(link, &["lora", "lora_0", "lora_name"]) {

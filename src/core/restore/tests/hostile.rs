@@ -26,6 +26,14 @@ fn deep_nesting_and_large_files_are_refused() {
 }
 
 #[test]
+fn names_are_as_long_as_those_of_files() {
+    let name = "ä".repeat(10_000);
+    let text = format!("a fox <lora:{name}:0.5>\nSteps: 20, CFG scale: 7, Seed: 3");
+    let found = read_png("parameters", &text);
+    assert_eq!(found.loras[0].name.chars().count(), 300);
+}
+
+#[test]
 fn wide_graphs_end_in_time() {
     // Every node leads to every other: a walk without a budget would never end.
     let ids = 0..200;

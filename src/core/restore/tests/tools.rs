@@ -35,6 +35,15 @@ fn a_text_of_forge_gives_everything_that_it_names() {
 }
 
 #[test]
+fn a_prompt_may_speak_of_negative_prompts() {
+    let text = "a poster that says Negative prompt: none\nNegative prompt: fog\nSteps: 20, CFG scale: 7, Seed: 3";
+    let found = read_png("parameters", text);
+    let prompt = found.prompt.as_deref();
+    assert_eq!(prompt, Some("a poster that says Negative prompt: none"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+}
+
+#[test]
 fn the_same_text_in_a_jpeg_gives_the_same() {
     let units = FORGE.encode_utf16().flat_map(u16::to_be_bytes);
     let comment: Vec<u8> = b"UNICODE\0".iter().copied().chain(units).collect();
