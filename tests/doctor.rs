@@ -179,10 +179,11 @@ fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
     assert!(num("sample") > 2, "{text}");
     assert_eq!(num("stage-begin"), num("stage-end"), "{text}");
     assert!(num("stage-begin") >= 4, "{text}");
-    let in_denoise = rows
+    // On a fast machine so small a stage ends between two samples.
+    let in_stage = rows
         .iter()
-        .find(|row| row[2] == "sample" && row[3] == "denoise");
-    let used: u64 = in_denoise.unwrap()[4].parse().unwrap();
+        .find(|row| row[2] == "sample" && !row[3].is_empty());
+    let used: u64 = in_stage.unwrap()[4].parse().unwrap();
     assert!(used > 1 << 20, "{text}");
 
     let refused = home

@@ -2,6 +2,8 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
+use std::time::Instant;
+
 use egui::{Context, TextureHandle};
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
 use safelight_core::media::{Picture, thumbnail};
@@ -20,6 +22,7 @@ const THUMB_PX: u32 = 160;
 impl App {
     /// One round, before each frame and also while the window is hidden.
     pub(super) fn step(&mut self, ctx: &Context) {
+        self.read_clock(ctx);
         self.take_input(ctx);
         let events: Vec<WorkerEvent> = self.worker.drain().collect();
         for event in events {
@@ -42,6 +45,15 @@ impl App {
         self.step_desktop(ctx);
         self.choose_picture(ctx);
         self.add_batch_thumb(ctx);
+    }
+
+    /// egui's own time stands still while the window is hidden: no pass is run for it.
+    fn read_clock(&mut self, ctx: &Context) {
+        let pass_secs = ctx.input(|input| input.time);
+        if self.last_pass.0 != pass_secs {
+            self.last_pass = (pass_secs, Instant::now());
+        }
+        self.now_secs = pass_secs + self.last_pass.1.elapsed().as_secs_f64();
     }
 
     fn take_input(&mut self, ctx: &Context) {

@@ -30,6 +30,7 @@ pub mod state;
 mod window;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use std::path::PathBuf;
 
@@ -138,6 +139,10 @@ pub struct App {
     read_plan: ReadPlan,
     survey_with: library::survey::Examine,
     hub: Hub,
+    /// Seconds, also while the window is hidden.
+    now_secs: f64,
+    /// When egui last told the time, and what it told.
+    last_pass: (f64, Instant),
     commands: Vec<AppCommand>,
     /// File drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
@@ -203,6 +208,8 @@ impl App {
             live_settings,
             desktop,
             is_placed: false,
+            now_secs: 0.0,
+            last_pass: (0.0, Instant::now()),
         };
         app.live_settings.set(app.settings.clone());
         let told = problems.iter().map(|problem| problem.summary.clone());
@@ -219,13 +226,13 @@ impl App {
         if is_first_start {
             app.session.page = Page::Welcome;
         }
+        app.load_queue();
+        app.load_presets();
         match models {
             Some(found) => app.take_models(found),
             None => app.load_models(),
         }
         app.check_engine();
-        app.load_queue();
-        app.load_presets();
         app
     }
 
@@ -291,6 +298,7 @@ impl eframe::App for App {
                 commands: &mut self.commands,
             },
         );
+        self.session.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());
         if std::mem::take(&mut self.session.is_submit_wanted) {
             self.commands.push(AppCommand::Submit);
         }

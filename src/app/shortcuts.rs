@@ -12,6 +12,7 @@ use crate::app::inputs::Slot;
 use crate::app::loras::LorasCommand;
 use crate::app::player::commands::PlayerCommand;
 use crate::app::prompt::{self, PromptCommand};
+use crate::app::queue::commands::QueueCommand;
 use crate::app::settings::SettingsCommand;
 use crate::app::state::Page;
 
@@ -128,6 +129,23 @@ pub const SHORTCUTS: &[Shortcut] = &[
         "Cancel the running job",
         &[ctrl(Key::Period)],
         || AppCommand::Cancel,
+    ),
+    anywhere(
+        Group::Make,
+        "pause-queue",
+        "Pause the queue at once",
+        &[],
+        || AppCommand::Queue(QueueCommand::PauseAll),
+    ),
+    anywhere(Group::Make, "go-on", "Go on with the queue", &[], || {
+        AppCommand::Queue(QueueCommand::GoOn)
+    }),
+    anywhere(
+        Group::Make,
+        "queue",
+        "Show the queue",
+        &[ctrl_shift(Key::Q)],
+        || AppCommand::Queue(QueueCommand::Open(true)),
     ),
     anywhere(
         Group::Make,
@@ -421,8 +439,11 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
 impl App {
     /// Takes the keys of commands away before any field sees them.
     pub(super) fn take_shortcuts(&mut self, ctx: &Context) {
-        let is_typing = ctx.memory(|memory| memory.focused().is_some());
-        let is_below = self.session.palette.is_some() || self.session.are_shortcuts_shown;
+        let is_typing = self.session.had_focus || ctx.memory(|memory| memory.focused().is_some());
+        let is_below = self.session.palette.is_some()
+            || self.session.are_shortcuts_shown
+            || egui::Popup::is_any_open(ctx)
+            || ctx.memory(|memory| memory.top_modal_layer().is_some());
         let is_watching = self.session.page == Page::Watch;
         // Those with Shift first: a key without it counts with it too.
         let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();

@@ -246,6 +246,8 @@ pub struct Session {
     pub desktop: Desktop,
     /// The list of commands, while it is open.
     pub palette: Option<Palette>,
+    /// A field or button had the keyboard in the last frame: Escape takes it away before anybody hears of the key.
+    pub had_focus: bool,
     /// The list of shortcuts is open.
     pub are_shortcuts_shown: bool,
     /// Where there is no room for both: what is beside the form, and not the form.

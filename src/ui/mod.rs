@@ -76,9 +76,20 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
-        notices::notices_ui(ui.ctx(), view);
-        return;
+    } else {
+        whole_ui(ui, view);
     }
+    notices::notices_ui(ui.ctx(), view);
+    queue::questions::questions_ui(ui.ctx(), view);
+    palette::palette_ui(ui.ctx(), view);
+    palette::shortcuts_ui(ui.ctx(), view);
+    create::loras::shelf::shelf_ui(ui.ctx(), view);
+    create::inputs::drop_overlay(ui, view);
+}
+
+/// Form, pages, memory and the status line.
+fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let palette = palette(ui);
     let bar = Frame::new()
         .fill(palette.panel)
         .inner_margin(Margin::symmetric(14, 8));
@@ -111,12 +122,6 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
         }
         beside_form_ui(ui, view, bar);
     }
-    notices::notices_ui(ui.ctx(), view);
-    queue::questions::questions_ui(ui.ctx(), view);
-    palette::palette_ui(ui.ctx(), view);
-    palette::shortcuts_ui(ui.ctx(), view);
-    create::loras::shelf::shelf_ui(ui.ctx(), view);
-    create::inputs::drop_overlay(ui, view);
 }
 
 /// What is looked at, and the memory graph below it.

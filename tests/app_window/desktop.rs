@@ -100,7 +100,7 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
     }
     let last = titles.last().unwrap();
     assert!(
-        last.contains(" % · a red boat sails to the right at sunset,…")
+        last.contains(" % · a red boat sails to the right at sunset…")
             && last.ends_with(" — Safelight"),
         "{last}"
     );

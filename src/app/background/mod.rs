@@ -203,9 +203,20 @@ pub enum Answer {
     Problem(JobError),
 }
 
+impl Task {
+    /// Takes what a slow disk with many models takes; nothing that is to be kept may wait behind it.
+    fn is_search(&self) -> bool {
+        matches!(
+            self,
+            Self::LoadModels(..) | Self::CheckEngine(..) | Self::ReadPlan(..)
+        )
+    }
+}
+
 /// The near end of the background threads.
 pub struct Background {
     tasks: Option<Sender<Task>>,
+    searches: Sender<Task>,
     answers: Receiver<Answer>,
     postbox: Postbox,
     watching: Sender<Watch>,
@@ -258,13 +269,22 @@ impl Background {
             }
         };
         let (watching, watched) = bounded(TASK_ROOM);
+        let (searches, search_receiver) = bounded::<Task>(TASK_ROOM);
         let background = Self {
             tasks: Some(task_sender),
+            searches,
             answers,
             postbox,
             watching,
             files,
         };
+        background.spawn("searches", move |postbox| {
+            for task in search_receiver {
+                if let Some(answer) = files::run(task, &mut HashSet::new()) {
+                    postbox.post(answer);
+                }
+            }
+        });
         background.spawn("watch", move |postbox| watch::watch(&watched, postbox));
         background
     }
@@ -278,7 +298,12 @@ impl Background {
 
     /// Hands over file work; `false` when too much of it waits already.
     pub fn run(&self, task: Task) -> bool {
-        match self.tasks.as_ref().map(|tasks| tasks.try_send(task)) {
+        let room = if task.is_search() {
+            Some(&self.searches)
+        } else {
+            self.tasks.as_ref()
+        };
+        match room.map(|room| room.try_send(task)) {
             Some(Ok(())) => true,
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {
                 tracing::warn!("a file task was not taken");

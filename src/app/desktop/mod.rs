@@ -126,6 +126,7 @@ impl App {
             DesktopCommand::TogglePalette => self.toggle_palette(),
             DesktopCommand::ToggleShortcuts => {
                 self.session.are_shortcuts_shown = !self.session.are_shortcuts_shown;
+                self.session.palette = None;
             }
             DesktopCommand::ToggleMemory => self.state.is_graph_open = !self.state.is_graph_open,
             DesktopCommand::FocusPrompt => {
@@ -178,7 +179,7 @@ impl App {
             .running
             .as_ref()
             .map_or_else(|| TITLE.to_owned(), title_of);
-        let now = ctx.input(|input| input.time);
+        let now = self.now_secs;
         let is_new = title != desktop.title && !(desktop.title.is_empty() && title == TITLE);
         let is_due = running.is_none() || now - desktop.title_changed_at >= TITLE_EVERY_SECS;
         if is_new && is_due {

@@ -138,7 +138,7 @@ impl App {
             (counting.wish, counting.wanted) = (Some(wish), None);
             return;
         }
-        match counting.due(wish, ctx.input(|input| input.time)) {
+        match counting.due(wish, self.now_secs) {
             Due::Nothing => {}
             Due::In(secs) => {
                 let wait = Duration::try_from_secs_f64(secs).unwrap_or_default();

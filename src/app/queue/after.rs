@@ -61,7 +61,7 @@ impl App {
             self.session.queue.countdown = None;
             return;
         }
-        let now = ctx.input(|input| input.time);
+        let now = self.now_secs;
         let action = self.session.queue.after;
         let ends_at = match self.session.queue.countdown {
             Some(countdown) => countdown.ends_at,

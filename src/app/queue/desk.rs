@@ -94,7 +94,7 @@ impl App {
         match answer {
             QueueAnswer::Restored(restored) => self.restore_queue(*restored),
             QueueAnswer::Written(problem) => {
-                self.session.queue.keeping.end_writing();
+                self.session.queue.keeping.end_writing(problem.is_some());
                 if let Some(err) = problem {
                     self.session.notify(Severity::Warning, err);
                 }

@@ -29,14 +29,17 @@ pub(in crate::app) struct Keeping {
     /// When that was, on the window's clock.
     written_at: f64,
     is_writing: bool,
+    /// What was written last is not on the disk.
+    has_failed: bool,
 }
 
 /// Changes are written no more often than this.
 const WRITE_EVERY_SECS: f64 = 0.5;
 
 impl Keeping {
-    pub(super) fn end_writing(&mut self) {
+    pub(super) fn end_writing(&mut self, has_failed: bool) {
         self.is_writing = false;
+        self.has_failed = has_failed;
     }
 }
 
@@ -124,7 +127,7 @@ impl App {
         {
             return;
         }
-        let now = ctx.input(|input| input.time);
+        let now = self.now_secs;
         let wait = keeping.written_at + WRITE_EVERY_SECS - now;
         if keeping.written > 0 && wait > 0.0 {
             let wait = Duration::try_from_secs_f64(wait).unwrap_or_default();
@@ -144,7 +147,8 @@ impl App {
 
     /// The last time: also while an earlier state is on its way.
     pub(in crate::app) fn keep_queue_at_last(&mut self) {
-        if self.session.queue.keeping.written != self.queue.revision() {
+        let keeping = &self.session.queue.keeping;
+        if keeping.has_failed || keeping.written != self.queue.revision() {
             self.write_queue();
         }
     }

@@ -137,7 +137,7 @@ impl App {
         }
         self.remember_changed(&settings);
         self.apply_settings(ctx, settings);
-        self.session.settings.changed_at = Some(ctx.input(|input| input.time));
+        self.session.settings.changed_at = Some(self.now_secs);
     }
 
     /// Makes the settings act, wherever they come from. Nothing of a running job changes.
@@ -203,7 +203,7 @@ impl App {
             // What comes of it wakes the window.
             return;
         }
-        let due = changed_at + SAVE_AFTER_SECS - ctx.input(|input| input.time);
+        let due = changed_at + SAVE_AFTER_SECS - self.now_secs;
         if due > 0.0 {
             ctx.request_repaint_after(Duration::try_from_secs_f64(due).unwrap_or_default());
         } else {
@@ -217,7 +217,7 @@ impl App {
         let Some(file) = page.file.clone() else {
             return;
         };
-        if page.changed_at.is_none() || page.broken.is_some() {
+        if self.settings == page.base || page.broken.is_some() {
             return;
         }
         let (base, ours) = (page.base.clone(), self.settings.clone());
@@ -240,7 +240,7 @@ impl App {
                 self.session.settings.is_saving = false;
                 match saved {
                     Ok(theirs) => self.settle_settings(ctx, &ours, *theirs),
-                    Err(err) => self.keep_unsaved(ctx, &err),
+                    Err(err) => self.keep_unsaved(&err),
                 }
             }
             SettingsAnswer::Read(loaded) => {
@@ -265,9 +265,10 @@ impl App {
     fn settle_settings(&mut self, ctx: &Context, base: &Settings, theirs: Settings) {
         let merged = Settings::merge(base, &self.settings, &theirs);
         let changed = self.settings.changed_keys(&merged);
+        let now = self.now_secs;
         let page = &mut self.session.settings;
         if merged != theirs && page.changed_at.is_none() {
-            page.changed_at = Some(ctx.input(|input| input.time));
+            page.changed_at = Some(now);
         }
         page.base = theirs;
         if !changed.is_empty() {
@@ -279,14 +280,14 @@ impl App {
         }
     }
 
-    fn keep_unsaved(&mut self, ctx: &Context, err: &SettingsError) {
+    fn keep_unsaved(&mut self, err: &SettingsError) {
         if let SettingsError::Write { .. } = err {
             // It is tried again with the next change, and when the window is closed.
             let err = JobError::from_error(JobErrorKind::Disk, err)
                 .advise("Make the file writable to keep the changes: they count now, and are lost when Safelight is closed");
             self.session.notify(Severity::Warning, err);
         } else {
-            self.session.settings.changed_at = Some(ctx.input(|input| input.time));
+            self.session.settings.changed_at = Some(self.now_secs);
             self.tell_broken(err);
         }
     }

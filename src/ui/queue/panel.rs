@@ -168,7 +168,7 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
         let checkbox = ui
             .checkbox(&mut pauses, "Pause after this job")
             .on_hover_text(explanation)
-            .on_disabled_hover_text("No job runs");
+            .on_disabled_hover_text("No job runs, or the queue is paused");
         if checkbox.changed() {
             view.push(AppCommand::Queue(QueueCommand::PauseAfter(pauses)));
         }
