@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::commands::AppCommand;
 use safelight::app::form::ChosenLora;
 use safelight_core::catalog::lora::{CheckedLora, Coverage};
 use safelight_core::catalog::{ModelSpec, WeightSet};
@@ -213,6 +214,9 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
     assert!(button.accesskit_node().is_disabled());
+    // As keys and the palette do it.
+    bench.app().push(AppCommand::Submit);
+    bench.assert_no_job();
     bench.harness.get_by_label("Use gone").click();
     bench.settle();
     assert!(sent_loras(&mut bench).is_empty());
