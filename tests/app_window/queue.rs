@@ -232,6 +232,10 @@ fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
 fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     let (mut bench, _first) = waiting(&["one"]);
     choose(&mut bench, "one", "Duplicate");
+    // A job that gets its name gets its prompt with it.
+    bench.until("both have names", |bench| {
+        bench.app().queue.waiting.iter().all(|job| job.has_output)
+    });
     bench.app().queue.waiting[1].request.prompt = "its double".into();
     bench.settle();
     bench.app().state.form.seed_mode = SeedMode::Fixed;
