@@ -221,6 +221,9 @@ impl App {
         self.settle_arriving();
         self.renew_library(found.unusable);
         self.settle_restored();
+        for (paths, placing) in std::mem::take(&mut self.session.early_files) {
+            self.commands.push(AppCommand::OpenInputs(paths, placing));
+        }
     }
 
     /// Makes the form belong to a model that exists: the one it was for, else the first.

@@ -312,7 +312,15 @@ impl eframe::App for App {
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        eframe::set_value(storage, STATE_KEY, &self.state);
+        match &self.session.queue.editing {
+            // The job's settings are kept with the queue.
+            Some(editing) => {
+                let mut state = self.state.clone();
+                state.form = editing.own_form().clone();
+                eframe::set_value(storage, STATE_KEY, &state);
+            }
+            None => eframe::set_value(storage, STATE_KEY, &self.state),
+        }
     }
 
     /// What should outlive the window is in [`State`]; a half-scrolled form should not.

@@ -2,7 +2,7 @@
 //!
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::{ColorImage, Context, TextureHandle, TextureOptions};
@@ -17,7 +17,7 @@ use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
 use crate::app::form::FormState;
 use crate::app::gallery::{GalleryLook, GalleryPage};
-use crate::app::inputs::Inputs;
+use crate::app::inputs::{Inputs, Placing};
 use crate::app::library::{Library, Remembered};
 use crate::app::loras::LoraShelf;
 use crate::app::mask::Masking;
@@ -225,6 +225,8 @@ pub struct Session {
     /// Where models were looked for.
     pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
+    /// Files that came before the models were known.
+    pub early_files: Vec<(Vec<PathBuf>, Placing)>,
     pub masking: Masking,
     pub library: Library,
     /// A file dialog is open.

@@ -1,12 +1,16 @@
 //! Folders of jobs that ended without success are kept for a while and then removed.
 //!
-//! Only folders of our own shape go, and never one whose job still runs, be it in another process.
+//! Only folders of our own shape go, and never one whose job still runs, be it in another process, or stands in the
+//! queue.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use safelight_core::job::JobFolder;
+use safelight_core::job::{JobFolder, JobId, QueueFile};
+
+use super::left::number_of;
 
 /// How long a failed job's folder is kept.
 const KEEP: Duration = Duration::from_hours(7 * 24);
@@ -17,9 +21,13 @@ pub(super) fn sweep(jobs: &Path) {
         // There has been no job yet.
         return;
     };
+    let Some(queued) = queued(jobs) else {
+        return;
+    };
     for entry in entries.flatten() {
         let path = entry.path();
-        if !is_ours(&path) || !is_old(&path) {
+        let is_queued = number_of(&path).is_some_and(|id| queued.contains(&id));
+        if is_queued || !is_ours(&path) || !is_old(&path) {
             continue;
         }
         let folder = JobFolder::at(&path);
@@ -29,6 +37,17 @@ pub(super) fn sweep(jobs: &Path) {
         match folder.remove() {
             Ok(()) => tracing::info!("removed an old job's folder: {}", path.display()),
             Err(err) => tracing::warn!("an old job's folder stays ({err}): {}", path.display()),
+        }
+    }
+}
+
+/// The jobs that stand in the queue beside the folder of all jobs; `None` where that cannot be told.
+fn queued(jobs: &Path) -> Option<BTreeSet<JobId>> {
+    match QueueFile::load(&jobs.with_file_name("queue.json")) {
+        Ok(file) => Some(file.jobs.iter().map(|job| job.id).collect()),
+        Err(err) => {
+            tracing::warn!("old jobs' folders stay: {err}");
+            None
         }
     }
 }

@@ -3,10 +3,12 @@
 //!
 //! Sends no `Ended` itself: the caller does, in one place.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
@@ -25,6 +27,10 @@ use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
+
+/// A folder that somebody has is asked for again this often, within 200 ms.
+const NUM_HOLDS: u32 = 10;
+const HOLD_EVERY: Duration = Duration::from_millis(20);
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
@@ -70,7 +76,7 @@ impl Walk<'_> {
             Err(err) => return JobOutcome::Failed(err),
         };
         // Where locks do not work, the folder's age alone tells that the job lives.
-        let held = folder.hold();
+        let held = self.hold(&folder);
         if self.resume.is_some()
             && let Err(err) = &held
         {
@@ -113,6 +119,19 @@ impl Walk<'_> {
             tracing::warn!("a job's folder could not be removed: {err}");
         }
         outcome
+    }
+
+    /// Whoever looks for jobs that were left holds each for a moment: that is no reason to give one up.
+    fn hold(&self, folder: &JobFolder) -> io::Result<File> {
+        let mut held = folder.hold();
+        for _ in 0..NUM_HOLDS {
+            if self.resume.is_none() || held.is_ok() {
+                break;
+            }
+            thread::sleep(HOLD_EVERY);
+            held = folder.hold();
+        }
+        held
     }
 
     /// Checks what only the disk knows, and makes the job's folder with copies of its pictures.

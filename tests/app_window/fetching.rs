@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use safelight::app::background::FoundModels;
 use safelight::app::fetching::FetchState;
+use safelight::app::queue::after::AfterQueue;
 use safelight::download::Hub;
 use safelight_core::catalog::{Catalog, ModelSpec};
 use safelight_core::settings::Settings;
@@ -173,4 +174,23 @@ fn what_stands_in_the_way_of_fetching_is_said_in_its_place() {
     bench.assert_shows("agree on the model's page");
     bench.press("Close");
     assert_eq!(state(&mut bench), None);
+}
+
+#[test]
+fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
+    let mut bench = bench_of("http://127.0.0.1:9");
+    look_at_it(&mut bench);
+    let sent = bench.start_job();
+    bench.press("Queue");
+    bench.app().session.queue.after = AfterQueue::Quit;
+    let set = |bench: &mut Bench, state| {
+        let fetch = bench.app().session.fetch.as_mut();
+        fetch.expect("it is looked at").state = state;
+    };
+    set(&mut bench, FetchState::Running);
+    bench.finish_job(&sent, 2);
+    assert!(!bench.has("Safelight quits"));
+    set(&mut bench, FetchState::Stopped(None));
+    bench.settle();
+    bench.assert_shows("Safelight quits in ");
 }

@@ -1,8 +1,13 @@
 //! Start and end pictures and clips to go on from: where they go, and what is said of them.
 
+use std::sync::Arc;
+
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::background::FoundModels;
+use safelight::app::commands::AppCommand;
 use safelight::app::form::SizeChoice;
+use safelight::app::state::Models;
 use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::JobOutcome;
 
@@ -289,4 +294,36 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
         (Some(first), Some(last))
     );
     assert_eq!((request.width, request.height), (128, 96));
+}
+
+#[test]
+fn files_that_come_before_the_models_are_known_wait_for_them() {
+    let mut bench = Bench::with(|startup| {
+        startup.load_models = Arc::new(|_| FoundModels {
+            specs: vec![pair_spec()],
+            ..FoundModels::default()
+        });
+    });
+    bench.app().session.models = Models::Loading;
+    let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
+    bench.drop_files(&[&paths[0], &paths[1]]);
+    bench.app().push(AppCommand::ReloadModels);
+    bench.until("both are there", |bench| {
+        bench.has("Start picture first.png") && bench.has("End picture last.png")
+    });
+}
+
+#[test]
+fn nothing_is_made_without_a_picture_that_is_still_being_opened() {
+    let mut bench = Bench::new();
+    bench.app().session.inputs.num_opening = 1;
+    bench.press("Generate");
+    bench.assert_no_job();
+    assert_eq!(
+        bench.app().session.last_word,
+        "The picture is still being opened"
+    );
+    bench.app().session.inputs.num_opening = 0;
+    bench.press("Generate");
+    bench.next_job();
 }

@@ -232,6 +232,9 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
     assert!(button.accesskit_node().is_disabled());
+    // As keys and the palette do it.
+    bench.app().push(AppCommand::Submit);
+    bench.assert_no_job();
     bench.harness.get_by_label("Use gone").click();
     bench.settle();
     assert!(sent_loras(&mut bench).is_empty());

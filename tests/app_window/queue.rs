@@ -1,9 +1,16 @@
 //! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
 
+use std::collections::HashMap;
+
+use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::AppCommand;
 use safelight::app::form::SeedMode;
+use safelight::app::inputs::Slot;
 use safelight::app::queue::after::AfterQueue;
+use safelight::app::queue::commands::QueueCommand;
+use safelight::app::state::State;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::{
     JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
@@ -152,9 +159,83 @@ fn an_edit_that_is_cancelled_changes_nothing() {
 }
 
 #[test]
+fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
+    let (mut bench, _first) = waiting(&[]);
+    let picture = bench.picture_file("a.png", 64, 64);
+    bench.drop_file(&picture);
+    bench.until("it is there", |bench| bench.has("Start picture a.png"));
+    bench.press("Generate");
+    let id = bench.app().queue.waiting[0].id;
+    bench.app().push(AppCommand::RemoveInput(Slot::Start));
+    for command in [QueueCommand::Edit(id), QueueCommand::CancelEdit] {
+        bench.app().push(AppCommand::Queue(command));
+    }
+    bench.harness.step();
+    bench.until("it was opened", |bench| {
+        bench.app().session.inputs.num_opening == 0
+    });
+    assert!(bench.app().session.inputs.is_empty());
+}
+
+#[test]
+fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.app().state.form.prompt = "in the form".into();
+    for command in [
+        QueueCommand::Edit(first.id),
+        QueueCommand::Restart(first.id),
+    ] {
+        bench.app().push(AppCommand::Queue(command));
+    }
+    bench.settle();
+    assert!(bench.app().session.queue.editing.is_none());
+    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(bench.next_job().request, first.request);
+}
+
+/// What a window leaves for the next one.
+#[derive(Default)]
+struct Kept(HashMap<String, String>);
+
+impl eframe::Storage for Kept {
+    fn get_string(&self, key: &str) -> Option<String> {
+        self.0.get(key).cloned()
+    }
+
+    fn set_string(&mut self, key: &str, value: String) {
+        self.0.insert(key.to_owned(), value);
+    }
+
+    fn remove_string(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    fn flush(&mut self) {}
+}
+
+#[test]
+fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
+    let (mut bench, _first) = waiting(&["one"]);
+    bench.app().state.form.prompt = "in the form".into();
+    choose(&mut bench, "one", "Edit");
+    assert_eq!(bench.app().state.form.prompt, "one");
+    let mut kept = Kept::default();
+    bench.app().save(&mut kept);
+    let state: State = eframe::get_value(&kept, "state").unwrap();
+    assert_eq!(state.form.prompt, "in the form");
+}
+
+#[test]
 fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     let (mut bench, _first) = waiting(&["one"]);
     choose(&mut bench, "one", "Duplicate");
+    // A job that gets its name gets its prompt with it.
+    bench.until("both have names", |bench| {
+        bench.app().queue.waiting.iter().all(|job| job.has_output)
+    });
     bench.app().queue.waiting[1].request.prompt = "its double".into();
     bench.settle();
     bench.app().state.form.seed_mode = SeedMode::Fixed;

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use safelight_core::catalog::Family;
 use safelight_core::job::{
-    GenerateRequest, JobErrorKind, JobFolder, JobOutcome, JobOutput, SectionOrder, Sections, Stage,
+    DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
+    QueueFile, QueuedJob, QueuedState, SectionOrder, Sections, Stage,
 };
 use safelight_core::media::{self, ClipOptions, Picture};
 
@@ -265,6 +266,21 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let old = left_behind(&jobs, "1700000000000000", 30);
     let young = left_behind(&jobs, "1700000000000001", 2);
     let living = left_behind(&jobs, "1700000000000002", 30);
+    let paused = left_behind(&jobs, "1700000000000004", 30);
+    let mut request = None;
+    Rig::new(|_, _| Act::Work).run_with(|asked| request = Some(asked.clone()));
+    let queue = QueueFile {
+        jobs: vec![QueuedJob {
+            id: JobId(1_700_000_000_000_004),
+            state: QueuedState::Paused,
+            device: DeviceChoice::Auto,
+            has_output: true,
+            request: request.expect("a job was asked for"),
+            error: None,
+        }],
+        ..QueueFile::default()
+    };
+    queue.save(&home.path().join("queue.json")).unwrap();
     let foreign = left_behind(&jobs, "my-pictures", 30);
     let padded = left_behind(&jobs, "0017", 30);
     let empty = jobs.join("1700000000000003");
@@ -276,7 +292,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let rig = Rig::in_folder(home, |_, _| Act::Work);
     finished(rig.run().1);
     assert!(!old.exists());
-    for kept in [young, living, foreign, padded, empty] {
+    for kept in [young, living, paused, foreign, padded, empty] {
         assert!(kept.exists(), "{}", kept.display());
     }
     drop(lock);

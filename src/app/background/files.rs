@@ -25,7 +25,8 @@ pub(super) fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             paths,
             placing,
             room,
-        } => Some(Answer::Inputs(open_inputs(&paths, placing, room))),
+            edit,
+        } => Some(Answer::Inputs(open_inputs(&paths, placing, room, edit))),
         Task::KeepPasted(image, folder) => {
             let opened = keep_pasted(&image, &folder);
             Some(Answer::Inputs(opened_one(opened, Placing::default())))

@@ -124,6 +124,8 @@ pub enum Task {
         paths: Vec<PathBuf>,
         placing: Placing,
         room: usize,
+        /// The job that is changed.
+        edit: Option<JobId>,
     },
     /// Keep a picture from the clipboard as a file in this folder.
     KeepPasted(Arc<ColorImage>, PathBuf),

@@ -18,7 +18,7 @@ use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
 use crate::app::loras::LorasCommand;
 use crate::app::restore::is_settings_file;
-use crate::app::state::{Held, Severity, color_image};
+use crate::app::state::{Held, Models, Severity, color_image};
 
 impl App {
     /// Takes in what was dropped and pasted since the last frame.
@@ -85,7 +85,12 @@ impl App {
     }
 
     /// Has files opened, unless there are more than places: then what they are for is asked. LoRAs go where they belong.
+    /// All of that depends on the model: what comes before the models are known waits for them.
     pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
+        if matches!(self.session.models, Models::Loading) {
+            self.session.early_files.push((paths, placing));
+            return;
+        }
         for path in paths.extract_if(.., |path| is_weight_file(path)) {
             self.commands
                 .push(AppCommand::Loras(LorasCommand::Add(path)));
@@ -102,6 +107,7 @@ impl App {
             paths,
             placing,
             room,
+            edit: self.session.queue.edited(),
         });
     }
 
@@ -132,6 +138,10 @@ impl App {
         let second = self.second_slot();
         let inputs = &mut self.session.inputs;
         inputs.num_opening = inputs.num_opening.saturating_sub(1);
+        if found.edit.is_some() && found.edit != self.session.queue.edited() {
+            // The form has its own pictures again.
+            return;
+        }
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found
             .opened

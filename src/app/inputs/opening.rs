@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,15 +31,23 @@ pub struct OpenedInputs {
     pub problems: Vec<JobError>,
     /// How many there were.
     pub num_files: usize,
+    /// Of an edit of this job: when that has ended, nobody wants them.
+    pub edit: Option<JobId>,
 }
 
 /// Opens files in order until `room` of them are open.
-pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedInputs {
+pub fn open_inputs(
+    paths: &[PathBuf],
+    placing: Placing,
+    room: usize,
+    edit: Option<JobId>,
+) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
         opened: Vec::new(),
         problems: Vec::new(),
         num_files: paths.len(),
+        edit,
     };
     for path in paths {
         if found.opened.len() >= room {
@@ -63,11 +72,27 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> Op
         opened,
         problems,
         num_files: 1,
+        edit: None,
     }
 }
 
 /// One file, whatever it is.
 pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
+    guarded(path, || read_input(path))
+}
+
+/// The thread goes on where a decoder does not survive a file.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
+    // What it worked on goes with it. The panic itself is in the log.
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        let what = "the file is damaged in a way that its reader does not survive";
+        let text = format!("{what}: {}", path.display());
+        Err(JobError::new(JobErrorKind::InvalidRequest, text)
+            .advise("Choose another file, or save it anew with another program"))
+    })
+}
+
+fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
     if may_move(path)
         && let Ok(info) = media::clip_info(path)
         && info.num_frames > 1
@@ -130,33 +155,41 @@ pub struct Continued {
 
 /// Goes on from a finished result: from its file, else from its frame alone.
 pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
-    let path = &result.path;
-    // A picture of a batch has a number, and is none of a clip.
-    let opened = if result.is_clip {
-        let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
-        is_clip.then(|| open_clip(path).ok())
-    } else {
-        let picture = media::open_picture(path).ok();
-        picture.map(|picture| picture_input(path.clone(), &picture).ok())
-    };
+    let opened = guarded(&result.path, || Ok(reopen(result)));
     let name = if result.is_clip {
         "last-frame"
     } else {
         "picture"
     };
     opened
+        .ok()
         .flatten()
         .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
 }
 
+/// From its file, if that can be read.
+fn reopen(result: &Continued) -> Option<OpenedInput> {
+    let path = &result.path;
+    // A picture of a batch has a number, and is none of a clip.
+    if result.is_clip {
+        let info = media::clip_info(path).ok()?;
+        (info.num_frames > 1).then(|| open_clip(path).ok())?
+    } else {
+        let picture = media::open_picture(path).ok()?;
+        picture_input(path.clone(), &picture).ok()
+    }
+}
+
 /// Goes on from a clip on the disk: from all its numbered pictures when it was written as those.
 pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
-    let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
-    if is_clip {
-        open_clip(path)
-    } else {
-        open_input(path)
-    }
+    guarded(path, || {
+        let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
+        if is_clip {
+            open_clip(path)
+        } else {
+            read_input(path)
+        }
+    })
 }
 
 /// Keeps a picture from the clipboard as a file.
@@ -195,4 +228,18 @@ fn picture_error(err: &MediaError) -> JobError {
 fn clip_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
         .advise("Choose another clip, or drop a picture of its last frame")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_survive_a_file_is_an_error_of_that_file() {
+        let path = Path::new("/pictures/odd.webp");
+        let read = guarded(path, || -> Result<(), JobError> { panic!("a bad offset") });
+        let err = read.expect_err("it panicked");
+        assert!(err.summary.contains("/pictures/odd.webp"), "{err}");
+        assert!(guarded(path, || Ok(1)).is_ok());
+    }
 }

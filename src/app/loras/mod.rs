@@ -228,8 +228,15 @@ impl App {
         });
     }
 
-    fn want_lora(&self, path: PathBuf) {
+    fn want_lora(&mut self, path: PathBuf) {
         let Some(spec) = self.session.model(&self.state.form).cloned() else {
+            let text = format!(
+                "a LoRA is for a model, and there is none: {}",
+                path.display()
+            );
+            let err = JobError::new(JobErrorKind::InvalidRequest, text)
+                .advise("Choose a model, then add the LoRA again");
+            self.session.notify(Severity::Warning, err);
             return;
         };
         self.background.spawn("loras", move |postbox| {

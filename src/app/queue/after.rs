@@ -11,6 +11,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::App;
 use crate::app::background::Answer;
+use crate::app::fetching::Fetch;
 
 /// How long there is to say no.
 const COUNTDOWN_SECS: f64 = 30.0;
@@ -92,6 +93,8 @@ impl App {
             && desk.editing.is_none()
             && desk.opening.is_empty()
             && self.queue.next(None).is_none()
+            // A model on its way counts as work.
+            && !self.session.fetch.as_ref().is_some_and(Fetch::is_busy)
     }
 
     fn do_after(&self, ctx: &Context, action: AfterQueue) {

@@ -71,7 +71,13 @@ impl App {
                     self.queue.put_back(removed);
                 }
             }
-            QueueCommand::Restart(id) => self.queue.restart(id),
+            QueueCommand::Restart(id) => {
+                if self.session.queue.edited() == Some(id) {
+                    // It runs as it was.
+                    self.end_edit();
+                }
+                self.queue.restart(id);
+            }
             QueueCommand::ReleaseHeld => self.release_held(),
             QueueCommand::ClearHeld => {
                 let held = self.queue.waiting.iter().filter(|job| job.is_held);

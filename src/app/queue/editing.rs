@@ -17,6 +17,13 @@ pub struct Editing {
     is_seed_used: bool,
 }
 
+impl Editing {
+    /// What its user wrote before, and gets back.
+    pub(in crate::app) fn own_form(&self) -> &FormState {
+        &self.form
+    }
+}
+
 /// What the user wrote, where choices and wildcards were settled in it.
 fn as_written(request: &GenerateRequest) -> GenerateRequest {
     let mut request = request.clone();

@@ -18,8 +18,13 @@ impl App {
             return;
         };
         let is_edit = self.session.queue.editing.is_some();
-        if is_edit && self.session.inputs.num_opening > 0 {
-            // Its pictures are on their way.
+        if self.session.inputs.num_opening > 0 {
+            "The picture is still being opened".clone_into(&mut self.session.last_word);
+            return;
+        }
+        let of_loras = self.session.loras.errors(&self.state.form);
+        if !of_loras.is_empty() {
+            self.say_refused(&of_loras);
             return;
         }
         if self.state.form.prompt.trim().is_empty() {
