@@ -154,7 +154,7 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
     };
     let (mut document, aside) = match read(path) {
         Ok(document) => (document, None),
-        Err(PresetsError::Broken { .. }) => (new_document(), Some(free_name(path))),
+        Err(PresetsError::Broken { .. }) => (DocumentMut::new(), Some(free_name(path))),
         Err(err) => return Err(err),
     };
     change(&mut document, edit, path)?;
@@ -166,12 +166,6 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
     }
     write_atomically(path, document.to_string().as_bytes()).map_err(write_failed)?;
     Ok(aside)
-}
-
-fn new_document() -> DocumentMut {
-    let mut document = DocumentMut::new();
-    document.decor_mut().set_prefix(HEAD);
-    document
 }
 
 fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
@@ -189,7 +183,7 @@ fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
     };
     let bytes = match bytes {
         Ok(bytes) => bytes,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(new_document()),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
         Err(source) => {
             return Err(PresetsError::Read {
                 source,
@@ -272,7 +266,9 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
             let name = checked_name(&preset.name)?;
             let index = place(tables, &name).unwrap_or_else(|| {
                 let mut table = Table::new();
-                table.decor_mut().set_prefix("\n");
+                // The head stands before the first one: words of a file without tables would go to its end.
+                let before = if tables.is_empty() { HEAD } else { "\n" };
+                table.decor_mut().set_prefix(before);
                 tables.push(table);
                 tables.len() - 1
             });
