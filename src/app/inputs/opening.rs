@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use egui::ColorImage;
 use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
 
+use crate::app::background::guard::{self, NOT_SURVIVED};
 use crate::app::inputs::{Placing, Source};
 
 /// The longer side of a thumbnail, sharp on a screen of double density.
@@ -83,10 +83,8 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
 
 /// The thread goes on where a decoder does not survive a file.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
-    // What it worked on goes with it. The panic itself is in the log.
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-        let what = "the file is damaged in a way that its reader does not survive";
-        let text = format!("{what}: {}", path.display());
+    guard::guarded(read).unwrap_or_else(|| {
+        let text = format!("{NOT_SURVIVED}: {}", path.display());
         Err(JobError::new(JobErrorKind::InvalidRequest, text)
             .advise("Choose another file, or save it anew with another program"))
     })
