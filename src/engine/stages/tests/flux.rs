@@ -223,7 +223,7 @@ pub(super) fn try_stage(
     order: &StageOrder,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
 ) -> (Result<Option<()>, EngineError>, Told) {
-    // A message is out only when it has been seen.
+    // A message is taken only when the one before it has been seen.
     let (messages, received) = crossbeam_channel::bounded(0);
     let cancel = CancelToken::default();
     let context = StageContext {

@@ -63,14 +63,15 @@ fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint(
         fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
 
         let stop = |message: &EngineMessage, cancel: &CancelToken| {
-            if matches!(message, EngineMessage::Step { step: 6, .. }) {
+            // The sixth may be under way when this is heard; its own message waits until it was.
+            if matches!(message, EngineMessage::Step { step: 5, .. }) {
                 cancel.cancel();
             }
         };
         let order = job.order(Stage::Denoise, false);
         let (done, told) = try_stage(&order, &stop);
         assert_eq!(done.unwrap(), None);
-        assert_eq!(told.steps.len(), 6);
+        assert!((5..=6).contains(&told.steps.len()), "{sampler}");
         assert!(!folder.result(Stage::Denoise).unwrap().exists());
 
         let told = job.stage(Stage::Denoise, false);
