@@ -1,4 +1,4 @@
-//! What the form's widgets hold, and how it becomes a [`GenerateForm`].
+//! What the form's widgets hold, and how it becomes a `GenerateForm`.
 //!
 //! Checking is `GenerateForm::validate`'s; files are not looked at here.
 

@@ -1,7 +1,7 @@
 //! What is seen of a picture and of the mask over it: squares of textures, only those in sight, only as fine as the
 //! screen is.
 //!
-//! A picture of 8192 × 8192 would be one texture larger than many devices take. Here no more than [`MAX_TILES`] squares
+//! A picture of 8192 × 8192 would be one texture larger than many devices take. Here no more than `MAX_TILES` squares
 //! exist at a time, and a stroke renews the part of a square that it touched and nothing else.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Watching: what is played, where it stands, and what is done with it.
 //!
-//! Time is [`playhead`]'s, frames of files are [`reading`]'s; panels are in `ui::watch`.
+//! Time is `playhead`'s, frames of files are `reading`'s; panels are in `ui::watch`.
 
 pub mod commands;
 pub mod compare;

@@ -1,6 +1,6 @@
 //! Filling the form with what a file says of how it was made, and offering that for files that are dropped as pictures.
 //!
-//! Files are read on threads of their own by [`safelight_core::restore`]; what the form takes over is [`form`]'s.
+//! Files are read on threads of their own by [`safelight_core::restore`]; what the form takes over is `form`'s.
 
 mod form;
 

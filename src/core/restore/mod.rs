@@ -1,6 +1,6 @@
 //! Restoring settings from files: our own exactly, those of other programs as far as they can be had here.
 //!
-//! [`read`] finds what a picture, a clip, a JSON file or a plain text says of how it was made; [`matching`] chooses the
+//! [`read`] finds what a picture, a clip, a JSON file or a plain text says of how it was made; `matching` chooses the
 //! installed model that comes nearest. Nothing here fills a form or an argument, and no pixel is looked at. Files of
 //! others are never trusted: texts are bounded, nesting is bounded, and what cannot be understood is said or left out.
 

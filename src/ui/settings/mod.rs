@@ -1,6 +1,6 @@
 //! The settings page: every key of the settings file as a row with a name, an explanation, a control and its default.
 //!
-//! Changes act at once; the app writes them. The rows themselves are in [`rows`], their controls in [`controls`].
+//! Changes act at once; the app writes them. The rows themselves are in `rows`, their controls in `controls`.
 
 mod controls;
 mod lists;

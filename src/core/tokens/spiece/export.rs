@@ -9,7 +9,7 @@ use super::proto::{Model, PieceKind};
 use super::{SpieceModel, UNIGRAM, normalizer};
 use crate::tokens::classes::T5_UNK_ID;
 
-/// Pieces and normalizer of a model, for [`t5_of_pieces`](crate::tokens::classes::t5_of_pieces).
+/// Pieces and normalizer of a model, for `t5_of_pieces`.
 pub struct T5Pieces {
     pub pieces: Value,
     pub normalizer: Value,
