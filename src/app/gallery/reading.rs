@@ -3,7 +3,6 @@
 //! Results come from anywhere, so what a decoder does with one must harm no other.
 
 use std::collections::{HashSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +11,7 @@ use egui::ColorImage;
 use safelight_core::gallery::{Found, ThumbFolder, ThumbKey, read_facts};
 use safelight_core::media::{self, Picture};
 
+use crate::app::background::guard::{NOT_SURVIVED, guarded};
 use crate::app::background::{Answer, Postbox};
 use crate::app::gallery::GalleryAnswer;
 use crate::app::gallery::librarian::Errand;
@@ -126,7 +126,7 @@ pub(super) fn read(
     while let Some(job) = desk.next() {
         match job {
             Job::Thumb(wish) => {
-                let made = guarded(|| {
+                let made = readable(|| {
                     let picture = thumbs.get(&wish.path, wish.key)?;
                     Ok(as_image(picture, wish.side))
                 });
@@ -138,7 +138,7 @@ pub(super) fn read(
                 }
             }
             Job::Facts(found) => {
-                let read = guarded(|| read_facts(&found.path));
+                let read = readable(|| read_facts(&found.path));
                 if librarian.send(Errand::Read(found, read)).is_err() {
                     return;
                 }
@@ -156,9 +156,9 @@ fn as_image(picture: Picture, side: u32) -> ColorImage {
 }
 
 /// Runs a decoder; what it dies of is the file's fault alone.
-fn guarded<T>(work: impl FnOnce() -> Result<T, media::MediaError>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(|err| err.to_string()),
-        Err(_) => Err("the file is damaged in a way that its reader does not survive".to_owned()),
+fn readable<T>(work: impl FnOnce() -> Result<T, media::MediaError>) -> Result<T, String> {
+    match guarded(work) {
+        Some(done) => done.map_err(|err| err.to_string()),
+        None => Err(NOT_SURVIVED.to_owned()),
     }
 }

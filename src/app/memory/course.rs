@@ -148,7 +148,7 @@ fn streaming_secs(plan: &Plan, request: &GenerateRequest, recipe: &Recipe) -> f6
 }
 
 /// Parts of a job whose pace nobody knows.
-fn usual_share(stage: Stage) -> f64 {
+pub(in crate::app) fn usual_share(stage: Stage) -> f64 {
     match stage {
         Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
         Stage::Denoise => 70.0,

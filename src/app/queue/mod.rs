@@ -26,6 +26,7 @@ use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
 
 use crate::app::memory::MemoryHistory;
+use crate::app::memory::course::usual_share;
 use crate::app::player::Player;
 
 /// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
@@ -365,12 +366,5 @@ impl RunningJob {
 
 /// A stage's usual share of a job.
 fn weight(stage: Stage) -> f32 {
-    match stage {
-        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
-        Stage::Denoise => 70.0,
-        Stage::DenoiseHigh | Stage::DenoiseLow => 35.0,
-        Stage::Unload => 1.0,
-        Stage::Decode => 20.0,
-        Stage::Save => 3.0,
-    }
+    usual_share(stage) as f32
 }
