@@ -2,7 +2,7 @@
 //! the queue: `cargo bench --bench window`.
 //!
 //! A frame is what the program itself does for it: events and commands, panels, the accessibility tree and the
-//! triangles. Drawing those is the graphics card's, and is not counted. Prints one JSON object a page.
+//! triangles. Drawing those is the graphics card's, and is not counted. Prints one JSON object a scene.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,9 +16,10 @@ mod harness;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Bench, Sent, picture, sample};
+use harness::{Bench, Sent, sample};
 use safelight::app::commands::AppCommand;
 use safelight::app::state::Page;
 use safelight::worker::WorkerEvent;
@@ -30,6 +31,33 @@ use serde_json::json;
 const NUM_RESULTS: usize = 5_000;
 const NUM_WAITING: u64 = 500;
 const NUM_FRAMES: u64 = 400;
+
+/// What a running job shows.
+#[derive(Clone, Copy)]
+enum Shows {
+    /// Rough pictures of this size, and as many as a clip has latent frames.
+    Previews(u32, u32, u32),
+    /// Decoded frames of this size.
+    Frames(u32, u32),
+}
+
+const LINEAR: Shows = Shows::Previews(104, 60, 21);
+const SCENES: [(&str, Page, Shows); 6] = [
+    ("linear previews of a clip", Page::Watch, LINEAR),
+    (
+        "sharp previews of 1024x1024",
+        Page::Watch,
+        Shows::Previews(1024, 1024, 1),
+    ),
+    (
+        "decoded frames of 1280x720",
+        Page::Watch,
+        Shows::Frames(1280, 720),
+    ),
+    ("gallery", Page::Gallery, LINEAR),
+    ("settings", Page::Settings, LINEAR),
+    ("models", Page::Models, LINEAR),
+];
 
 fn main() {
     // Without it this is `cargo test`, which builds benchmarks but wants nothing of them.
@@ -57,16 +85,16 @@ fn main() {
         let listing = bench.app().session.gallery.listing.as_ref();
         listing.is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking)
     });
-    for page in [Page::Watch, Page::Gallery, Page::Settings] {
+    for (name, page, shows) in SCENES {
         bench.app().push(AppCommand::ShowPage(page));
         bench.settle();
         let mut times: Vec<Duration> = (0..NUM_FRAMES)
-            .map(|turn| frame(&mut bench, &sent, turn))
+            .map(|turn| frame(&mut bench, &sent, turn, shows))
             .collect();
         times.sort_unstable();
         let millis = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
         let line = json!({
-            "page": format!("{page:?}"),
+            "scene": name,
             "frames": times.len(),
             "median_ms": millis(times[times.len() / 2]),
             "p99_ms": millis(times[times.len() * 99 / 100]),
@@ -99,7 +127,7 @@ fn fill(folder: &Path) {
 }
 
 /// One frame with what a worker says between two of them, and with a wheel that turns over the page.
-fn frame(bench: &mut Bench, sent: &Sent, turn: u64) -> Duration {
+fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> Duration {
     let say = |update| {
         let event = WorkerEvent {
             id: sent.id,
@@ -114,25 +142,31 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64) -> Duration {
             resumed: false,
         });
     }
-    say(sample(
-        turn as f64 / 10.0,
-        600 << 20,
-        400 << 20,
-        500 << 20,
-        1 << 30,
-    ));
-    if turn.is_multiple_of(6) {
-        say(JobUpdate::Step {
-            stage: Stage::Denoise,
-            step: (turn / 6) as u32,
-            num_steps: (NUM_FRAMES / 6) as u32 + 1,
-            secs_left: 9.0,
-        });
-        say(JobUpdate::Preview(Frame {
-            index: 0,
-            count: 1,
-            picture: picture(256, [turn as u8, 90, 40]),
-        }));
+    say(sample(turn as f64 / 10.0, 600, 400, 500, 1024));
+    let colour = [turn as u8, 90, 40];
+    let frame = |index, count, width, height| Frame {
+        index,
+        count,
+        picture: Arc::new(Picture::from_fn(width, height, |_, _| colour).unwrap()),
+    };
+    match shows {
+        Shows::Previews(width, height, count) if turn.is_multiple_of(6) => {
+            say(JobUpdate::Step {
+                stage: Stage::Denoise,
+                step: (turn / 6) as u32,
+                num_steps: (NUM_FRAMES / 6) as u32 + 1,
+                secs_left: 9.0,
+            });
+            for index in 0..count {
+                say(JobUpdate::Preview(frame(index, count, width, height)));
+            }
+        }
+        Shows::Frames(width, height) if turn.is_multiple_of(6) => {
+            let count = (NUM_FRAMES / 6) as u32 + 1;
+            let index = (turn / 6) as u32;
+            say(JobUpdate::Frame(frame(index, count, width, height)));
+        }
+        _ => {}
     }
     let input = bench.harness.input_mut();
     input

@@ -54,7 +54,7 @@ pub const SHELF_NAME_COLUMNS: usize = 68;
 pub const SHELF_TEXT_COLUMNS: usize = 88;
 /// Width of the choice of the next seed, and of the dice behind it.
 pub const SEED_MODE_WIDTH: f32 = 102.0;
-pub const SEED_DICE_WIDTH: f32 = 62.0;
+pub const SEED_DICE_WIDTH: f32 = 46.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.

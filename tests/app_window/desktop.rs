@@ -11,7 +11,7 @@ use safelight::app::desktop::{DesktopLinks, Message};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
 use safelight::app::state::Page;
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate, Stage};
-use safelight_core::settings::Theme;
+use safelight_core::settings::{Paths, ProgramPaths, Theme};
 
 use crate::harness::Bench;
 
@@ -335,4 +335,49 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
         bench.has("Start picture second.png")
     });
     assert!(is_raised);
+}
+
+#[test]
+fn the_palette_puts_the_program_among_the_desktops_applications() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("share");
+    let programs = ProgramPaths {
+        home: home.path().to_owned(),
+        config: home.path().join("config"),
+        data: data.clone(),
+        system: Vec::new(),
+    };
+    let mut paths = Paths::under(home.path());
+    paths.programs = Some(programs);
+    let mut bench = Bench::with(|startup| startup.paths = Some(paths));
+    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
+    bench
+        .harness
+        .get_by_label("Search commands")
+        .type_text("applications menu");
+    bench.settle();
+    press_keys(&mut bench, Modifiers::NONE, Key::Enter);
+    let entry = data.join("applications/org.safelight.Safelight.desktop");
+    let entry = std::fs::read_to_string(entry).expect("an entry");
+    let program = std::env::current_exe().unwrap();
+    let exec = format!("Exec=\"{}\" %F", program.display());
+    assert!(entry.lines().any(|line| line == exec), "{entry}");
+}
+
+#[test]
+fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench.app().state.form.prompt.clear();
+    let input = bench.harness.input_mut();
+    input.events.push(egui::Event::Key {
+        key: Key::L,
+        physical_key: None,
+        pressed: true,
+        repeat: false,
+        modifiers: Modifiers::COMMAND,
+    });
+    input.events.push(egui::Event::Text("a boat".to_owned()));
+    bench.settle();
+    assert_eq!(bench.app().state.form.prompt, "a boat");
 }

@@ -146,6 +146,26 @@ fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_me
 }
 
 #[test]
+fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
+    let (mut bench, file) = with_file("[interface]\nscale = = 1\n");
+    bench.until("it is told", |bench| {
+        !bench.app().session.notices.is_empty()
+    });
+    bench
+        .harness
+        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
+        .click_accesskit();
+    bench.harness.step();
+    std::fs::remove_file(&file).unwrap();
+    bench.until("nothing is broken", |bench| {
+        bench.app().session.notices.is_empty()
+    });
+    bench.until("the change is saved", |_| {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("sidecar = true"))
+    });
+}
+
+#[test]
 fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
     let mut bench = Bench::of(crate::harness::flux_spec());
     bench.press("Settings");

@@ -6,20 +6,23 @@
 mod appearance;
 mod bus;
 pub mod instance;
+mod menu;
 mod notification;
 pub mod place;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use egui::{Context, UserAttentionType, ViewportCommand};
-use safelight_core::job::{JobId, JobOutcome};
+use safelight_core::job::{JobError, JobErrorKind, JobId, JobOutcome};
 use safelight_core::settings::Theme;
 
 use crate::app::App;
 use crate::app::background::{Answer, Background};
 use crate::app::queue::RunningJob;
+use crate::app::state::Severity;
 use crate::ui::theme;
 use crate::ui::widgets::{duration_text, sentence};
 use instance::Instance;
@@ -46,6 +49,8 @@ pub enum DesktopCommand {
     FocusPrompt,
     /// Close what lies uppermost: what is chosen, compared or large, else the page.
     Back,
+    /// Make an entry among the desktop's applications.
+    AddToMenu,
     Quit,
 }
 
@@ -136,7 +141,29 @@ impl App {
             // What is chosen in the gallery lies above it, and so does what is compared above the picture.
             DesktopCommand::Back if self.unchoose() || self.leave_watched() => {}
             DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
+            DesktopCommand::AddToMenu => self.add_to_menu(),
             DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
+        }
+    }
+
+    fn add_to_menu(&mut self) {
+        let programs = self.paths.as_ref().and_then(|paths| paths.programs.as_ref());
+        let added = programs
+            .ok_or_else(|| io::Error::other("there is no home folder"))
+            .and_then(|programs| menu::add(&programs.data, &std::env::current_exe()?));
+        match added {
+            Ok(path) => {
+                self.session.last_word =
+                    format!("Safelight is among the applications: {}", path.display());
+            }
+            Err(err) => {
+                let err = JobError::new(
+                    JobErrorKind::Disk,
+                    "no entry could be made among the applications",
+                )
+                .detail(err.to_string());
+                self.session.notify(Severity::Warning, err);
+            }
         }
     }
 

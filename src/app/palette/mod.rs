@@ -6,6 +6,7 @@ mod fuzzy;
 
 use crate::app::App;
 use crate::app::commands::AppCommand;
+use crate::app::desktop::DesktopCommand;
 use crate::app::presets::PresetsCommand;
 use crate::app::restore::RestoreCommand;
 use crate::app::settings::SettingsCommand;
@@ -139,6 +140,12 @@ impl App {
             "Use the settings of a file…",
             "Preset",
             AppCommand::Restore(RestoreCommand::Pick),
+        ));
+        entries.push(entry(
+            "add-to-menu".to_owned(),
+            "Add Safelight to the applications menu",
+            "Desktop",
+            AppCommand::Desktop(DesktopCommand::AddToMenu),
         ));
         entries.extend(self.session.models.all().iter().map(|spec| {
             let command = AppCommand::ChooseModel(spec.id.clone());

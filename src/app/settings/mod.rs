@@ -12,7 +12,9 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{LoadedSettings, Settings, SettingsError, SettingsFile};
+use safelight_core::settings::{
+    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews,
+};
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};
@@ -44,8 +46,8 @@ pub enum SettingsCommand {
 
 /// What came of reading or writing the file.
 pub enum SettingsAnswer {
-    /// Somebody else has written it.
-    Read(Box<LoadedSettings>),
+    /// Somebody else has written it, or taken it away.
+    News(SettingsNews),
     /// These were to be saved; what the file says now.
     Saved(Box<Settings>, Result<Box<Settings>, SettingsError>),
 }
@@ -243,7 +245,14 @@ impl App {
                     Err(err) => self.keep_unsaved(&err),
                 }
             }
-            SettingsAnswer::Read(loaded) => {
+            SettingsAnswer::News(SettingsNews::Gone) => {
+                self.forget_broken("The broken settings file is gone");
+                // What changed meanwhile makes a new one.
+                if self.settings != self.session.settings.base {
+                    self.session.settings.changed_at = Some(self.now_secs);
+                }
+            }
+            SettingsAnswer::News(SettingsNews::Said(loaded)) => {
                 let LoadedSettings {
                     settings,
                     warnings,
@@ -252,7 +261,7 @@ impl App {
                 if let Some(err) = error {
                     self.tell_broken(&err);
                 } else {
-                    self.forget_broken();
+                    self.forget_broken("The settings file can be read again");
                     self.tell_unknown_keys(&warnings);
                     let base = self.session.settings.base.clone();
                     self.settle_settings(ctx, &base, settings);
@@ -300,17 +309,17 @@ impl App {
         if self.session.settings.broken.as_ref() == Some(&err.summary) {
             return;
         }
-        self.forget_broken();
+        self.forget_broken("");
         self.session.settings.broken = Some(err.summary.clone());
         self.session.notify(Severity::Warning, err);
     }
 
-    fn forget_broken(&mut self) {
+    fn forget_broken(&mut self, word: &str) {
         if let Some(summary) = self.session.settings.broken.take() {
             self.session
                 .notices
                 .retain(|notice| notice.summary != summary);
-            "The settings file can be read again".clone_into(&mut self.session.last_word);
+            word.clone_into(&mut self.session.last_word);
         }
     }
 

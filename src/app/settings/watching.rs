@@ -19,8 +19,8 @@ pub(super) fn start(background: &Background, file: SettingsFile) -> Sender<()> {
     background.spawn("settings", move |postbox| {
         let mut watch = SettingsWatch::new(file);
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            if let Some(loaded) = watch.look() {
-                postbox.post(Answer::Settings(SettingsAnswer::Read(Box::new(loaded))));
+            if let Some(news) = watch.look() {
+                postbox.post(Answer::Settings(SettingsAnswer::News(news)));
             }
         }
     });

@@ -15,7 +15,7 @@ pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
 pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
-pub use watch::{SettingsFile, SettingsWatch};
+pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

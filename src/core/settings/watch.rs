@@ -71,6 +71,15 @@ impl SettingsFile {
     }
 }
 
+/// What became of the file.
+#[derive(Debug)]
+pub enum SettingsNews {
+    /// It says something else than it did.
+    Said(Box<LoadedSettings>),
+    /// It was there, and is no more: nothing in it stands in the way.
+    Gone,
+}
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -85,6 +94,8 @@ pub struct SettingsWatch {
     seen: Option<Stamp>,
     /// Changed, but perhaps still being written.
     settling: Option<Stamp>,
+    /// How often in a row it was not there, though it had been.
+    num_missed: u32,
 }
 
 impl SettingsWatch {
@@ -93,13 +104,18 @@ impl SettingsWatch {
             file,
             seen: None,
             settling: None,
+            num_missed: 0,
         }
     }
 
-    /// To be asked a few times a second: what the file says, when that is news. A change counts when the file has
-    /// stayed as it is from one question to the next.
-    pub fn look(&mut self) -> Option<LoadedSettings> {
-        let metadata = fs::metadata(&self.file.path).ok()?;
+    /// To be asked a few times a second: what became of the file, when that is news. A change counts when the file
+    /// has stayed as it is from one question to the next.
+    pub fn look(&mut self) -> Option<SettingsNews> {
+        let metadata = match fs::metadata(&self.file.path) {
+            Ok(metadata) => metadata,
+            Err(err) => return self.miss(&err),
+        };
+        self.num_missed = 0;
         let stamp = Stamp {
             modified: metadata.modified().ok(),
             bytes: metadata.len(),
@@ -112,7 +128,21 @@ impl SettingsWatch {
         }
         self.seen = Some(stamp);
         let text = self.file.news()?;
-        Some(Settings::read(text, &self.file.path))
+        let loaded = Settings::read(text, &self.file.path);
+        Some(SettingsNews::Said(Box::new(loaded)))
+    }
+
+    /// An editor may be about to rename another file to this one: it is gone when it stays away.
+    fn miss(&mut self, err: &io::Error) -> Option<SettingsNews> {
+        if err.kind() != io::ErrorKind::NotFound || self.seen.is_none() {
+            return None;
+        }
+        self.num_missed += 1;
+        (self.num_missed == 2).then(|| {
+            (self.seen, self.settling) = (None, None);
+            self.file.known().take();
+            SettingsNews::Gone
+        })
     }
 }
 
@@ -121,8 +151,15 @@ mod tests {
     use super::super::Theme;
     use super::*;
 
-    fn look(watch: &mut SettingsWatch) -> Option<LoadedSettings> {
+    fn look(watch: &mut SettingsWatch) -> Option<SettingsNews> {
         watch.look().or_else(|| watch.look())
+    }
+
+    fn said(news: Option<SettingsNews>) -> LoadedSettings {
+        match news {
+            Some(SettingsNews::Said(loaded)) => *loaded,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -142,11 +179,25 @@ mod tests {
         fs::write(&other, text.replace("scale = 1.0", "scale = 1.25")).unwrap();
         fs::rename(&other, file.path()).unwrap();
         assert!(watch.look().is_none(), "it may still be written");
-        let loaded = watch.look().unwrap();
+        let loaded = said(watch.look());
         assert_eq!(loaded.settings.interface.scale, 1.25);
         assert!(look(&mut watch).is_none());
+    }
+
+    #[test]
+    fn a_file_that_stays_away_is_told_once_and_one_that_comes_back_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = SettingsFile::new(folder.path().join("settings.toml"));
+        let mut watch = SettingsWatch::new(file.clone());
+        let broken = "[interface]\nscale = big\n";
+        fs::write(file.path(), broken).unwrap();
+        assert!(said(look(&mut watch)).error.is_some());
         fs::remove_file(file.path()).unwrap();
-        assert!(look(&mut watch).is_none());
+        assert!(watch.look().is_none(), "an editor may be renaming");
+        assert!(matches!(watch.look(), Some(SettingsNews::Gone)));
+        assert!(look(&mut watch).is_none(), "told already");
+        fs::write(file.path(), broken).unwrap();
+        assert!(said(look(&mut watch)).error.is_some());
     }
 
     #[test]
@@ -175,12 +226,12 @@ mod tests {
         let file = SettingsFile::new(folder.path().join("settings.toml"));
         let mut watch = SettingsWatch::new(file.clone());
         fs::write(file.path(), "[interface]\nscale = big\n").unwrap();
-        let loaded = look(&mut watch).unwrap();
+        let loaded = said(look(&mut watch));
         let Some(SettingsError::Broken { line, column, .. }) = loaded.error else {
             panic!("{loaded:?}");
         };
         assert_eq!((line, column), (2, 9));
         fs::write(file.path(), "[interface]\nscale = 2\n").unwrap();
-        assert_eq!(look(&mut watch).unwrap().settings.interface.scale, 2.0);
+        assert_eq!(said(look(&mut watch)).settings.interface.scale, 2.0);
     }
 }

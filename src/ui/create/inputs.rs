@@ -14,6 +14,7 @@ use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::slot::{Words, paint_button, slot_ui};
 use crate::ui::widgets::{
+    Own, own_row,
     field_hint, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
 };
 use crate::ui::{View, icons, theme};
@@ -189,18 +190,24 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Where the walk begins on the way to a picture: how far from it.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let spec = view.session.model(&view.state.form);
-    let acts = spec.is_some_and(|spec| spec.defaults.strength.is_some())
-        && view.session.inputs.sources().image.is_some();
-    if !acts {
+    let Some(default) = spec.and_then(|spec| spec.defaults.strength) else {
+        return;
+    };
+    if view.session.inputs.sources().image.is_none() {
         return;
     }
     let explanation = "How much of the picture is made anew: a little changes its details, a half keeps its composition, 1 leaves nothing of it";
-    row(ui, "Strength", explanation, |ui, label| {
-        let slider = Slider::new(&mut view.state.form.strength, 0.0..=1.0)
+    let strength = &mut view.state.form.strength;
+    let own = Own::of("strength", strength, &default, format!("{default:.2}"));
+    let reset = own_row(ui, "Strength", explanation, &own, |ui, label| {
+        let slider = Slider::new(strength, 0.0..=1.0)
             .step_by(0.01)
             .max_decimals(2);
         wide_slider(ui, slider, explanation).labelled_by(label);
     });
+    if reset {
+        *strength = default;
+    }
     let form = &view.state.form;
     let num_steps = form.num_steps;
     let num_made = num_steps.saturating_sub(first_step(num_steps, form.strength));

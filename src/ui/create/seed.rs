@@ -1,6 +1,6 @@
 //! The seed, and which one comes after it.
 
-use egui::{ComboBox, TextEdit, Ui};
+use egui::{ComboBox, Margin, TextEdit, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::SeedMode;
@@ -17,6 +17,8 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
         let width = ui.available_width() - theme::SEED_MODE_WIDTH - theme::SEED_DICE_WIDTH;
         let edit = TextEdit::singleline(&mut view.state.form.seed)
             .id_salt("seed")
+            // A seed of nine digits is seen whole.
+            .margin(Margin::symmetric(5, 2))
             .desired_width(width);
         let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
         if response.changed() {

@@ -97,6 +97,11 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         state.store(ui.ctx(), id);
         ui.memory_mut(|memory| memory.request_focus(id));
     }
+    // Before the field is drawn: what was typed right behind the key counts already.
+    let is_wanted = std::mem::take(&mut view.session.desktop.is_prompt_wanted);
+    if is_wanted {
+        ui.memory_mut(|memory| memory.request_focus(id));
+    }
     let has_focus = ui.memory(|memory| memory.has_focus(id));
     if has_focus {
         completion::take_keys(ui, view);
@@ -111,8 +116,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         .lock_focus(view.session.prompt.typing.offer.is_some())
         .show(ui);
     let response = output.response.response.labelled_by(label);
-    if std::mem::take(&mut view.session.desktop.is_prompt_wanted) {
-        response.request_focus();
+    if is_wanted {
         response.scroll_to_me(None);
     }
     if response.gained_focus() || response.changed() {
