@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::{Bench, Sent, sample};
+use rustix::time::{ClockId, clock_gettime};
 use safelight::app::commands::AppCommand;
 use safelight::app::state::Page;
 use safelight::worker::WorkerEvent;
@@ -88,10 +89,11 @@ fn main() {
     for (name, page, shows) in SCENES {
         bench.app().push(AppCommand::ShowPage(page));
         bench.settle();
-        let mut times: Vec<Duration> = (0..NUM_FRAMES)
+        let (mut times, mut busy): (Vec<Duration>, Vec<Duration>) = (0..NUM_FRAMES)
             .map(|turn| frame(&mut bench, &sent, turn, shows))
-            .collect();
+            .unzip();
         times.sort_unstable();
+        busy.sort_unstable();
         let millis = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
         let line = json!({
             "scene": name,
@@ -99,6 +101,7 @@ fn main() {
             "median_ms": millis(times[times.len() / 2]),
             "p99_ms": millis(times[times.len() * 99 / 100]),
             "worst_ms": millis(*times.last().unwrap()),
+            "worst_cpu_ms": millis(*busy.last().unwrap()),
             "results": NUM_RESULTS,
             "waiting": NUM_WAITING,
         });
@@ -126,8 +129,14 @@ fn fill(folder: &Path) {
     }
 }
 
-/// One frame with what a worker says between two of them, and with a wheel that turns over the page.
-fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> Duration {
+/// The thread's own time, which stands still while others have its processor.
+fn busy_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+/// How long, and how long busy, is one frame with what a worker says between two of them, and with a wheel that turns over the page.
+fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, Duration) {
     let say = |update| {
         let event = WorkerEvent {
             id: sent.id,
@@ -179,9 +188,9 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> Duration {
         modifiers: egui::Modifiers::NONE,
         source: egui::MouseWheelSource::Wheel,
     });
-    let begin = Instant::now();
+    let (begin, begin_busy) = (Instant::now(), busy_time());
     bench.harness.step();
     let shapes = bench.harness.output().shapes.clone();
     bench.harness.ctx.tessellate(shapes, 1.0);
-    begin.elapsed()
+    (begin.elapsed(), busy_time() - begin_busy)
 }

@@ -147,7 +147,10 @@ impl App {
     }
 
     fn add_to_menu(&mut self) {
-        let programs = self.paths.as_ref().and_then(|paths| paths.programs.as_ref());
+        let programs = self
+            .paths
+            .as_ref()
+            .and_then(|paths| paths.programs.as_ref());
         let added = programs
             .ok_or_else(|| io::Error::other("there is no home folder"))
             .and_then(|programs| menu::add(&programs.data, &std::env::current_exe()?));

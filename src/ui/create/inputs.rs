@@ -14,8 +14,8 @@ use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::slot::{Words, paint_button, slot_ui};
 use crate::ui::widgets::{
-    Own, own_row,
-    field_hint, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
+    Own, field_hint, group_label, icon_button, own_row, palette, row, wide_note, wide_slider,
+    with_icon,
 };
 use crate::ui::{View, icons, theme};
 
