@@ -358,6 +358,13 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
     bench.settle();
     press_keys(&mut bench, Modifiers::NONE, Key::Enter);
     let entry = data.join("applications/org.safelight.Safelight.desktop");
+    bench.until("it is there", |bench| {
+        bench
+            .app()
+            .session
+            .last_word
+            .contains("among the applications")
+    });
     let entry = std::fs::read_to_string(entry).expect("an entry");
     let program = std::env::current_exe().unwrap();
     let exec = format!("Exec=\"{}\" %F", program.display());

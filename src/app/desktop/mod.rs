@@ -20,9 +20,8 @@ use safelight_core::job::{JobError, JobErrorKind, JobId, JobOutcome};
 use safelight_core::settings::Theme;
 
 use crate::app::App;
-use crate::app::background::{Answer, Background};
+use crate::app::background::{Answer, Background, Task};
 use crate::app::queue::RunningJob;
-use crate::app::state::Severity;
 use crate::ui::theme;
 use crate::ui::widgets::{duration_text, sentence};
 use instance::Instance;
@@ -62,6 +61,8 @@ pub enum DesktopAnswer {
     Raise,
     /// Another start was given these files.
     Handed(Vec<PathBuf>),
+    /// The entry among the applications was made.
+    InMenu(PathBuf),
 }
 
 /// Shows a message, and calls back when it is clicked; must not wait.
@@ -146,28 +147,25 @@ impl App {
         }
     }
 
-    fn add_to_menu(&mut self) {
-        let programs = self
+    fn add_to_menu(&self) {
+        let data = self
             .paths
             .as_ref()
             .and_then(|paths| paths.programs.as_ref());
-        let added = programs
-            .ok_or_else(|| io::Error::other("there is no home folder"))
-            .and_then(|programs| menu::add(&programs.data, &std::env::current_exe()?));
-        match added {
-            Ok(path) => {
-                self.session.last_word =
-                    format!("Safelight is among the applications: {}", path.display());
-            }
-            Err(err) => {
-                let err = JobError::new(
-                    JobErrorKind::Disk,
-                    "no entry could be made among the applications",
-                )
-                .detail(err.to_string());
-                self.session.notify(Severity::Warning, err);
-            }
-        }
+        let data = data.map(|programs| programs.data.clone());
+        self.background.run(Task::Work(Box::new(move || {
+            let added = data
+                .ok_or_else(|| io::Error::other("there is no home folder"))
+                .and_then(|data| menu::add(&data, &std::env::current_exe()?));
+            Some(match added {
+                Ok(path) => Answer::Desktop(DesktopAnswer::InMenu(path)),
+                Err(err) => {
+                    let summary = "no entry could be made among the applications";
+                    let problem = JobError::new(JobErrorKind::Disk, summary);
+                    Answer::Problem(problem.detail(err.to_string()))
+                }
+            })
+        })));
     }
 
     pub(super) fn take_desktop(&mut self, ctx: &Context, answer: DesktopAnswer) {
@@ -177,6 +175,10 @@ impl App {
             DesktopAnswer::Handed(files) => {
                 self.raise(ctx);
                 self.drop_files(files, None);
+            }
+            DesktopAnswer::InMenu(entry) => {
+                self.session.last_word =
+                    format!("Safelight is among the applications: {}", entry.display());
             }
         }
     }
