@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, size_text};
 use safelight_core::job::StartPicture;
-use safelight_core::memory::{Corrections, ModelWeights, Plan, Planner, gib};
+use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner, gib};
 use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::form::FormState;
@@ -206,7 +206,9 @@ fn of_spec(
 
 /// By the size of the largest part.
 pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> Fit {
-    let largest = entry.largest_part_bytes();
+    // The CPU computes in f32 from weights that lie in memory whole.
+    let is_cpu = device.facts.class == DeviceClass::Cpu;
+    let largest = entry.largest_part_bytes(is_cpu);
     let free = device
         .facts
         .budget(&settings.memory.choice())
@@ -219,7 +221,7 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
     }
     let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
         FitWord::Fits
-    } else if free >= LEAST_STREAMING_BYTES {
+    } else if !is_cpu && free >= LEAST_STREAMING_BYTES {
         FitWord::Squeezed
     } else {
         FitWord::TooLarge
@@ -227,6 +229,7 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
     let then = match word {
         FitWord::Fits => "so it stays in memory whole",
         FitWord::Squeezed => "so a part of it is read anew in each step, which takes longer",
+        FitWord::TooLarge if is_cpu => "which is too little",
         FitWord::TooLarge | FitWord::Unknown => {
             "which is too little even for a part of it at a time"
         }
@@ -245,7 +248,7 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
 mod tests {
     use super::*;
     use safelight_core::catalog::known_models;
-    use safelight_core::memory::{DeviceClass, DeviceFacts};
+    use safelight_core::memory::DeviceFacts;
 
     fn card(gib: u64) -> Device {
         Device {
@@ -273,6 +276,17 @@ mod tests {
         assert_eq!(word("flux1-dev", 24), FitWord::Squeezed);
         assert_eq!(word("flux1-dev", 48), FitWord::Fits);
         assert_eq!(word("flux1-dev", 4), FitWord::TooLarge);
+        let mut machine = card(0);
+        machine.facts.class = DeviceClass::Cpu;
+        machine.facts.host_available_bytes = 40 << 30;
+        machine.facts.total_bytes = 48 << 30;
+        let entry = known.iter().find(|entry| entry.id == "flux1-dev");
+        let fit = of_known(entry.expect("it ships"), &machine, &Settings::default());
+        assert_eq!(
+            fit.word,
+            FitWord::TooLarge,
+            "in f32 it takes twice its file"
+        );
     }
 
     #[test]

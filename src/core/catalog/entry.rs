@@ -49,9 +49,13 @@ impl CatalogEntry {
         self.sources.iter().filter(|source| source.here.is_none())
     }
 
-    /// About how much its largest part takes in memory. 0 where nothing is known.
-    pub fn largest_part_bytes(&self) -> u64 {
-        let parts = self.sources.iter().map(|source| self.about_bytes(source));
+    /// About how much its largest part takes in memory, where numbers of 16 bits are computed with as they are or, if
+    /// `is_in_f32`, as f32. 0 where nothing is known.
+    pub fn largest_part_bytes(&self, is_in_f32: bool) -> u64 {
+        let parts = self.sources.iter().map(|source| {
+            let stays = is_of_8_bits(source) || source.path.ends_with(".gguf");
+            self.about_bytes(source) * if is_in_f32 && !stays { 2 } else { 1 }
+        });
         parts.max().unwrap_or(0)
     }
 
@@ -72,7 +76,7 @@ impl CatalogEntry {
             (Component::ImageEncoder, _) => 600_000_000,
             (Component::Vae, _) => 130_000_000,
         };
-        let each = if source.name.contains("fp8") { 1 } else { 2 };
+        let each = if is_of_8_bits(source) { 1 } else { 2 };
         source.bytes.unwrap_or(numbers * each)
     }
 
@@ -80,6 +84,10 @@ impl CatalogEntry {
     pub fn bytes_to_fetch(&self) -> Option<u64> {
         self.to_fetch().map(|source| source.bytes).sum()
     }
+}
+
+fn is_of_8_bits(source: &Source) -> bool {
+    source.name.contains("fp8")
 }
 
 #[derive(Deserialize)]

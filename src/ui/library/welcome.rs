@@ -418,7 +418,7 @@ fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
     };
     let missing = view.session.missing.iter();
     let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
-    offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes()));
+    offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes(false)));
     // One of each kind says more than four of one.
     let mut seen = Vec::new();
     offers.retain(|entry| {
