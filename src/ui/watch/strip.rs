@@ -12,8 +12,8 @@ use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
-/// Between a thumbnail and its button's edge.
-const PADDING: Vec2 = Vec2::splat(2.0);
+/// Around a thumbnail: the edge of its button, and what is between.
+const MARGIN: Vec2 = Vec2::splat(3.0);
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
     if view.queue.results.is_empty() {
@@ -40,9 +40,11 @@ fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
     let seen = ui.clip_rect().expand2(vec2(theme::THUMB_SIDE * 2.0, 0.0));
     for (index, item) in view.queue.results.iter().enumerate().rev() {
         let inner = thumb_size(item);
-        let (_, rect) = ui.allocate_space(inner + 2.0 * PADDING);
+        let (_, rect) = ui.allocate_space(inner + 2.0 * MARGIN);
         if rect.intersects(seen) {
-            let place = UiBuilder::new().id_salt(item.id.0).max_rect(rect);
+            // Of the result alone, or the keys would lose it when others are not drawn any more.
+            let scope = ui.scope_id().with(item.id.0);
+            let place = UiBuilder::new().scope_id(scope).max_rect(rect);
             ui.scope_builder(place, |ui| thumb_ui(ui, view, index, item, inner));
         }
     }
@@ -63,11 +65,11 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     } else {
         palette.line
     };
-    ui.spacing_mut().button_padding = PADDING;
+    ui.spacing_mut().button_padding = Vec2::splat(2.0);
     let button = match item.thumb() {
         Some(thumb) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
         // It comes in a moment.
-        None => Button::new("").min_size(inner + 2.0 * PADDING),
+        None => Button::new("").min_size(inner + 2.0 * MARGIN),
     };
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
     let response = ui
