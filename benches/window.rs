@@ -19,12 +19,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Bench, Sent, sample};
+use harness::{Bench, Sent, output, picture, sample};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::commands::AppCommand;
+use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;
 use safelight::worker::WorkerEvent;
-use safelight_core::job::{Frame, JobId, JobUpdate, Stage};
+use safelight_core::job::{Clip, Frame, JobId, JobOutcome, JobUpdate, Stage};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::Paths;
 use serde_json::json;
@@ -32,6 +33,10 @@ use serde_json::json;
 const NUM_RESULTS: usize = 5_000;
 const NUM_WAITING: u64 = 500;
 const NUM_FRAMES: u64 = 400;
+/// Results of this session.
+const NUM_IN_STRIP: u64 = 200;
+/// Frames in which what a job made appears.
+const NUM_ENDING: u64 = 60;
 
 /// What a running job shows.
 #[derive(Clone, Copy)]
@@ -89,23 +94,65 @@ fn main() {
     for (name, page, shows) in SCENES {
         bench.app().push(AppCommand::ShowPage(page));
         bench.settle();
-        let (mut times, mut busy): (Vec<Duration>, Vec<Duration>) = (0..NUM_FRAMES)
-            .map(|turn| frame(&mut bench, &sent, turn, shows))
-            .unzip();
-        times.sort_unstable();
-        busy.sort_unstable();
-        let millis = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
-        let line = json!({
-            "scene": name,
-            "frames": times.len(),
-            "median_ms": millis(times[times.len() / 2]),
-            "p99_ms": millis(times[times.len() * 99 / 100]),
-            "worst_ms": millis(*times.last().unwrap()),
-            "worst_cpu_ms": millis(*busy.last().unwrap()),
-            "results": NUM_RESULTS,
-            "waiting": NUM_WAITING,
-        });
-        println!("{line}");
+        tell(
+            name,
+            (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, shows)),
+        );
+    }
+    fill_strip(&mut bench, &sent);
+    bench.app().push(AppCommand::ShowPage(Page::Watch));
+    bench.settle();
+    let frames = (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, LINEAR));
+    tell("200 results in the strip", frames);
+    let made = {
+        let frames = vec![picture(2048, [9, 90, 40])];
+        let mut made = output(&sent, 1);
+        made.clip = Arc::new(Clip { frames, fps: 1.0 });
+        made
+    };
+    let event = WorkerEvent {
+        id: sent.id,
+        update: JobUpdate::Ended(JobOutcome::Finished(made)),
+    };
+    bench.far.events.send(event).unwrap();
+    let frames = (0..NUM_ENDING).map(|_| timed(&mut bench));
+    tell("a job with a picture of 2048x2048 ends", frames);
+}
+
+/// Prints how long the frames of a scene took, and how long they were busy.
+fn tell(scene: &str, frames: impl Iterator<Item = (Duration, Duration)>) {
+    let (mut times, mut busy): (Vec<Duration>, Vec<Duration>) = frames.unzip();
+    times.sort_unstable();
+    busy.sort_unstable();
+    let millis = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
+    let line = json!({
+        "scene": scene,
+        "frames": times.len(),
+        "median_ms": millis(times[times.len() / 2]),
+        "p99_ms": millis(times[times.len() * 99 / 100]),
+        "worst_ms": millis(*times.last().unwrap()),
+        "worst_cpu_ms": millis(*busy.last().unwrap()),
+        "results": NUM_RESULTS,
+        "waiting": NUM_WAITING,
+    });
+    println!("{line}");
+}
+
+/// As many results of this session as are kept.
+fn fill_strip(bench: &mut Bench, sent: &Sent) {
+    let image = egui::ColorImage::example();
+    let thumb = bench
+        .harness
+        .ctx
+        .load_texture("result", image, Default::default());
+    for number in 0..NUM_IN_STRIP {
+        let item = ResultItem {
+            id: JobId(1_000_000 + number),
+            request: sent.request.clone(),
+            output: output(sent, 1),
+            thumbs: vec![thumb.clone()],
+        };
+        drop(bench.app().queue.keep(item));
     }
 }
 
@@ -188,6 +235,11 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
         modifiers: egui::Modifiers::NONE,
         source: egui::MouseWheelSource::Wheel,
     });
+    timed(bench)
+}
+
+/// How long, and how long busy, is the next frame.
+fn timed(bench: &mut Bench) -> (Duration, Duration) {
     let (begin, begin_busy) = (Instant::now(), busy_time());
     bench.harness.step();
     let shapes = bench.harness.output().shapes.clone();

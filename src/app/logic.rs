@@ -4,20 +4,16 @@
 
 use std::time::Instant;
 
-use egui::{Context, TextureHandle};
+use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
-use safelight_core::media::{Picture, thumbnail};
 
 use crate::app::App;
 use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
 use crate::app::queue::{ResultItem, RunningJob};
-use crate::app::state::{Models, Severity, Viewing, color_image};
+use crate::app::state::{Models, Severity, Viewing};
 use crate::worker::WorkerEvent;
-
-/// The longer side of a result's thumbnail, sharp on a screen of double density.
-const THUMB_PX: u32 = 160;
 
 impl App {
     /// One round, before each frame and also while the window is hidden.
@@ -45,7 +41,6 @@ impl App {
         self.save_settings_when_due(ctx);
         self.step_desktop(ctx);
         self.choose_picture(ctx);
-        self.add_batch_thumb(ctx);
     }
 
     /// egui's own time stands still while the window is hidden: no pass is run for it.
@@ -92,7 +87,7 @@ impl App {
     }
 
     fn end_running(&mut self, ctx: &Context, outcome: JobOutcome) {
-        let Some(job) = self.queue.running.take() else {
+        let Some(mut job) = self.queue.running.take() else {
             return;
         };
         self.notify_ended(ctx, &job, &outcome);
@@ -105,10 +100,10 @@ impl App {
             }
         };
         match outcome {
-            JobOutcome::Finished(output) => self.keep_result(ctx, &job, output),
+            JobOutcome::Finished(output) => self.keep_result(&job, output),
             JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
             JobOutcome::Kept(output) => {
-                self.keep_result(ctx, &job, output);
+                self.keep_result(&job, output);
                 "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
             }
             JobOutcome::Paused => self.put_off(&job),
@@ -121,9 +116,11 @@ impl App {
         }
         self.end_turn();
         self.session.planning.forget();
-        self.queue.last_memory = job.memory;
+        self.queue.last_memory = std::mem::take(&mut job.memory);
         self.queue.last_job = Some(job.id);
         self.queue.last_memory.conclude(told, climbs);
+        // It may hold the whole clip.
+        self.background.free(job);
         if self.session.viewing == Viewing::Live {
             self.session.screen.clear();
             if let Some(last) = self.queue.results.last() {
@@ -132,7 +129,7 @@ impl App {
         }
     }
 
-    fn keep_result(&mut self, ctx: &Context, job: &RunningJob, output: JobOutput) {
+    fn keep_result(&mut self, job: &RunningJob, output: JobOutput) {
         self.session.last_word =
             format!("Done in {}", crate::ui::widgets::duration_text(output.secs));
         for text in &output.warnings {
@@ -141,7 +138,7 @@ impl App {
                 JobError::new(JobErrorKind::Internal, text.clone()),
             );
         }
-        let Some(middle) = output.clip.frames.get(output.clip.frames.len() / 2) else {
+        if output.clip.frames.is_empty() {
             let err = JobError::new(
                 JobErrorKind::Internal,
                 "the finished job came without frames",
@@ -149,14 +146,12 @@ impl App {
             .advise(format!("The file is {}", output.path().display()));
             self.session.notify(Severity::Warning, err);
             return;
-        };
-        let thumb = thumb_of(ctx, middle);
-        self.queue.keep(ResultItem {
+        }
+        self.keep_item(ResultItem {
             id: job.id,
             request: job.request.clone(),
             output,
-            thumb,
-            batch_thumbs: Vec::new(),
+            thumbs: Vec::new(),
         });
         if self.session.viewing == Viewing::Live {
             self.show_result(job.id);
@@ -252,26 +247,4 @@ impl App {
         let of_loras = self.session.loras.errors(&self.state.form);
         self.session.field_errors.extend(of_loras);
     }
-
-    /// Makes one more thumbnail of the batch that is looked at: all at once would stop the window.
-    fn add_batch_thumb(&mut self, ctx: &Context) {
-        let Viewing::Result(id) = self.session.viewing else {
-            return;
-        };
-        let items = &mut self.queue.results;
-        let Some(item) = items.iter_mut().find(|item| item.id == id) else {
-            return;
-        };
-        let next = item.output.clip.frames.get(item.batch_thumbs.len());
-        if let Some(picture) = next.filter(|_| item.is_batch()) {
-            item.batch_thumbs.push(thumb_of(ctx, picture));
-            ctx.request_repaint();
-        }
-    }
-}
-
-fn thumb_of(ctx: &Context, picture: &Picture) -> TextureHandle {
-    let small = thumbnail(picture, THUMB_PX, THUMB_PX)
-        .map_or_else(|_| color_image(picture), |small| color_image(&small));
-    ctx.load_texture("result", small, Default::default())
 }

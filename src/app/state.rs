@@ -3,12 +3,11 @@
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use egui::{ColorImage, Context, TextureHandle, TextureOptions};
+use egui::{ColorImage, Context};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
-use safelight_core::media::{Picture, resize_lanczos};
+use safelight_core::media::Picture;
 use serde::{Deserialize, Serialize};
 
 use crate::app::commands::AppCommand;
@@ -23,6 +22,7 @@ use crate::app::loras::LoraShelf;
 use crate::app::mask::Masking;
 use crate::app::memory::planning::Planning;
 use crate::app::palette::Palette;
+use crate::app::player::screen::Screen;
 use crate::app::player::{Playback, Player, Watch};
 use crate::app::presets::OwnPresets;
 use crate::app::prompt::PromptDesk;
@@ -168,48 +168,6 @@ pub enum Page {
     Settings,
 }
 
-/// A texture and the picture in it.
-#[derive(Default)]
-pub struct Screen {
-    texture: Option<TextureHandle>,
-    shown: Option<Arc<Picture>>,
-}
-
-impl Screen {
-    /// Puts a picture on the screen, unless it is there already.
-    pub fn show(&mut self, ctx: &egui::Context, picture: &Arc<Picture>) {
-        if self
-            .shown
-            .as_ref()
-            .is_some_and(|shown| Arc::ptr_eq(shown, picture))
-        {
-            return;
-        }
-        let image = screen_image(picture);
-        match &mut self.texture {
-            Some(texture) => texture.set(image, TextureOptions::LINEAR),
-            None => self.texture = Some(ctx.load_texture("screen", image, TextureOptions::LINEAR)),
-        }
-        self.shown = Some(Arc::clone(picture));
-    }
-
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// The size in pixels of what it shows.
-    pub fn size(&self) -> Option<egui::Vec2> {
-        let shown = self.shown.as_ref()?;
-        Some(egui::vec2(shown.width as f32, shown.height as f32))
-    }
-
-    /// The texture, and the size in pixels of what it shows.
-    pub fn texture(&self) -> Option<(&TextureHandle, [u32; 2])> {
-        let shown = self.shown.as_ref()?;
-        Some((self.texture.as_ref()?, [shown.width, shown.height]))
-    }
-}
-
 /// Everything that ends with the window.
 #[derive(Default)]
 pub struct Session {
@@ -331,18 +289,4 @@ pub fn color_image(picture: &Picture) -> ColorImage {
         [picture.width as usize, picture.height as usize],
         &picture.rgb,
     )
-}
-
-/// Small pictures are enlarged smoothly here, because a texture's own filter shows its pixels as
-/// diamonds.
-fn screen_image(picture: &Picture) -> ColorImage {
-    const SMALL_SIDE: u32 = 128;
-    const TARGET_SIDE: u32 = 384;
-    let side = picture.width.max(picture.height);
-    if side == 0 || side > SMALL_SIDE {
-        return color_image(picture);
-    }
-    let factor = (TARGET_SIDE / side).max(1);
-    resize_lanczos(picture, picture.width * factor, picture.height * factor)
-        .map_or_else(|_| color_image(picture), |large| color_image(&large))
 }

@@ -347,7 +347,20 @@ impl Bench {
     /// Makes a whole clip of so many frames.
     pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
         let output = output(sent, num_frames);
+        self.end_job(sent, output);
+    }
+
+    /// The job has made this, and its small pictures are there.
+    pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
+        let num_thumbs = match sent.request.batch_size {
+            0 | 1 => 1,
+            _ => output.clip.frames.len(),
+        };
         self.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+        self.until("its small pictures are there", |bench| {
+            let item = bench.app().queue.result(sent.id);
+            item.is_none_or(|item| item.thumbs.len() == num_thumbs)
+        });
     }
 
     /// When the window wants to be painted again; `None` when nothing is planned.

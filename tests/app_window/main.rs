@@ -27,6 +27,7 @@ mod sections;
 #[expect(dead_code, reason = "other tests use all of it")]
 mod server;
 mod settings;
+mod strip;
 mod variants;
 mod watching;
 mod welcome;

@@ -11,10 +11,9 @@ use serde_json::Value;
 use crate::app::player::differences::{Differences, differences};
 use crate::app::player::frames::Frames;
 use crate::app::player::playhead::{Playback, Playhead, playable_fps};
-use crate::app::state::Screen;
+use crate::app::player::screen::{Screen, show_together};
+use crate::app::player::sight::Sight;
 
-/// More pixels are not looked at for a difference.
-const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
 /// How much a difference is made stronger.
 pub const GAINS: [u8; 4] = [1, 4, 8, 16];
 
@@ -88,8 +87,6 @@ pub struct Compare {
     pub difference: Screen,
     pub differences: Differences,
     pub playhead: Playhead,
-    /// Of which pictures the difference is, and how strong.
-    shown: Option<(Arc<Picture>, Arc<Picture>, u8)>,
 }
 
 impl Compare {
@@ -103,7 +100,6 @@ impl Compare {
             divider: 0.5,
             gain: GAINS[1],
             difference: Screen::default(),
-            shown: None,
         }
     }
 
@@ -116,7 +112,6 @@ impl Compare {
         let differences = &mut self.differences;
         std::mem::swap(&mut differences.a, &mut differences.b);
         self.sides.swap(0, 1);
-        self.shown = None;
     }
 
     /// Goes on to this moment, both sides in step; says how long that stays.
@@ -147,28 +142,22 @@ impl Compare {
         }
     }
 
-    /// Puts both pictures of this moment on their screens.
+    /// Puts both pictures of this moment on their screens, or their difference: what is not seen is not made ready.
     pub fn show(&mut self, ctx: &Context) {
         let secs = self.playhead.secs();
-        for side in &mut self.sides {
-            if let Some(picture) = side.picture(secs) {
-                side.screen.show(ctx, &picture);
+        if self.mode == CompareMode::Difference {
+            let [a, b] = &self.sides;
+            if let (Some(a), Some(b)) = (a.exact(secs), b.exact(secs)) {
+                let gain = self.gain;
+                self.difference.show(ctx, Sight::Difference { a, b, gain });
             }
-        }
-        if self.mode != CompareMode::Difference {
             return;
         }
-        let [a, b] = &self.sides;
-        let (Some(a), Some(b)) = (a.exact(secs), b.exact(secs)) else {
-            return;
-        };
-        let is_shown = self.shown.as_ref().is_some_and(|(old_a, old_b, gain)| {
-            Arc::ptr_eq(old_a, &a) && Arc::ptr_eq(old_b, &b) && *gain == self.gain
+        let wanted = self.sides.iter_mut().filter_map(|side| {
+            let picture = side.picture(secs)?;
+            Some((&mut side.screen, Sight::Picture(picture)))
         });
-        if !is_shown && let Some(picture) = difference(&a, &b, self.gain) {
-            self.difference.show(ctx, &Arc::new(picture));
-            self.shown = Some((a, b, self.gain));
-        }
+        show_together(ctx, &mut wanted.collect::<Vec<_>>());
     }
 
     /// What went wrong with one of the files, once.
@@ -197,29 +186,6 @@ fn index_at(secs: f64, fps: f64, len: usize) -> usize {
     // A hundredth of a frame, because times are rounded.
     let index = (secs * fps + 0.01).floor().max(0.0) as usize;
     index.min(len.saturating_sub(1))
-}
-
-/// How far each pixel is from the other's, so many times stronger, at the first one's size or less.
-fn difference(a: &Picture, b: &Picture, gain: u8) -> Option<Picture> {
-    let pixels = f64::from(a.width) * f64::from(a.height);
-    let scale = (MAX_DIFFERENCE_PIXELS / pixels).sqrt().min(1.0);
-    let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
-    let (width, height) = (side(a.width), side(a.height));
-    let far = |a: u8, b: u8| a.abs_diff(b).saturating_mul(gain);
-    if scale >= 1.0 && (a.width, a.height) == (b.width, b.height) {
-        let rgb = a.rgb.iter().zip(&b.rgb).map(|(a, b)| far(*a, *b));
-        return Picture::new(width, height, rgb.collect()).ok();
-    }
-    let column =
-        |x: u32, of: &Picture| (u64::from(x) * u64::from(of.width) / u64::from(width)) as u32;
-    let line =
-        |y: u32, of: &Picture| (u64::from(y) * u64::from(of.height) / u64::from(height)) as u32;
-    Picture::from_fn(width, height, |x, y| {
-        let [r0, g0, b0] = a.pixel(column(x, a), line(y, a));
-        let [r1, g1, b1] = b.pixel(column(x, b), line(y, b));
-        [far(r0, r1), far(g0, g1), far(b0, b1)]
-    })
-    .ok()
 }
 
 #[cfg(test)]
@@ -312,19 +278,5 @@ mod tests {
         let mut still = Compare::new(clip(1, 8.0), clip(1, 24.0));
         assert!(still.is_still());
         assert_eq!(still.tick(1.0, Playback::default()), None);
-    }
-
-    #[test]
-    fn a_difference_is_black_where_nothing_differs_and_stronger_where_asked() {
-        let a = Picture::from_fn(8, 4, |x, _| [100, x as u8, 0]).unwrap();
-        let b = Picture::from_fn(8, 4, |x, _| [103, x as u8, 200]).unwrap();
-        let far = difference(&a, &b, 4).unwrap();
-        assert_eq!(far.pixel(3, 2), [12, 0, 255]);
-        assert_eq!(difference(&a, &a, 16).unwrap().pixel(7, 3), [0; 3]);
-        // Another size, and far more pixels than a screen has.
-        let large = Picture::from_fn(3000, 2000, |_, _| [100, 0, 0]).unwrap();
-        let far = difference(&large, &a, 1).unwrap();
-        assert!(far.width * far.height <= 1_000_000);
-        assert_eq!(far.pixel(0, 0), [0; 3]);
     }
 }

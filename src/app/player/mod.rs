@@ -11,7 +11,9 @@ mod opening;
 mod playhead;
 mod reading;
 mod saving;
+pub mod screen;
 mod showing;
+mod sight;
 mod window;
 pub mod zoom;
 
@@ -25,9 +27,10 @@ pub use facts::PlayedFile;
 use frames::Frames;
 pub use opening::OpenedFile;
 pub use playhead::{Playback, Playhead, Repeat, SPEEDS};
+use screen::Screen;
 use zoom::Zoom;
 
-use crate::app::state::{Screen, Viewing};
+use crate::app::state::Viewing;
 
 /// Everything about watching that ends with the window.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use crate::app::player::compare::Side;
 use crate::app::player::facts::PlayedFile;
 use crate::app::player::frames::Frames;
 use crate::app::player::reading::{FileFrames, Wake};
-use crate::app::state::Screen;
+use crate::app::player::screen::Screen;
 
 /// Pictures of one batch that are opened together.
 const MAX_BATCH: usize = 64;

@@ -54,7 +54,7 @@ impl FileFrames {
     pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<Picture>) -> Self {
         let mut window = Window::new(len, picture.rgb.len(), BUDGET_BYTES);
         for index in 0..num_read {
-            window.insert(index, Arc::clone(picture));
+            drop(window.insert(index, Arc::clone(picture)));
         }
         let reading = Reading {
             window,
@@ -137,13 +137,13 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
         });
         if !has_broken_off {
             // It has no more frames than these, whatever its header says.
-            shared.with(|reading| {
-                if end < reading.window.len() || read.is_err() {
-                    reading.window.end_at(end);
-                }
+            let unwanted = shared.with(|reading| {
+                let is_shorter = end < reading.window.len() || read.is_err();
                 reading.failure = read.err();
+                is_shorter.then(|| reading.window.end_at(end))
             });
             wake();
+            drop(unwanted);
         }
     }
 }
@@ -162,15 +162,17 @@ fn take(
         picture
     };
     let picture = Arc::new(picture);
-    let is_awaited = shared.with(|reading| {
+    let (is_awaited, unwanted) = shared.with(|reading| {
         let window = &mut reading.window;
         let had_none = window.nearest(window.at()).is_none();
-        window.insert(number, picture);
-        had_none || number == window.at()
+        let unwanted = window.insert(number, picture);
+        (had_none || number == window.at(), unwanted)
     });
     if is_awaited {
         wake();
     }
+    // Where nobody waits for the lock.
+    drop(unwanted);
     shared.wait(|reading| {
         if reading.is_closed {
             return Some(ControlFlow::Break(()));

@@ -19,9 +19,10 @@ use crate::app::player::compare::{Compare, CompareMode, Side};
 use crate::app::player::frames::Frames;
 use crate::app::player::opening::{self, OpenedFile};
 use crate::app::player::reading::Wake;
+use crate::app::player::screen::Screen;
 use crate::app::player::{Player, Playhead};
 use crate::app::queue::RunningJob;
-use crate::app::state::{Page, Screen, Severity, Viewing};
+use crate::app::state::{Page, Severity, Viewing};
 
 /// Pictures a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
@@ -91,9 +92,10 @@ impl App {
     fn let_go(&mut self) {
         let watch = &mut self.session.watch;
         watch.file = None;
-        watch.compare = None;
         watch.zoom = Default::default();
-        self.session.player = None;
+        let shown = (watch.compare.take(), self.session.player.take());
+        self.session.screen.stop();
+        self.background.free(shown);
     }
 
     /// The user looks at something else: what is still on its way from disk is not wanted any more.
@@ -224,7 +226,7 @@ impl App {
 
     /// Goes back to what was looked at before.
     pub(super) fn leave_compare(&mut self) {
-        self.session.watch.compare = None;
+        self.background.free(self.session.watch.compare.take());
         self.session.watch.zoom = Default::default();
         match self.session.watch.before_compare {
             Viewing::Result(id) if self.queue.result(id).is_some() => {
@@ -309,7 +311,7 @@ impl App {
         player.set_playback(self.state.playback);
         let wait = player.tick(now);
         match player.picture() {
-            Some(picture) => self.session.screen.show(ctx, &picture),
+            Some(picture) => self.session.screen.show_picture(ctx, &picture),
             // The picture of something else must not stand there.
             None => self.session.screen.clear(),
         }
@@ -322,7 +324,7 @@ impl App {
         let Some(clip) = &mut job.growing else {
             let (picture, wait) = live_picture(job, now);
             if let Some(picture) = picture {
-                self.session.screen.show(ctx, picture);
+                self.session.screen.show_picture(ctx, picture);
             }
             self.session.watch.inset.clear();
             return wait;
@@ -330,14 +332,14 @@ impl App {
         clip.set_playback(self.state.playback);
         let wait = clip.tick(now);
         if let Some(picture) = clip.picture() {
-            self.session.screen.show(ctx, &picture);
+            self.session.screen.show_picture(ctx, &picture);
         }
         let is_making = job.stage.is_some_and(|stage| stage.is_denoising());
         match job
             .preview((now * PREVIEW_FPS) as usize)
             .filter(|_| is_making)
         {
-            Some(picture) => self.session.watch.inset.show(ctx, picture),
+            Some(picture) => self.session.watch.inset.show_picture(ctx, picture),
             None => self.session.watch.inset.clear(),
         }
         wait

@@ -14,6 +14,9 @@ const MIN_ROOM: usize = 4;
 /// A gap that is sooner decoded through than entered anew.
 const MAX_GAP: usize = 24;
 
+/// Frames that were held, to be dropped where that makes nobody wait.
+pub type Unwanted = Vec<Arc<Picture>>;
+
 /// Frames around a place.
 #[derive(Debug)]
 pub struct Window {
@@ -46,22 +49,21 @@ impl Window {
         self.at
     }
 
-    /// Another place is looked at, or the direction changed; whether that is news.
+    /// Another place is looked at, or the direction changed; whether that is news. What lies far from it stays until the
+    /// next frame comes: to free hundreds of them takes longer than whoever looks has time for.
     pub fn look_at(&mut self, at: usize, is_backward: bool) -> bool {
         let at = at.min(self.len.saturating_sub(1));
         let is_news = (self.at, self.is_backward) != (at, is_backward);
         (self.at, self.is_backward) = (at, is_backward);
-        if is_news {
-            self.evict();
-        }
         is_news
     }
 
-    /// There are fewer frames than was thought.
-    pub fn end_at(&mut self, len: usize) {
+    /// There are fewer frames than was thought. Gives those that are not wanted any more.
+    #[must_use]
+    pub fn end_at(&mut self, len: usize) -> Unwanted {
         self.len = self.len.min(len);
         self.at = self.at.min(self.len.saturating_sub(1));
-        self.evict();
+        self.evict()
     }
 
     /// The frame itself, when it is there.
@@ -77,12 +79,12 @@ impl Window {
             .map(|(_, picture)| picture)
     }
 
-    pub fn insert(&mut self, index: usize, picture: Arc<Picture>) {
+    /// Takes a frame in. Gives those that are not wanted any more.
+    #[must_use]
+    pub fn insert(&mut self, index: usize, picture: Arc<Picture>) -> Unwanted {
         self.frame_bytes = self.frame_bytes.max(picture.rgb.len());
-        if self.is_wanted(index) {
-            self.frames.insert(index, picture);
-        }
-        self.evict();
+        self.frames.insert(index, picture);
+        self.evict()
     }
 
     /// The most urgent frame that is not there.
@@ -142,10 +144,12 @@ impl Window {
         (self.at + step) % len
     }
 
-    fn evict(&mut self) {
+    fn evict(&mut self) -> Unwanted {
         let mut frames = std::mem::take(&mut self.frames);
-        frames.retain(|index, _| self.is_wanted(*index));
+        let unwanted = frames.extract_if(.., |index, _| !self.is_wanted(*index));
+        let unwanted = unwanted.map(|(_, picture)| picture).collect();
         self.frames = frames;
+        unwanted
     }
 }
 
@@ -162,7 +166,7 @@ mod tests {
     fn fill(window: &mut Window) -> Vec<usize> {
         let mut order = Vec::new();
         while let Some(missing) = window.next_missing() {
-            window.insert(missing, picture());
+            drop(window.insert(missing, picture()));
             order.push(missing);
             assert!(order.len() <= 1000, "it never ends");
         }
@@ -192,13 +196,25 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_frees_nothing_and_the_next_frame_gives_away_what_lies_far() {
+        let mut window = Window::new(1000, 300, 300 * 20);
+        fill(&mut window);
+        window.look_at(500, false);
+        assert_eq!(window.frames.len(), 20);
+        let unwanted = window.insert(500, picture());
+        assert_eq!((unwanted.len(), window.frames.len()), (20, 1));
+        // What came too late goes as well.
+        assert_eq!(window.insert(7, picture()).len(), 1);
+    }
+
+    #[test]
     fn frames_that_are_larger_than_promised_are_fewer() {
         let mut window = Window::new(1000, 1, 3000);
         for _ in 0..500 {
             let Some(missing) = window.next_missing() else {
                 break;
             };
-            window.insert(missing, picture());
+            drop(window.insert(missing, picture()));
         }
         assert!(window.frames.len() <= 10);
     }
@@ -211,7 +227,7 @@ mod tests {
         assert_eq!((missing, window.begin_for(missing)), (500, 485));
         for index in 485..=500 {
             assert_eq!(window.goes_on(index), Some(true), "{index}");
-            window.insert(index, picture());
+            drop(window.insert(index, picture()));
         }
         // What is left lies behind the place.
         assert_eq!(window.next_missing(), Some(501));
@@ -234,10 +250,10 @@ mod tests {
     fn a_file_that_ends_early_has_fewer_frames() {
         let mut window = Window::new(100, 300, 1 << 20);
         window.look_at(90, false);
-        window.end_at(10);
+        drop(window.end_at(10));
         assert_eq!((window.len(), window.at()), (10, 9));
         assert_eq!(fill(&mut window).len(), 10);
-        window.end_at(0);
+        drop(window.end_at(0));
         assert_eq!(window.next_missing(), None);
         assert!(window.nearest(5).is_none());
     }

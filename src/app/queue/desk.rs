@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use egui::Context;
+use egui::{ColorImage, Context};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::media::Picture;
 use serde::{Deserialize, Serialize};
@@ -87,6 +87,8 @@ pub enum QueueAnswer {
     /// One of several files that become a job each, with the number of their opening.
     Opened(u64, PathBuf, Result<Box<OpenedInput>, JobError>),
     OpeningEnded(u64),
+    /// The next small picture of a result.
+    ResultThumb(JobId, ColorImage),
 }
 
 impl App {
@@ -107,6 +109,7 @@ impl App {
                 self.take_opened(ctx, number, &path, opened);
             }
             QueueAnswer::OpeningEnded(number) => self.end_opening(number),
+            QueueAnswer::ResultThumb(id, image) => self.take_result_thumb(ctx, id, image),
         }
     }
 

@@ -8,19 +8,19 @@ pub mod desk;
 mod editing;
 mod keeping;
 pub mod list;
+mod results;
 pub mod several;
 mod submit;
 pub mod thumbs;
 mod turns;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use egui::TextureHandle;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobId, JobOutput, JobUpdate,
-    Recipe, SectionOrder, Stage,
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobId, JobUpdate, Recipe,
+    SectionOrder, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
@@ -28,9 +28,7 @@ use safelight_core::memory::Plan;
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
 use crate::app::player::Player;
-
-/// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
-const MAX_RESULT_BYTES: usize = 512 << 20;
+pub use results::ResultItem;
 
 /// A job that waits for its turn.
 #[derive(Clone, Debug)]
@@ -105,35 +103,6 @@ pub struct RunningJob {
     pub plan: Option<Box<Plan>>,
 }
 
-/// A finished job and its thumbnail.
-#[derive(Clone)]
-pub struct ResultItem {
-    pub id: JobId,
-    pub request: GenerateRequest,
-    pub output: JobOutput,
-    pub thumb: TextureHandle,
-    /// Those of a batch, made one after the other; empty for a single result.
-    pub batch_thumbs: Vec<TextureHandle>,
-}
-
-impl ResultItem {
-    /// Whether its frames are pictures of a batch, or one, rather than a clip.
-    pub fn is_pictures(&self) -> bool {
-        self.request.makes_pictures()
-    }
-
-    pub fn is_batch(&self) -> bool {
-        self.request.batch_size > 1
-    }
-
-    /// The file of one picture of a batch; the only file of others.
-    pub fn path_of(&self, index: usize) -> &Path {
-        let paths = &self.output.paths;
-        let own = paths.get(index).filter(|_| self.is_batch());
-        own.map_or_else(|| self.output.path(), PathBuf::as_path)
-    }
-}
-
 /// All of them. The worker holds one at a time; the others wait here.
 #[derive(Default)]
 pub struct JobQueue {
@@ -158,32 +127,11 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    pub fn result(&self, id: JobId) -> Option<&ResultItem> {
-        self.results.iter().find(|item| item.id == id)
-    }
-
     /// The graph to show: the running job's, else the last one's.
     pub fn memory(&self) -> &MemoryHistory {
         self.running
             .as_ref()
             .map_or(&self.last_memory, |job| &job.memory)
-    }
-
-    /// Keeps a result, and forgets the oldest ones when there are too many pixels.
-    pub fn keep(&mut self, item: ResultItem) {
-        self.results.push(item);
-        let bytes_of = |item: &ResultItem| -> usize {
-            item.output
-                .clip
-                .frames
-                .iter()
-                .map(|frame| frame.rgb.len())
-                .sum()
-        };
-        let mut total: usize = self.results.iter().map(bytes_of).sum();
-        while total > MAX_RESULT_BYTES && self.results.len() > 1 {
-            total -= bytes_of(&self.results.remove(0));
-        }
     }
 }
 

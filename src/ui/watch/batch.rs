@@ -21,7 +21,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         .show(ui, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().button_padding = vec2(2.0, 2.0);
-                for (index, thumb) in item.batch_thumbs.iter().enumerate() {
+                for (index, thumb) in item.thumbs.iter().enumerate() {
                     let size = thumb.size_vec2();
                     let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
                     let image = Image::new(thumb).fit_to_exact_size(size * scale);

@@ -18,8 +18,9 @@ use safelight_core::job::JobId;
 
 use crate::app::commands::AppCommand;
 use crate::app::player::Playhead;
+use crate::app::player::screen::Screen;
 use crate::app::queue::ResultItem;
-use crate::app::state::{Screen, Viewing};
+use crate::app::state::Viewing;
 use crate::ui::View;
 use crate::ui::widgets::palette;
 use batch::batch_ui;
@@ -115,8 +116,10 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
         empty::waiting_ui(ui, area, &text);
         return;
     };
-    // A latent preview is coarse; the shape of what will be made is known exactly.
-    let size = requested_size(view).unwrap_or(size);
+    // A latent preview is coarse; the size of what will be made is known exactly. What has another shape is what was
+    // looked at before, while the new picture is made ready.
+    let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
+    let size = requested.unwrap_or(size);
     let mut zoom = view.session.watch.zoom;
     let (response, shown) = stage::stage_ui(ui, area, &mut zoom, size);
     view.session.watch.zoom = zoom;
@@ -135,6 +138,12 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     if !is_live && response.clicked() {
         view.push(AppCommand::TogglePlay);
     }
+}
+
+/// Whether they are as wide as high, but for what rounding does.
+fn is_of_shape(one: Vec2, other: Vec2) -> bool {
+    let (a, b) = (one.x * other.y, other.x * one.y);
+    (a - b).abs() <= a.max(b) * 0.02
 }
 
 /// What is in the making, in a corner of the clip so far.

@@ -4,8 +4,8 @@
 
 use egui::{Color32, CornerRadius, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
 
+use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
-use crate::app::state::Screen;
 use crate::ui::theme;
 
 /// How much a line of the wheel enlarges.

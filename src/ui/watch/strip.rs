@@ -2,7 +2,7 @@
 
 use egui::{
     Align2, Button, CornerRadius, FontId, Frame, Image, Margin, Panel, Rect, ScrollArea, Stroke,
-    Ui, Vec2, vec2,
+    Ui, UiBuilder, Vec2, vec2,
 };
 
 use crate::app::commands::AppCommand;
@@ -11,6 +11,9 @@ use crate::app::queue::ResultItem;
 use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
+
+/// Around a thumbnail: the edge of its button, and what is between.
+const MARGIN: Vec2 = Vec2::splat(3.0);
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
     if view.queue.results.is_empty() {
@@ -27,30 +30,48 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
             ScrollArea::horizontal()
                 .auto_shrink([false, true])
                 .show(ui, |ui| {
-                    ui.horizontal(|ui| {
-                        for (index, item) in view.queue.results.iter().enumerate().rev() {
-                            thumb_ui(ui, view, index, item);
-                        }
-                    });
+                    ui.horizontal(|ui| results_ui(ui, view));
                 });
         });
 }
 
-fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem) {
+/// The newest first. Only what is on the screen is drawn, and the next ones at both sides, which keys can reach.
+fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let seen = ui.clip_rect().expand2(vec2(theme::THUMB_SIDE * 2.0, 0.0));
+    for (index, item) in view.queue.results.iter().enumerate().rev() {
+        let inner = thumb_size(item);
+        let (_, rect) = ui.allocate_space(inner + 2.0 * MARGIN);
+        if rect.intersects(seen) {
+            // Of the result alone, or the keys would lose it when others are not drawn any more.
+            let scope = ui.scope_id().with(item.id.0);
+            let place = UiBuilder::new().scope_id(scope).max_rect(rect);
+            ui.scope_builder(place, |ui| thumb_ui(ui, view, index, item, inner));
+        }
+    }
+}
+
+/// As wide as its pictures are, within limits.
+fn thumb_size(item: &ResultItem) -> Vec2 {
+    let side = theme::THUMB_SIDE;
+    let picture = item.output.clip.frames.first();
+    let shape = picture.map_or(1.0, |it| it.width as f32 / it.height.max(1) as f32);
+    vec2((side * shape).clamp(side * 0.5, side * 2.0), side)
+}
+
+fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, inner: Vec2) {
     let palette = palette(ui);
-    let size = item.thumb.size_vec2();
-    let scale = theme::THUMB_SIDE / size.y.max(1.0);
-    let width = (size.x * scale).clamp(theme::THUMB_SIDE * 0.5, theme::THUMB_SIDE * 2.0);
-    let image = Image::new(&item.thumb).fit_to_exact_size(vec2(width, theme::THUMB_SIDE));
     let edge = if is_shown(view, item.id) {
         palette.accent
     } else {
         palette.line
     };
-    ui.spacing_mut().button_padding = vec2(2.0, 2.0);
-    let button = Button::image(image)
-        .stroke(Stroke::new(2.0, edge))
-        .fill(palette.stage);
+    ui.spacing_mut().button_padding = Vec2::splat(2.0);
+    let button = match item.thumb() {
+        Some(thumb) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
+        // It comes in a moment.
+        None => Button::new("").min_size(inner + 2.0 * MARGIN),
+    };
+    let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
     let response = ui
         .add(button)
         .on_hover_text(format!(
@@ -58,6 +79,9 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem) {
             item.request.prompt, item.request.seed
         ))
         .accessible_name(format!("Result {}: {}", index + 1, item.request.prompt));
+    if response.gained_focus() {
+        response.scroll_to_me(None);
+    }
     if item.is_batch() {
         count_badge(ui, response.rect, item.request.batch_size);
     }

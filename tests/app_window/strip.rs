@@ -1,0 +1,129 @@
+//! The results of this session: the strip with many of them, and large ones that come a moment later.
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::AppCommand;
+use safelight::app::player::commands::PlayerCommand;
+use safelight::app::player::compare::CompareMode;
+use safelight::app::state::Viewing;
+use safelight::worker::WorkerEvent;
+use safelight_core::job::{JobId, JobOutcome, JobUpdate};
+
+use crate::harness::{Bench, output, picture};
+
+/// A bench with so many results; gives how many were forgotten meanwhile.
+fn results(count: u64) -> (Bench, usize) {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 1);
+    let item = bench.app().queue.results[0].clone();
+    let mut num_forgotten = 0;
+    for number in 1..count {
+        let mut item = item.clone();
+        item.id = JobId(1_000_000 + number);
+        num_forgotten += bench.app().queue.keep(item).len();
+    }
+    bench.settle();
+    (bench, num_forgotten)
+}
+
+fn num_drawn(bench: &Bench) -> usize {
+    let drawn = bench.harness.query_all_by_label_contains("Result ");
+    drawn.count()
+}
+
+#[test]
+fn of_many_results_those_on_the_screen_are_drawn_and_keys_reach_the_others() {
+    let (mut bench, _) = results(40);
+    let count = num_drawn(&bench);
+    assert!((5..25).contains(&count), "{count}");
+    let oldest = bench.app().queue.results[0].id;
+    let newest = "Result 40: a red boat sails to the right at sunset";
+    bench.harness.get_by_label(newest).focus();
+    bench.settle();
+    for _ in 1..40 {
+        bench.harness.key_press(Key::Tab);
+        bench.settle();
+    }
+    assert!(num_drawn(&bench) < 25);
+    let focused = bench
+        .harness
+        .get_by_label("Result 1: a red boat sails to the right at sunset");
+    assert!(focused.is_focused());
+    // It was scrolled to.
+    let place = focused.rect();
+    assert!(place.left() > 0.0 && place.right() < 1100.0, "{place}");
+    bench.harness.key_press(Key::Enter);
+    bench.settle();
+    assert_eq!(bench.app().session.viewing, Viewing::Result(oldest));
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::SHIFT, Key::Tab);
+    bench.settle();
+    let before = bench.harness.get_by_role_and_label(
+        Role::Button,
+        "Result 2: a red boat sails to the right at sunset",
+    );
+    assert!(before.is_focused());
+}
+
+#[test]
+fn the_oldest_of_very_many_results_are_forgotten() {
+    let (mut bench, num_forgotten) = results(205);
+    assert_eq!(num_forgotten, 5);
+    let kept = &bench.app().queue.results;
+    assert_eq!((kept.len(), kept[199].id), (200, JobId(1_000_204)));
+}
+
+#[test]
+fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let mut made = output(&sent, 1);
+    let clip = safelight_core::job::Clip {
+        frames: vec![picture(2048, [9, 90, 40])],
+        fps: 8.0,
+    };
+    made.clip = std::sync::Arc::new(clip);
+    let event = WorkerEvent {
+        id: sent.id,
+        update: JobUpdate::Ended(JobOutcome::Finished(made)),
+    };
+    bench.far.events.send(event).unwrap();
+    bench.harness.step();
+    let session = &bench.app().session;
+    assert_eq!(session.viewing, Viewing::Result(sent.id));
+    assert!(session.screen.texture().is_none());
+    assert!(bench.app().queue.results[0].thumbs.is_empty());
+    bench.until("both are there", |bench| {
+        let screen = &bench.app().session.screen;
+        let is_shown = screen.texture().is_some_and(|(_, size)| size == [2048; 2]);
+        is_shown && bench.app().queue.results[0].thumbs.len() == 1
+    });
+    bench.until("all is done", |bench| bench.next_repaint().is_none());
+}
+
+#[test]
+fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
+    let (mut bench, _) = results(3);
+    let ids: Vec<JobId> = bench.app().queue.results.iter().map(|it| it.id).collect();
+    let compare = |bench: &mut Bench, id| {
+        let command = PlayerCommand::CompareWith(id);
+        bench.app().push(AppCommand::Player(command));
+        bench.harness.step();
+        bench.settle();
+    };
+    bench.app().push(AppCommand::ShowResult(ids[0]));
+    bench.settle();
+    compare(&mut bench, ids[1]);
+    bench.press("Difference");
+    compare(&mut bench, ids[2]);
+    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    assert_eq!(compare.mode, CompareMode::Difference);
+    assert!(compare.difference.texture().is_some());
+    assert!(compare.sides[1].screen.texture().is_none());
+    bench.press("Side by side");
+    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    assert!(compare.sides.iter().all(|it| it.screen.texture().is_some()));
+}
