@@ -142,10 +142,10 @@ impl App {
 
     /// Gives opened files their places.
     pub(in crate::app) fn take_inputs(&mut self, ctx: &Context, found: OpenedInputs) {
-        let Some((form, _)) = self.awaiting(&found.ticket) else {
+        let form = self.awaiting(&found.ticket).map(|(form, _)| form.clone());
+        let Some(form) = form else {
             return;
         };
-        let form = form.clone();
         let second = self.session.model(&form).and_then(second_slot);
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found
@@ -160,7 +160,10 @@ impl App {
         if num_left > 0 && !names.is_empty() {
             self.say_left_out(&form, found.num_files, &names);
         }
-        let mut is_shape_new = false;
+        let Some((form, inputs)) = self.awaiting(&found.ticket) else {
+            return;
+        };
+        let mut misplaced = Vec::new();
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
@@ -173,11 +176,11 @@ impl App {
                 source: opened.source,
                 thumb,
             };
-            let Some((_, inputs)) = self.awaiting(&found.ticket) else {
-                return;
-            };
             let slot = inputs.place(input, wish, second);
-            is_shape_new |= slot != Slot::Mask;
+            if slot != Slot::Mask && !found.placing.keeps_size {
+                // The picture says which shape the clip has.
+                form.size = SizeChoice::Auto;
+            }
             if wish.is_some_and(|wish| wish != slot) {
                 let text = format!("{name} is a clip: it is gone on from at the start");
                 let what = if wish == Some(Slot::Mask) {
@@ -185,17 +188,12 @@ impl App {
                 } else {
                     "An end picture"
                 };
-                let notice = JobError::new(JobErrorKind::InvalidRequest, text)
-                    .advise(format!("{what} is a picture"));
-                self.session.notify(Severity::Info, notice);
+                let notice = JobError::new(JobErrorKind::InvalidRequest, text);
+                misplaced.push(notice.advise(format!("{what} is a picture")));
             }
         }
-        if is_shape_new
-            && !found.placing.keeps_size
-            && let Some((form, _)) = self.awaiting(&found.ticket)
-        {
-            // The picture says which shape the clip has.
-            form.size = SizeChoice::Auto;
+        for notice in misplaced {
+            self.session.notify(Severity::Info, notice);
         }
     }
 
