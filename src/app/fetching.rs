@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{CancelToken, JobError};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 
 use crate::app::App;
 use crate::app::background::{Answer, Background};
+use crate::app::commands::AppCommand;
+use crate::app::form::FormState;
+use crate::app::state::NoticeAction;
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.
@@ -62,6 +65,8 @@ pub struct Fetch {
     pub folder: PathBuf,
     pub state: FetchState,
     pub board: Board,
+    /// What stood in the form when it was begun.
+    form: FormState,
     /// Of the thread at work; an answer of an earlier one does not count.
     number: u64,
     cancel: CancelToken,
@@ -74,6 +79,7 @@ impl Fetch {
             folder,
             state: FetchState::Shown,
             board: Board::default(),
+            form: FormState::default(),
             number: 0,
             cancel: CancelToken::default(),
         }
@@ -108,6 +114,14 @@ impl Fetch {
         };
         background.fetch(work, errand);
     }
+}
+
+/// A model that was fetched and is looked for.
+#[derive(Clone, Debug)]
+pub struct Arriving {
+    pub id: String,
+    /// What stood in the form when the fetch was begun.
+    form: FormState,
 }
 
 /// What a thread is asked to do.
@@ -184,6 +198,7 @@ impl App {
         if let Some(fetch) = &mut self.session.fetch
             && !fetch.is_busy()
         {
+            fetch.form.clone_from(&self.state.form);
             fetch.send(work, &self.hub, &self.background);
         }
     }
@@ -214,24 +229,45 @@ impl App {
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
                 self.session.last_word = format!("All files of {} are here", fetch.entry.name);
-                self.session.arriving = Some(fetch.entry.id.clone());
-                self.session.fetch = None;
+                self.session.arriving = self.session.fetch.take().map(|fetch| Arriving {
+                    id: fetch.entry.id,
+                    form: fetch.form,
+                });
                 self.load_models();
                 return;
             }
         };
     }
 
-    /// Chooses the model that was fetched, once it is among those that are here. A search that began before it was
-    /// complete does not know it yet; what is wrong with a broken one stands below the picker.
+    /// Chooses the model that was fetched, once it is among those that are here, unless its user has gone on with another:
+    /// then it is offered. A search that began before it was complete does not know it yet; what is wrong with a broken
+    /// one stands below the picker.
     pub(super) fn settle_arriving(&mut self) {
-        let Some(id) = &self.session.arriving else {
+        let all = self.session.models.all();
+        let is_here = |id: &str| all.iter().any(|spec| spec.id == id);
+        let arriving = self.session.arriving.take_if(|it| is_here(&it.id));
+        let Some(Arriving { id, form }) = arriving else {
             return;
         };
-        if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == *id) {
-            self.session.last_word = format!("{} is complete", spec.name);
+        let Some(spec) = all.iter().find(|spec| spec.id == id) else {
+            return;
+        };
+        let text = format!("{} is complete", spec.name);
+        self.session.last_word.clone_from(&text);
+        if self.own_form().model.as_ref() == Some(&id) {
+            return;
+        }
+        if self.session.queue.editing.is_none() && self.state.form == form {
             self.state.form.reset_to(spec);
-            self.session.arriving = None;
+        } else {
+            let card = JobError::new(JobErrorKind::Internal, text)
+                .advise("The form stays with the model that you work with");
+            let action = NoticeAction {
+                label: "Switch to it",
+                explanation: "The prompt stays, and other values become the model's own",
+                command: AppCommand::ChooseModel(id),
+            };
+            self.session.offer(card, action);
         }
     }
 }

@@ -10,9 +10,11 @@ use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpda
 use crate::app::App;
 use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
+use crate::app::form::FormState;
 use crate::app::inputs::Placing;
+use crate::app::queue::editing::Editing;
 use crate::app::queue::{ResultItem, RunningJob};
-use crate::app::state::{Models, Severity, Viewing};
+use crate::app::state::{Aside, Models, Severity, Viewing};
 use crate::worker::WorkerEvent;
 
 impl App {
@@ -212,8 +214,8 @@ impl App {
         self.session.models = Models::Ready(found.specs);
         self.session.searched = found.searched;
         self.background.watch(found.watched);
-        self.settle_model();
         self.settle_arriving();
+        self.settle_model();
         self.renew_library(found.unusable);
         self.settle_restored();
         for (paths, placing) in std::mem::take(&mut self.session.early_files) {
@@ -221,13 +223,44 @@ impl App {
         }
     }
 
-    /// Makes the form belong to a model that exists: the one it was for, else the first.
-    fn settle_model(&mut self) {
-        if self.session.model(&self.state.form).is_none()
+    /// Makes the form belong to a model that exists: the one it was for, else the first until that is back. A job that is
+    /// changed belongs to its own.
+    pub(super) fn settle_model(&mut self) {
+        if self.session.queue.editing.is_some() {
+            return;
+        }
+        let aside = self.session.aside.take();
+        let aside = aside.filter(|aside| aside.stand_in == self.state.form);
+        match aside {
+            Some(aside) if self.is_here(&aside.form) || !self.is_here(&self.state.form) => {
+                self.state.form = aside.form;
+            }
+            aside => self.session.aside = aside,
+        }
+        if !self.is_here(&self.state.form)
             && let Some(first) = self.session.models.all().first()
         {
+            let form = self.state.form.clone();
             self.state.form.reset_to(first);
+            // One that never had a model is not missed.
+            self.session.aside = form.model.is_some().then(|| Aside {
+                form,
+                stand_in: self.state.form.clone(),
+            });
         }
+    }
+
+    fn is_here(&self, form: &FormState) -> bool {
+        self.session.model(form).is_some()
+    }
+
+    /// What is remembered of the form: what its user wrote, also while a job is changed or its model is not found.
+    pub(super) fn own_form(&self) -> &FormState {
+        let editing = self.session.queue.editing.as_ref();
+        let form = editing.map_or(&self.state.form, Editing::own_form);
+        let aside = self.session.aside.as_ref();
+        let aside = aside.filter(|aside| aside.stand_in == *form);
+        aside.map_or(form, |aside| &aside.form)
     }
 
     /// What the form's fields will be told beside them.

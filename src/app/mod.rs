@@ -312,15 +312,9 @@ impl eframe::App for App {
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        match &self.session.queue.editing {
-            // The job's settings are kept with the queue.
-            Some(editing) => {
-                let mut state = self.state.clone();
-                state.form = editing.own_form().clone();
-                eframe::set_value(storage, STATE_KEY, &state);
-            }
-            None => eframe::set_value(storage, STATE_KEY, &self.state),
-        }
+        let mut state = self.state.clone();
+        state.form.clone_from(self.own_form());
+        eframe::set_value(storage, STATE_KEY, &state);
     }
 
     /// What should outlive the window is in [`State`]; a half-scrolled form should not.

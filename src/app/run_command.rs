@@ -32,6 +32,7 @@ impl App {
                 if let Some(spec) = self.session.models.all().iter().find(|spec| spec.id == id) {
                     self.state.form.reset_to(spec);
                     self.session.arriving = None;
+                    self.session.aside = None;
                     self.show_missing(None);
                     self.remember_model(&id);
                 }
@@ -164,6 +165,7 @@ impl App {
             is_clip,
             folder,
         };
-        self.open(Task::Continue(result));
+        let ticket = self.session.inputs.ticket();
+        self.background.run(Task::Continue(result, ticket));
     }
 }

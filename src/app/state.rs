@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::commands::AppCommand;
 use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
-use crate::app::fetching::Fetch;
+use crate::app::fetching::{Arriving, Fetch};
 use crate::app::form::FormState;
 use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::{Inputs, Placing};
@@ -82,6 +82,14 @@ impl Models {
             Self::Ready(specs) => specs,
         }
     }
+}
+
+/// A form whose model is not found any more: it comes back with the model, unless somebody has changed what stands in its
+/// place.
+#[derive(Clone, Debug)]
+pub(in crate::app) struct Aside {
+    pub form: FormState,
+    pub stand_in: FormState,
 }
 
 /// What is known of files that are held over the window.
@@ -178,8 +186,10 @@ pub struct Session {
     pub missing: Vec<CatalogEntry>,
     /// The one of them that is looked at or on its way.
     pub fetch: Option<Fetch>,
-    /// The id of a model that was fetched and is looked for.
-    pub arriving: Option<String>,
+    /// A model that was fetched and is looked for.
+    pub arriving: Option<Arriving>,
+    /// A form whose model is gone.
+    pub(in crate::app) aside: Option<Aside>,
     /// Where models were looked for.
     pub searched: Vec<SearchedPlace>,
     pub inputs: Inputs,
@@ -266,6 +276,14 @@ impl Session {
             details,
             action: None,
         });
+    }
+
+    /// Tells of something that can be had with one click.
+    pub fn offer(&mut self, card: JobError, action: NoticeAction) {
+        self.notify(Severity::Info, card);
+        if let Some(notice) = self.notices.last_mut() {
+            notice.action = Some(action);
+        }
     }
 
     /// Which picture of a batch is looked at; 0 for everything else.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use safelight::app::background::FoundModels;
+use safelight::app::commands::AppCommand;
 use safelight::app::fetching::FetchState;
 use safelight::app::queue::after::AfterQueue;
 use safelight::download::Hub;
@@ -193,4 +194,24 @@ fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
     set(&mut bench, FetchState::Stopped(None));
     bench.settle();
     bench.assert_shows("Safelight quits in ");
+}
+
+#[test]
+fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
+    let server = Server::start(|request| good(request, &content()));
+    let mut bench = bench_of(&server.url);
+    look_at_it(&mut bench);
+    bench.press("Download…");
+    bench.until("the sizes are there", |bench| {
+        matches!(state(bench), Some(FetchState::Asked(_)))
+    });
+    bench.app().push(AppCommand::BeginFetch);
+    bench.harness.step();
+    bench.app().state.form.num_steps = 7;
+    bench.until("it is offered", |bench| bench.has("Switch to it"));
+    let form = &bench.app().state.form;
+    assert_eq!((form.model.clone(), form.num_steps), (Some(spec().id), 7));
+    bench.press("Switch to it");
+    assert_eq!(bench.app().state.form.model.as_deref(), Some("tiny"));
+    assert!(bench.app().session.notices.is_empty());
 }

@@ -316,14 +316,14 @@ fn files_that_come_before_the_models_are_known_wait_for_them() {
 #[test]
 fn nothing_is_made_without_a_picture_that_is_still_being_opened() {
     let mut bench = Bench::new();
-    bench.app().session.inputs.num_opening = 1;
+    let ticket = bench.app().session.inputs.ticket();
     bench.press("Generate");
     bench.assert_no_job();
     assert_eq!(
         bench.app().session.last_word,
         "The picture is still being opened"
     );
-    bench.app().session.inputs.num_opening = 0;
+    drop(ticket);
     bench.press("Generate");
     bench.next_job();
 }

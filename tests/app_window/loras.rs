@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use egui::Key;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
 use safelight::app::form::ChosenLora;
+use safelight::app::loras::LorasCommand;
 use safelight::app::state::Page;
 use safelight_core::catalog::lora::{CheckedLora, Coverage};
 use safelight_core::catalog::{ModelSpec, WeightSet};
@@ -16,7 +18,7 @@ use safelight_core::settings::Paths;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-use crate::harness::{Bench, pair_spec, spec};
+use crate::harness::{Bench, flux_spec, pair_spec, spec};
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/transformer")
@@ -252,4 +254,23 @@ fn the_settings_of_a_result_bring_its_loras_back() {
     bench.press("Use these settings");
     let loras = &bench.app().state.form.loras;
     assert_eq!((loras.len(), loras[0].strength), (1, -0.5));
+}
+
+#[test]
+fn a_lora_that_was_looked_at_for_another_model_is_looked_at_again() {
+    let mut bench = Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            specs: vec![with_weights(spec()), flux_spec()],
+            ..FoundModels::default()
+        });
+    });
+    let path = lora_path(&bench, "sea");
+    write_fitting(&path);
+    let add = LorasCommand::Add(vec![path]);
+    bench.app().push(AppCommand::Loras(add));
+    bench.app().push(AppCommand::ChooseModel("flux".into()));
+    bench.until("it is refused", |bench| {
+        !bench.app().session.notices.is_empty()
+    });
+    assert!(bench.app().state.form.loras.is_empty());
 }

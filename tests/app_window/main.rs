@@ -8,6 +8,7 @@ mod gallery;
 mod harness;
 mod inputs;
 mod jobs;
+mod late;
 mod library;
 mod look;
 mod loras;

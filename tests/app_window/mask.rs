@@ -104,7 +104,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
         assert_eq!(mask.pixel(x, y), [expected; 3], "at {x}, {y}");
     }
     bench.until("nothing is opened", |bench| {
-        bench.app().session.inputs.num_opening == 0
+        !bench.app().session.inputs.is_opening()
     });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));

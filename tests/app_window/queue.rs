@@ -172,7 +172,7 @@ fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     }
     bench.harness.step();
     bench.until("it was opened", |bench| {
-        bench.app().session.inputs.num_opening == 0
+        !bench.app().session.inputs.is_opening()
     });
     assert!(bench.app().session.inputs.is_empty());
 }
@@ -198,7 +198,7 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
 
 /// What a window leaves for the next one.
 #[derive(Default)]
-struct Kept(HashMap<String, String>);
+pub struct Kept(HashMap<String, String>);
 
 impl eframe::Storage for Kept {
     fn get_string(&self, key: &str) -> Option<String> {

@@ -143,3 +143,22 @@ fn a_second_window_leaves_the_queue_to_the_first() {
     other.close();
     until_kept(&mut bench, 2);
 }
+
+#[test]
+fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
+    let mut bench = Bench::new();
+    let path = Paths::under(bench.home.path()).queue_file();
+    until_kept(&mut bench, 0);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    bench.start_job();
+    bench.until("it is told", |bench| {
+        bench.has("The queue could not be kept")
+    });
+    fs::remove_dir(&path).unwrap();
+    until_kept(&mut bench, 1);
+    bench.until("the warning is over", |bench| {
+        !bench.has("The queue could not be kept")
+    });
+    assert_eq!(bench.next_repaint(), None);
+}

@@ -9,7 +9,6 @@ mod files;
 pub(in crate::app) mod guard;
 mod watch;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::gallery::GalleryAnswer;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
-use crate::app::inputs::{Placing, Slot};
+use crate::app::inputs::{Placing, Slot, Ticket};
 use crate::app::library::LibraryAnswer;
 use crate::app::loras::LorasAnswer;
 use crate::app::mask::MaskAnswer;
@@ -124,13 +123,12 @@ pub enum Task {
         paths: Vec<PathBuf>,
         placing: Placing,
         room: usize,
-        /// The job that is changed.
-        edit: Option<JobId>,
+        ticket: Ticket,
     },
     /// Keep a picture from the clipboard as a file in this folder.
-    KeepPasted(Arc<ColorImage>, PathBuf),
+    KeepPasted(Arc<ColorImage>, PathBuf, Ticket),
     /// Go on from a finished result.
-    Continue(Continued),
+    Continue(Continued, Ticket),
     /// Look for jobs that another program left in this folder of jobs.
     FindLeft(PathBuf),
     FindOutput(OutputWish),
@@ -254,12 +252,7 @@ impl Background {
         let spawned = thread::Builder::new()
             .name("files".to_owned())
             .spawn(move || {
-                let mut taken = HashSet::new();
-                for task in task_receiver {
-                    if let Some(answer) = files::run(task, &mut taken) {
-                        files_postbox.post(answer);
-                    }
-                }
+                files::run_all(&task_receiver, &files_postbox);
                 drop(done_sender);
             });
         let files = match spawned {
@@ -280,11 +273,7 @@ impl Background {
             files,
         };
         background.spawn("searches", move |postbox| {
-            for task in search_receiver {
-                if let Some(answer) = files::run(task, &mut HashSet::new()) {
-                    postbox.post(answer);
-                }
-            }
+            files::run_all(&search_receiver, postbox);
         });
         background.spawn("watch", move |postbox| watch::watch(&watched, postbox));
         background

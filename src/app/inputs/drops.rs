@@ -11,12 +11,12 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::App;
 use crate::app::background::{Answer, Task};
 use crate::app::commands::AppCommand;
-use crate::app::form::SizeChoice;
-use crate::app::form::thing_of;
+use crate::app::form::{FormState, SizeChoice, thing_of};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
-use crate::app::inputs::{Input, Placing, Slot, second_slot};
+use crate::app::inputs::{Input, Inputs, Placing, Slot, Ticket, second_slot};
 use crate::app::loras::LorasCommand;
+use crate::app::queue::editing::Editing;
 use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Models, Severity, color_image};
 
@@ -36,8 +36,9 @@ impl App {
         self.drop_files(dropped, slot);
         self.take_drags(ctx);
         if let (Some(image), Some(paths)) = (pasted, &self.paths) {
-            let task = Task::KeepPasted(image, paths.data.join("pasted"));
-            self.open(task);
+            let ticket = self.session.inputs.ticket();
+            let folder = paths.data.join("pasted");
+            self.background.run(Task::KeepPasted(image, folder, ticket));
         }
     }
 
@@ -91,9 +92,10 @@ impl App {
             self.session.early_files.push((paths, placing));
             return;
         }
-        for path in paths.extract_if(.., |path| is_weight_file(path)) {
-            self.commands
-                .push(AppCommand::Loras(LorasCommand::Add(path)));
+        let loras: Vec<PathBuf> = paths.extract_if(.., |path| is_weight_file(path)).collect();
+        if !loras.is_empty() {
+            let add = LorasCommand::Add(loras);
+            self.commands.push(AppCommand::Loras(add));
         }
         if !paths.is_empty() && !self.ask_about(&paths, placing) {
             self.open_paths(paths, placing);
@@ -103,11 +105,11 @@ impl App {
     /// Has files opened: two when the model goes by two, else one.
     pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
-        self.open(Task::OpenInputs {
+        self.background.run(Task::OpenInputs {
             paths,
             placing,
             room,
-            edit: self.session.queue.edited(),
+            ticket: self.session.inputs.ticket(),
         });
     }
 
@@ -117,31 +119,34 @@ impl App {
             slot: Some(Slot::Start),
             keeps_size: false,
         };
-        self.open(Task::Work(Box::new(move || {
+        let ticket = self.session.inputs.ticket();
+        self.background.run(Task::Work(Box::new(move || {
             let opened = continue_file(&path);
-            Some(Answer::Inputs(opened_one(opened, placing)))
+            Some(Answer::Inputs(opened_one(opened, placing, ticket)))
         })));
-    }
-
-    pub(in crate::app) fn open(&mut self, task: Task) {
-        if self.background.run(task) {
-            self.session.inputs.num_opening += 1;
-        }
     }
 
     fn second_slot(&self) -> Option<Slot> {
         second_slot(self.session.model(&self.state.form)?)
     }
 
+    /// The form that a file was opened for, and its places: the shown one, or the user's own while a job is changed. None
+    /// where nobody waits for it any more.
+    fn awaiting(&mut self, ticket: &Ticket) -> Option<(&mut FormState, &mut Inputs)> {
+        let shown = (&mut self.state.form, &mut self.session.inputs);
+        let editing = self.session.queue.editing.as_mut();
+        let forms = [Some(shown), editing.map(Editing::own)];
+        let mut forms = forms.into_iter().flatten();
+        forms.find(|(_, inputs)| inputs.awaits(ticket))
+    }
+
     /// Gives opened files their places.
     pub(in crate::app) fn take_inputs(&mut self, ctx: &Context, found: OpenedInputs) {
-        let second = self.second_slot();
-        let inputs = &mut self.session.inputs;
-        inputs.num_opening = inputs.num_opening.saturating_sub(1);
-        if found.edit.is_some() && found.edit != self.session.queue.edited() {
-            // The form has its own pictures again.
+        let form = self.awaiting(&found.ticket).map(|(form, _)| form.clone());
+        let Some(form) = form else {
             return;
-        }
+        };
+        let second = self.session.model(&form).and_then(second_slot);
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found
             .opened
@@ -153,9 +158,12 @@ impl App {
             self.session.notify(Severity::Error, problem);
         }
         if num_left > 0 && !names.is_empty() {
-            self.say_left_out(found.num_files, &names);
+            self.say_left_out(&form, found.num_files, &names);
         }
-        let mut is_shape_new = false;
+        let Some((form, inputs)) = self.awaiting(&found.ticket) else {
+            return;
+        };
+        let mut misplaced = Vec::new();
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
@@ -168,8 +176,11 @@ impl App {
                 source: opened.source,
                 thumb,
             };
-            let slot = self.session.inputs.place(input, wish, second);
-            is_shape_new |= slot != Slot::Mask;
+            let slot = inputs.place(input, wish, second);
+            if slot != Slot::Mask && !found.placing.keeps_size {
+                // The picture says which shape the clip has.
+                form.size = SizeChoice::Auto;
+            }
             if wish.is_some_and(|wish| wish != slot) {
                 let text = format!("{name} is a clip: it is gone on from at the start");
                 let what = if wish == Some(Slot::Mask) {
@@ -177,21 +188,19 @@ impl App {
                 } else {
                     "An end picture"
                 };
-                let notice = JobError::new(JobErrorKind::InvalidRequest, text)
-                    .advise(format!("{what} is a picture"));
-                self.session.notify(Severity::Info, notice);
+                let notice = JobError::new(JobErrorKind::InvalidRequest, text);
+                misplaced.push(notice.advise(format!("{what} is a picture")));
             }
         }
-        if is_shape_new && !found.placing.keeps_size {
-            // The picture says which shape the clip has.
-            self.state.form.size = SizeChoice::Auto;
+        for notice in misplaced {
+            self.session.notify(Severity::Info, notice);
         }
     }
 
-    fn say_left_out(&mut self, num_files: usize, taken: &[String]) {
-        let model = self.session.model(&self.state.form);
+    fn say_left_out(&mut self, form: &FormState, num_files: usize, taken: &[String]) {
+        let model = self.session.model(form);
         let thing = thing_of(model);
-        let reason = match self.second_slot() {
+        let reason = match model.and_then(second_slot) {
             Some(Slot::Mask) => "There is one picture and one mask".to_owned(),
             Some(_) => "A clip has one start and one end picture".to_owned(),
             None => format!("A {thing} starts from one picture"),

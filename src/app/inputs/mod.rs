@@ -6,6 +6,8 @@ mod drops;
 pub(super) mod opening;
 pub(super) mod wayland_drop;
 
+use std::sync::Arc;
+
 use egui::{Rect, TextureHandle};
 use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{SourceClip, StartPicture};
@@ -87,14 +89,18 @@ pub struct Placing {
     pub keeps_size: bool,
 }
 
+/// Goes with a file that is being opened, and says whose places it is for. As long as there is one, a file is on its way.
+#[derive(Debug)]
+pub struct Ticket(Arc<()>);
+
 /// The chosen inputs. Only the start can be a clip.
 #[derive(Default)]
 pub struct Inputs {
     start: Option<Input>,
     end: Option<Input>,
     mask: Option<Input>,
-    /// Files that are being opened.
-    pub num_opening: usize,
+    /// What the tickets that count are copies of.
+    tickets: Arc<()>,
     /// Where the places were last drawn, for files that are dropped onto one.
     pub rects: [Option<Rect>; Slot::ALL.len()],
 }
@@ -118,6 +124,26 @@ impl Inputs {
 
     pub fn remove(&mut self, slot: Slot) {
         *self.place_of(slot) = None;
+    }
+
+    /// For a file that will be opened for these places.
+    pub fn ticket(&self) -> Ticket {
+        Ticket(Arc::clone(&self.tickets))
+    }
+
+    /// Whether a file with this ticket is still waited for.
+    pub fn awaits(&self, ticket: &Ticket) -> bool {
+        Arc::ptr_eq(&self.tickets, &ticket.0)
+    }
+
+    /// Files are being opened.
+    pub fn is_opening(&self) -> bool {
+        Arc::strong_count(&self.tickets) > 1
+    }
+
+    /// Lets nothing in any more that is on its way now.
+    pub fn forget_opening(&mut self) {
+        self.tickets = Arc::default();
     }
 
     pub fn is_empty(&self) -> bool {

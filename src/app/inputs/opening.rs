@@ -12,7 +12,7 @@ use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPictur
 use safelight_core::media::{self, MediaError, Picture};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
-use crate::app::inputs::{Placing, Source};
+use crate::app::inputs::{Placing, Source, Ticket};
 
 /// The longer side of a thumbnail, sharp on a screen of double density.
 const THUMB_PX: u32 = 320;
@@ -31,8 +31,7 @@ pub struct OpenedInputs {
     pub problems: Vec<JobError>,
     /// How many there were.
     pub num_files: usize,
-    /// Of an edit of this job: when that has ended, nobody wants them.
-    pub edit: Option<JobId>,
+    pub ticket: Ticket,
 }
 
 /// Opens files in order until `room` of them are open.
@@ -40,14 +39,14 @@ pub fn open_inputs(
     paths: &[PathBuf],
     placing: Placing,
     room: usize,
-    edit: Option<JobId>,
+    ticket: Ticket,
 ) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
         opened: Vec::new(),
         problems: Vec::new(),
         num_files: paths.len(),
-        edit,
+        ticket,
     };
     for path in paths {
         if found.opened.len() >= room {
@@ -62,7 +61,11 @@ pub fn open_inputs(
 }
 
 /// One picture or clip that is there already.
-pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> OpenedInputs {
+pub fn opened_one(
+    opened: Result<OpenedInput, JobError>,
+    placing: Placing,
+    ticket: Ticket,
+) -> OpenedInputs {
     let (opened, problems) = match opened {
         Ok(input) => (vec![input], Vec::new()),
         Err(err) => (Vec::new(), vec![err]),
@@ -72,7 +75,7 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> Op
         opened,
         problems,
         num_files: 1,
-        edit: None,
+        ticket,
     }
 }
 

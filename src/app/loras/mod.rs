@@ -26,8 +26,8 @@ pub enum LorasCommand {
     Close,
     /// Look for files again.
     Look,
-    /// Take a file into the form, if it is a LoRA that fits.
-    Add(PathBuf),
+    /// Take those files into the form that are LoRAs and fit.
+    Add(Vec<PathBuf>),
     /// Ask for a file in a dialog.
     Pick,
     /// Take the one in this place out of the form.
@@ -44,8 +44,8 @@ pub enum LorasAnswer {
     Ended(u64, Option<String>),
     /// What is known of chosen files, for the model with this id.
     Chosen(String, Vec<FoundLora>),
-    /// What is known of a file that somebody wants in the form.
-    Wanted(Box<FoundLora>),
+    /// What is known of files that somebody wants in the form, for the model with this id.
+    Wanted(String, Vec<FoundLora>),
     Picked(Vec<PathBuf>),
 }
 
@@ -126,7 +126,7 @@ impl App {
                 self.session.loras.model = None;
                 self.look_for_loras();
             }
-            LorasCommand::Add(path) => self.want_lora(path),
+            LorasCommand::Add(paths) => self.want_loras(paths),
             LorasCommand::Pick => {
                 self.session.is_picking = true;
                 self.background.pick_loras();
@@ -166,13 +166,22 @@ impl App {
                     shelf.chosen.extend(known);
                 }
             }
-            LorasAnswer::Wanted(found) => self.add_lora(*found),
+            LorasAnswer::Wanted(model, found) => self.add_loras(&model, found),
             LorasAnswer::Picked(paths) => {
                 self.session.is_picking = false;
-                for path in paths {
-                    self.want_lora(path);
-                }
+                self.want_loras(paths);
             }
+        }
+    }
+
+    /// Takes those that fit; what was looked at for another model is looked at again.
+    fn add_loras(&mut self, model: &str, found: Vec<FoundLora>) {
+        if self.state.form.model.as_deref() == Some(model) {
+            for lora in found {
+                self.add_lora(lora);
+            }
+        } else {
+            self.want_loras(found.into_iter().map(|lora| lora.path).collect());
         }
     }
 
@@ -228,11 +237,15 @@ impl App {
         });
     }
 
-    fn want_lora(&mut self, path: PathBuf) {
+    /// Looks whether files fit, for [`Self::add_loras`].
+    fn want_loras(&mut self, paths: Vec<PathBuf>) {
+        let Some(first) = paths.first() else {
+            return;
+        };
         let Some(spec) = self.session.model(&self.state.form).cloned() else {
             let text = format!(
                 "a LoRA is for a model, and there is none: {}",
-                path.display()
+                first.display()
             );
             let err = JobError::new(JobErrorKind::InvalidRequest, text)
                 .advise("Choose a model, then add the LoRA again");
@@ -240,9 +253,8 @@ impl App {
             return;
         };
         self.background.spawn("loras", move |postbox| {
-            for found in looking::look_at(&spec, &[path]) {
-                postbox.post(Answer::Loras(LorasAnswer::Wanted(Box::new(found))));
-            }
+            let found = looking::look_at(&spec, &paths);
+            postbox.post(Answer::Loras(LorasAnswer::Wanted(spec.id, found)));
         });
     }
 

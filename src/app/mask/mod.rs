@@ -344,6 +344,7 @@ impl App {
         editor.busy = Some(Busy::Keeping);
         let number = editor.number;
         let folder = paths.data.join("masks");
+        let ticket = self.session.inputs.ticket();
         let picture = editor.picture.clone();
         let (width, height) = (editor.mask.width(), editor.mask.height());
         let values = editor.mask.values().to_vec();
@@ -354,7 +355,8 @@ impl App {
                     slot: Some(Slot::Mask),
                     keeps_size: true,
                 };
-                postbox.post(Answer::Inputs(opened_one(open_input(path), placing)));
+                let opened = opened_one(open_input(path), placing, ticket);
+                postbox.post(Answer::Inputs(opened));
             }
             postbox.post(Answer::Mask(MaskAnswer::Kept(number, kept)));
         });

@@ -107,9 +107,10 @@ impl App {
             slot: Some(slot),
             keeps_size: false,
         };
-        self.open(Task::Work(Box::new(move || {
+        let ticket = self.session.inputs.ticket();
+        self.background.run(Task::Work(Box::new(move || {
             let kept = keep_picture(&frame.picture, &folder, "frame");
-            Some(Answer::Inputs(opened_one(kept, placing)))
+            Some(Answer::Inputs(opened_one(kept, placing, ticket)))
         })));
     }
 }

@@ -16,7 +16,6 @@ use crate::app::queue::keeping::{Keeping, Restored};
 use crate::app::queue::list::Removed;
 use crate::app::queue::several::{Opening, Several};
 use crate::app::queue::thumbs::Thumbs;
-use crate::app::state::Severity;
 
 /// What is remembered of the panel across runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,12 +94,7 @@ impl App {
     pub(in crate::app) fn take_queue_answer(&mut self, ctx: &Context, answer: QueueAnswer) {
         match answer {
             QueueAnswer::Restored(restored) => self.restore_queue(*restored),
-            QueueAnswer::Written(problem) => {
-                self.session.queue.keeping.end_writing(problem.is_some());
-                if let Some(err) = problem {
-                    self.session.notify(Severity::Warning, err);
-                }
-            }
+            QueueAnswer::Written(problem) => self.end_writing(problem),
             QueueAnswer::Thumb(path, picture) => {
                 self.session.queue.thumbs.put(ctx, &path, &picture);
             }

@@ -1,5 +1,7 @@
 //! A job's settings in the form again: to change it in place, or to make it once more.
 
+use std::path::PathBuf;
+
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, random_seed};
 
 use crate::app::App;
@@ -21,6 +23,11 @@ impl Editing {
     /// What its user wrote before, and gets back.
     pub(in crate::app) fn own_form(&self) -> &FormState {
         &self.form
+    }
+
+    /// The same with its places, where a file may still arrive.
+    pub(in crate::app) fn own(&mut self) -> (&mut FormState, &mut Inputs) {
+        (&mut self.form, &mut self.inputs)
     }
 }
 
@@ -57,12 +64,10 @@ impl App {
             self.session.notify(Severity::Warning, err);
             return;
         }
-        let mut inputs = std::mem::take(&mut self.session.inputs);
-        self.session.inputs.num_opening = std::mem::take(&mut inputs.num_opening);
         self.session.queue.editing = Some(Editing {
             id,
             form: self.state.form.clone(),
-            inputs,
+            inputs: std::mem::take(&mut self.session.inputs),
             is_seed_used: self.session.is_seed_used,
         });
         self.take_over_request(&request);
@@ -72,10 +77,11 @@ impl App {
     pub(in crate::app) fn end_edit(&mut self) {
         if let Some(editing) = self.session.queue.editing.take() {
             self.state.form = editing.form;
-            let num_opening = self.session.inputs.num_opening;
             self.session.inputs = editing.inputs;
-            self.session.inputs.num_opening = num_opening;
             self.session.is_seed_used = editing.is_seed_used;
+            // What was read for the job's settings is not for these.
+            self.session.restoring.forget();
+            self.settle_model();
         }
     }
 
@@ -131,6 +137,9 @@ impl App {
     pub(in crate::app) fn take_over_request(&mut self, request: &GenerateRequest) {
         self.state.form.take_over(request);
         self.session.is_seed_used = false;
+        // What is on its way belongs to what stood here before.
+        self.session.inputs.forget_opening();
+        self.session.restoring.forget();
         let start = request.extend.as_ref().or(request.image.as_ref());
         for (slot, wanted) in [
             (Slot::Start, start),
@@ -139,16 +148,17 @@ impl App {
         ] {
             let shown = self.session.inputs.get(slot);
             let shown = shown.map(|input| input.source.path());
-            match wanted {
-                None => self.session.inputs.remove(slot),
-                Some(path) if shown == Some(path.as_path()) => {}
-                Some(path) => {
-                    let placing = Placing {
-                        slot: Some(slot),
-                        keeps_size: true,
-                    };
-                    self.open_paths(vec![path.clone()], placing);
-                }
+            if shown == wanted.map(PathBuf::as_path) {
+                continue;
+            }
+            // Also where the other cannot be opened.
+            self.session.inputs.remove(slot);
+            if let Some(path) = wanted {
+                let placing = Placing {
+                    slot: Some(slot),
+                    keeps_size: true,
+                };
+                self.open_paths(vec![path.clone()], placing);
             }
         }
     }

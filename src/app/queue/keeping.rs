@@ -29,17 +29,19 @@ pub(in crate::app) struct Keeping {
     /// When that was, on the window's clock.
     written_at: f64,
     is_writing: bool,
-    /// What was written last is not on the disk.
-    has_failed: bool,
+    /// Why what was written last is not on the disk, as it was told.
+    problem: Option<String>,
 }
 
 /// Changes are written no more often than this.
 const WRITE_EVERY_SECS: f64 = 0.5;
+/// What could not be written is tried again.
+const RETRY_EVERY_SECS: f64 = 5.0;
 
 impl Keeping {
-    pub(super) fn end_writing(&mut self, has_failed: bool) {
-        self.is_writing = false;
-        self.has_failed = has_failed;
+    /// Not all of this state is on the disk, or on its way.
+    fn is_due(&self, revision: u64) -> bool {
+        self.problem.is_some() || self.written != revision
     }
 }
 
@@ -123,12 +125,16 @@ impl App {
     /// Has the queue written when it has changed.
     pub(in crate::app) fn keep_queue(&mut self, ctx: &Context) {
         let keeping = &mut self.session.queue.keeping;
-        if keeping.is_writing || keeping.lock.is_none() || keeping.written == self.queue.revision()
-        {
+        let is_due = keeping.is_due(self.queue.revision());
+        if keeping.is_writing || keeping.lock.is_none() || !is_due {
             return;
         }
         let now = self.now_secs;
-        let wait = keeping.written_at + WRITE_EVERY_SECS - now;
+        let every_secs = match keeping.problem {
+            Some(_) => RETRY_EVERY_SECS,
+            None => WRITE_EVERY_SECS,
+        };
+        let wait = keeping.written_at + every_secs - now;
         if keeping.written > 0 && wait > 0.0 {
             let wait = Duration::try_from_secs_f64(wait).unwrap_or_default();
             ctx.request_repaint_after(wait);
@@ -141,14 +147,30 @@ impl App {
     /// Whether nothing of the queue is still on its way to the disk.
     pub(in crate::app) fn is_queue_kept(&self) -> bool {
         let keeping = &self.session.queue.keeping;
-        let is_written = !keeping.is_writing && keeping.written == self.queue.revision();
+        let is_written = !keeping.is_writing && !keeping.is_due(self.queue.revision());
         keeping.lock.is_none() || is_written
+    }
+
+    /// Says once why it could not be written, and nothing more of it when it is.
+    pub(super) fn end_writing(&mut self, problem: Option<JobError>) {
+        let keeping = &mut self.session.queue.keeping;
+        keeping.is_writing = false;
+        let summary = problem.as_ref().map(|problem| problem.summary.clone());
+        let told = std::mem::replace(&mut keeping.problem, summary);
+        if told == keeping.problem {
+            return;
+        }
+        let notices = &mut self.session.notices;
+        notices.retain(|notice| Some(&notice.summary) != told.as_ref());
+        if let Some(problem) = problem {
+            self.session.notify(Severity::Warning, problem);
+        }
     }
 
     /// The last time: also while an earlier state is on its way.
     pub(in crate::app) fn keep_queue_at_last(&mut self) {
         let keeping = &self.session.queue.keeping;
-        if keeping.has_failed || keeping.written != self.queue.revision() {
+        if keeping.is_due(self.queue.revision()) {
             self.write_queue();
         }
     }

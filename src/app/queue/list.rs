@@ -120,28 +120,28 @@ impl JobQueue {
         self.touch();
     }
 
-    /// Takes a job out that waits or has stopped.
+    /// Takes a job out that waits or has stopped. Its folder may be found later and then counts no more.
     pub fn remove(&mut self, id: JobId) -> Option<Removed> {
         self.touch();
         if let Some(at) = self.waiting.iter().position(|job| job.id == id) {
             let job = self.waiting.remove(at)?;
-            if job.resume.is_some() {
-                self.forgotten.insert(id);
-            }
+            self.forgotten.insert(id);
             return Some(Removed::Waiting(at, job));
         }
         let at = self.stopped.iter().position(|it| it.job.id == id)?;
         let stopped = self.stopped.remove(at);
-        if stopped.job.resume.is_some() {
-            self.forgotten.insert(id);
-        }
+        self.forgotten.insert(id);
         Some(Removed::Stopped(at, stopped))
     }
 
-    /// Puts a job back where it stood.
+    /// Puts a job back where it stood, unless it is there.
     pub fn put_back(&mut self, removed: Removed) {
+        let id = removed.job().id;
+        if self.idle_job(id).is_some() {
+            return;
+        }
         self.touch();
-        self.forgotten.remove(&removed.job().id);
+        self.forgotten.remove(&id);
         match removed {
             Removed::Waiting(at, job) => self.waiting.insert(at.min(self.waiting.len()), job),
             Removed::Stopped(at, job) => self.stopped.insert(at.min(self.stopped.len()), job),
@@ -155,7 +155,8 @@ impl JobQueue {
         };
         let StoppedJob { mut job, why, .. } = self.stopped.remove(at);
         if job.resume.is_none() {
-            // The old number has had its end.
+            // The old number has had its end, and what is left of it is not wanted.
+            self.forgotten.insert(id);
             job.id = JobId::next();
         }
         job.is_held = false;

@@ -5,7 +5,7 @@
 pub mod after;
 pub mod commands;
 pub mod desk;
-mod editing;
+pub(in crate::app) mod editing;
 mod keeping;
 pub mod list;
 mod results;

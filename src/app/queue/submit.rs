@@ -18,7 +18,7 @@ impl App {
             return;
         };
         let is_edit = self.session.queue.editing.is_some();
-        if self.session.inputs.num_opening > 0 {
+        if self.session.inputs.is_opening() {
             "The picture is still being opened".clone_into(&mut self.session.last_word);
             return;
         }

@@ -51,6 +51,14 @@ pub struct Restoring {
     waiting: Option<(PathBuf, FoundSettings)>,
 }
 
+impl Restoring {
+    /// Takes nothing over of what is on its way: the form has become another.
+    pub(in crate::app) fn forget(&mut self) {
+        self.number += 1;
+        self.waiting = None;
+    }
+}
+
 /// Whether a dropped file is settings and nothing else, by its name. A text among other files is rather a mistake,
 /// which is told.
 pub(in crate::app) fn is_settings_file(path: &Path, is_alone: bool) -> bool {
@@ -73,8 +81,7 @@ impl App {
 
     /// Reads a file, and fills the form with what it says.
     pub(in crate::app) fn use_settings_of_file(&mut self, path: PathBuf) {
-        self.session.restoring.number += 1;
-        self.session.restoring.waiting = None;
+        self.session.restoring.forget();
         let number = self.session.restoring.number;
         let places = self
             .paths
@@ -246,14 +253,12 @@ impl App {
             format!("the file {name} says how it was made, with {tool}"),
         )
         .advise("It is used as a picture. Its prompt, seed and the rest can be had too");
-        self.session.notify(Severity::Info, card);
-        if let Some(notice) = self.session.notices.last_mut() {
-            notice.action = Some(NoticeAction {
-                label: "Use its settings",
-                explanation: "Fills the form with what the file says",
-                command: AppCommand::UseSettingsOfFile(path),
-            });
-        }
+        let action = NoticeAction {
+            label: "Use its settings",
+            explanation: "Fills the form with what the file says",
+            command: AppCommand::UseSettingsOfFile(path),
+        };
+        self.session.offer(card, action);
     }
 
     fn say_nothing_found(&mut self, path: &Path) {

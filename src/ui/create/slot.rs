@@ -94,7 +94,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
     let palette = palette(ui);
     let words = Words::of(slot, view.session.model(&view.state.form));
     let is_next = slot == Slot::Start || view.session.inputs.get(Slot::Start).is_some();
-    let text = if view.session.inputs.num_opening > 0 && is_next {
+    let text = if view.session.inputs.is_opening() && is_next {
         "Opening…".to_owned()
     } else if is_narrow {
         let what = if slot == Slot::Mask {

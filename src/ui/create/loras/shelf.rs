@@ -92,7 +92,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
             .position(|lora| lora.path == path);
         let command = match at.filter(|_| is_chosen) {
             Some(at) => LorasCommand::Remove(at),
-            None => LorasCommand::Add(path),
+            None => LorasCommand::Add(vec![path]),
         };
         view.push(AppCommand::Loras(command));
     }

@@ -1,0 +1,243 @@
+//! Answers that come late: what was done since they were asked for counts more.
+//!
+//! Commands of one round are run before any answer to them is taken in, so nothing here waits for a slow disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use eframe::App as _;
+use safelight::app::background::FoundModels;
+use safelight::app::commands::AppCommand;
+use safelight::app::inputs::{Placing, Slot};
+use safelight::app::queue::commands::QueueCommand;
+use safelight::app::state::{Models, State};
+use safelight::worker::WorkerEvent;
+use safelight_core::catalog::{InputUse, ModelSpec};
+use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, Sent, pair_spec, spec};
+use crate::queue::Kept;
+
+/// A window whose model takes a start and an end picture, and needs none.
+fn bench() -> Bench {
+    Bench::of(ModelSpec {
+        start_image: InputUse::Optional,
+        ..pair_spec()
+    })
+}
+
+/// Runs commands in one round.
+fn run(bench: &mut Bench, commands: impl IntoIterator<Item = AppCommand>) {
+    for command in commands {
+        bench.app().push(command);
+    }
+    bench.harness.step();
+}
+
+fn edit(id: JobId) -> AppCommand {
+    AppCommand::Queue(QueueCommand::Edit(id))
+}
+
+fn open(path: &std::path::Path) -> AppCommand {
+    AppCommand::OpenInputs(vec![path.to_path_buf()], Placing::default())
+}
+
+/// The names of the start and the end picture.
+fn names(bench: &mut Bench) -> [Option<String>; 2] {
+    let inputs = &bench.app().session.inputs;
+    [Slot::Start, Slot::End].map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
+}
+
+/// Opens a picture of this name, behind all files that are on their way.
+fn open_behind(bench: &mut Bench, name: &str) {
+    let path = bench.picture_file(name, 64, 64);
+    run(bench, [open(&path)]);
+    bench.until("it is opened", |bench| {
+        names(bench).iter().flatten().any(|it| it == name)
+    });
+}
+
+/// A window with a job that waits behind a running one.
+fn with_a_waiting_job() -> (Bench, JobId) {
+    let mut bench = bench();
+    bench.start_job();
+    bench.press("Generate");
+    let id = bench.app().queue.waiting[0].id;
+    (bench, id)
+}
+
+#[test]
+fn a_file_goes_into_the_form_that_it_was_dropped_into_though_a_job_is_changed_when_it_is_open() {
+    let (mut bench, id) = with_a_waiting_job();
+    let path = bench.picture_file("own.png", 64, 64);
+    run(&mut bench, [open(&path), edit(id)]);
+    open_behind(&mut bench, "of the job.png");
+    assert_eq!(names(&mut bench), [Some("of the job.png".into()), None]);
+    bench.press("Cancel edit");
+    assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
+}
+
+#[test]
+fn a_clip_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
+    let (mut bench, id) = with_a_waiting_job();
+    let path = bench.picture_file("late.png", 64, 64);
+    let cancel = AppCommand::Queue(QueueCommand::CancelEdit);
+    run(
+        &mut bench,
+        [edit(id), AppCommand::ContinueFromFile(path), cancel],
+    );
+    open_behind(&mut bench, "own.png");
+    assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
+}
+
+#[test]
+fn of_two_results_whose_settings_are_used_the_last_one_counts() {
+    let mut bench = bench();
+    open_behind(&mut bench, "of the first.png");
+    let finished = |bench: &mut Bench| -> Sent {
+        let sent = bench.start_job();
+        bench.finish_job(&sent, 2);
+        sent
+    };
+    let first = finished(&mut bench);
+    run(&mut bench, [AppCommand::RemoveInput(Slot::Start)]);
+    let second = finished(&mut bench);
+    let use_settings = [first.id, second.id].map(AppCommand::UseSettingsOf);
+    run(&mut bench, use_settings);
+    open_behind(&mut bench, "own.png");
+    assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
+}
+
+#[test]
+fn a_picture_that_is_gone_leaves_no_other_in_its_place() {
+    let mut bench = bench();
+    open_behind(&mut bench, "gone.png");
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 2);
+    run(&mut bench, [AppCommand::RemoveInput(Slot::Start)]);
+    open_behind(&mut bench, "another.png");
+    std::fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");
+    run(&mut bench, [AppCommand::UseSettingsOf(sent.id)]);
+    bench.until("it is told", |bench| {
+        !bench.app().session.notices.is_empty()
+    });
+    assert_eq!(names(&mut bench), [None, None]);
+}
+
+#[test]
+fn settings_that_were_read_for_the_own_form_do_not_come_into_a_job_that_is_changed() {
+    let (mut bench, id) = with_a_waiting_job();
+    let path = bench.home.path().join("waves.json");
+    let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves"}"#;
+    std::fs::write(&path, text).expect("it is written");
+    run(&mut bench, [AppCommand::UseSettingsOfFile(path), edit(id)]);
+    bench.assert_no_job();
+    assert_ne!(bench.app().state.form.prompt, "waves");
+}
+
+#[test]
+fn a_failed_job_that_is_removed_or_restarted_before_its_folder_was_looked_at_does_not_come_back() {
+    for what in [QueueCommand::Remove, QueueCommand::Restart] {
+        let mut bench = bench();
+        let sent = bench.start_job();
+        let jobs = Paths::under(bench.home.path()).jobs();
+        JobFolder::create(&jobs, sent.id, &sent.request).expect("a folder is made");
+        let failure = JobError::new(JobErrorKind::Internal, "it broke");
+        let update = JobUpdate::Ended(JobOutcome::Failed(failure));
+        let event = WorkerEvent {
+            id: sent.id,
+            update,
+        };
+        bench.far.events.send(event).expect("the window listens");
+        run(&mut bench, [AppCommand::Queue(what(sent.id))]);
+        open_behind(&mut bench, "behind.png");
+        assert!(bench.app().queue.stopped.is_empty());
+    }
+}
+
+#[test]
+fn a_job_that_is_there_is_not_put_back_once_more() {
+    let (mut bench, id) = with_a_waiting_job();
+    let queue = &mut bench.app().queue;
+    let removed = queue.remove(id).expect("it waits");
+    queue.put_back(removed.clone());
+    queue.put_back(removed);
+    assert_eq!(queue.waiting.len(), 1);
+}
+
+/// A window with the models Little World and Pair, of which the second is there while the flag says so.
+fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
+    let is_here = Arc::new(AtomicBool::new(true));
+    let looked_at = Arc::clone(&is_here);
+    let found = move || {
+        let pair = ModelSpec {
+            start_image: InputUse::Optional,
+            ..pair_spec()
+        };
+        let pair = looked_at.load(Ordering::Relaxed).then_some(pair);
+        FoundModels {
+            specs: [Some(spec()), pair].into_iter().flatten().collect(),
+            ..FoundModels::default()
+        }
+    };
+    let mut bench = Bench::with(|startup| {
+        startup.models = Some(found());
+        startup.load_models = Arc::new(move |_| found());
+    });
+    run(&mut bench, [AppCommand::ChooseModel("pair".into())]);
+    bench.app().state.form.num_steps = 7;
+    (bench, is_here)
+}
+
+fn look_anew(bench: &mut Bench, is_here: &AtomicBool, value: bool) {
+    is_here.store(value, Ordering::Relaxed);
+    run(bench, [AppCommand::ReloadModels]);
+    bench.until("they are found", |bench| {
+        matches!(bench.app().session.models, Models::Ready(_))
+    });
+}
+
+#[test]
+fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
+    let (mut bench, is_here) = with_a_model_that_goes();
+    let form = bench.app().state.form.clone();
+    look_anew(&mut bench, &is_here, false);
+    assert_eq!(bench.app().state.form.model, Some(spec().id));
+    let mut kept = Kept::default();
+    bench.app().save(&mut kept);
+    let state: State = eframe::get_value(&kept, "state").expect("it was kept");
+    assert_eq!(state.form, form, "the next window waits for it, too");
+    look_anew(&mut bench, &is_here, true);
+    assert_eq!(bench.app().state.form, form);
+}
+
+#[test]
+fn a_form_that_was_changed_since_its_model_went_stays() {
+    let (mut bench, is_here) = with_a_model_that_goes();
+    look_anew(&mut bench, &is_here, false);
+    bench.app().state.form.num_steps = 9;
+    look_anew(&mut bench, &is_here, true);
+    let form = &bench.app().state.form;
+    assert_eq!((form.model.clone(), form.num_steps), (Some(spec().id), 9));
+}
+
+#[test]
+fn a_job_that_is_changed_keeps_its_model_while_that_is_not_found() {
+    let (mut bench, is_here) = with_a_model_that_goes();
+    bench.start_job();
+    bench.press("Generate");
+    let own = bench.app().state.form.clone();
+    let id = bench.app().queue.waiting[0].id;
+    run(&mut bench, [edit(id)]);
+    look_anew(&mut bench, &is_here, false);
+    let form = bench.app().state.form.clone();
+    assert_eq!((form.model.as_deref(), form.num_steps), (Some("pair"), 7));
+    bench
+        .app()
+        .push(AppCommand::Queue(QueueCommand::CancelEdit));
+    bench.settle();
+    assert_eq!(bench.app().state.form.model, Some(spec().id));
+    look_anew(&mut bench, &is_here, true);
+    assert_eq!(bench.app().state.form, own);
+}
