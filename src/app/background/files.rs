@@ -35,7 +35,7 @@ pub(super) fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             let opened = continue_result(&result);
             let placing = Placing {
                 slot: Some(Slot::Start),
-                keeps_size: false,
+                ..Placing::default()
             };
             Some(Answer::Inputs(opened_one(opened, placing)))
         }
@@ -56,7 +56,8 @@ fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOu
         wildcards,
         extension,
     } = wish;
-    let notices = form.expand_prompts(&wildcards).map_err(|errors| {
+    let expanded = wildcards.map(|wildcards| form.expand_prompts(&wildcards));
+    let notices = expanded.transpose().map_err(|errors| {
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
     })?;
@@ -66,7 +67,7 @@ fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOu
     Ok(FoundOutput {
         path: naming::free_path(&folder, &stem, &extension, taken),
         form,
-        notices,
+        notices: notices.unwrap_or_default(),
     })
 }
 

@@ -13,6 +13,7 @@ use crate::app::background::{Answer, Task};
 use crate::app::commands::AppCommand;
 use crate::app::form::SizeChoice;
 use crate::app::form::thing_of;
+use crate::app::inputs::folders::{Given, unfold};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Placing, Slot, second_slot};
@@ -33,7 +34,7 @@ impl App {
             (paths, pasted, input.pointer.latest_pos())
         });
         let slot = pos.and_then(|pos| self.session.inputs.slot_at(pos));
-        self.drop_files(dropped, slot);
+        self.drop_files(dropped, Placing::onto(slot));
         self.take_drags(ctx);
         if let (Some(image), Some(paths)) = (pasted, &self.paths) {
             let task = Task::KeepPasted(image, paths.data.join("pasted"));
@@ -60,12 +61,12 @@ impl App {
             if let FileDrag::Dropped(paths, (x, y)) = drag {
                 let pos = pos2(x as f32, y as f32) / ctx.zoom_factor();
                 let slot = self.session.inputs.slot_at(pos);
-                self.drop_files(paths, slot);
+                self.drop_files(paths, Placing::onto(slot));
             }
         }
     }
 
-    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         // Those that are settings and nothing else: of several the first counts.
         let is_alone = paths.len() == 1;
         let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths
@@ -76,16 +77,12 @@ impl App {
             .extend(settings.map(AppCommand::UseSettingsOfFile));
         if !paths.is_empty() {
             self.look_for_settings(&paths);
-            let placing = Placing {
-                slot,
-                keeps_size: false,
-            };
             self.commands.push(AppCommand::OpenInputs(paths, placing));
         }
     }
 
-    /// Has files opened, unless there are more than places: then what they are for is asked. LoRAs go where they belong.
-    /// All of that depends on the model: what comes before the models are known waits for them.
+    /// Takes files as an input: folders stand for the pictures in them, and LoRAs go where they belong. All of that
+    /// depends on the model: what comes before the models are known waits for them.
     pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
         if matches!(self.session.models, Models::Loading) {
             self.session.early_files.push((paths, placing));
@@ -95,6 +92,26 @@ impl App {
             self.commands
                 .push(AppCommand::Loras(LorasCommand::Add(path)));
         }
+        if !paths.is_empty() {
+            let edit = self.session.queue.edited();
+            self.open(Task::Work(Box::new(move || {
+                Some(Answer::Given(unfold(paths, placing, edit)))
+            })));
+        }
+    }
+
+    /// Has files opened, unless there are more than places: then what they are for is asked.
+    pub(in crate::app) fn take_given(&mut self, given: Given) {
+        let inputs = &mut self.session.inputs;
+        inputs.num_opening = inputs.num_opening.saturating_sub(1);
+        if given.edit.is_some() && given.edit != self.session.queue.edited() {
+            // The form has its own pictures again.
+            return;
+        }
+        for problem in given.problems {
+            self.session.notify(Severity::Error, problem);
+        }
+        let (paths, placing) = (given.paths, given.placing);
         if !paths.is_empty() && !self.ask_about(&paths, placing) {
             self.open_paths(paths, placing);
         }
@@ -115,7 +132,7 @@ impl App {
     pub(in crate::app) fn continue_from_file(&mut self, path: PathBuf) {
         let placing = Placing {
             slot: Some(Slot::Start),
-            keeps_size: false,
+            ..Placing::default()
         };
         self.open(Task::Work(Box::new(move || {
             let opened = continue_file(&path);
@@ -141,6 +158,10 @@ impl App {
         if found.edit.is_some() && found.edit != self.session.queue.edited() {
             // The form has its own pictures again.
             return;
+        }
+        let first = found.opened.first().filter(|_| found.placing.is_shown);
+        if let Some(path) = first.map(|input| input.source.path().to_owned()) {
+            self.play_file(ctx, path);
         }
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found

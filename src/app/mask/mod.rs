@@ -353,6 +353,7 @@ impl App {
                 let placing = Placing {
                     slot: Some(Slot::Mask),
                     keeps_size: true,
+                    ..Placing::default()
                 };
                 postbox.post(Answer::Inputs(opened_one(open_input(path), placing)));
             }

@@ -105,7 +105,7 @@ impl App {
         };
         let placing = Placing {
             slot: Some(slot),
-            keeps_size: false,
+            ..Placing::default()
         };
         self.open(Task::Work(Box::new(move || {
             let kept = keep_picture(&frame.picture, &folder, "frame");
