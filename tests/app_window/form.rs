@@ -172,7 +172,7 @@ fn one_frame_is_a_picture_file() {
 
 /// Generates and cancels; gives the seed.
 fn seed_of_next_job(bench: &mut Bench) -> u64 {
-    bench.press("Generate");
+    bench.press_generate();
     let sent = bench.next_job();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
     sent.request.seed

@@ -75,7 +75,10 @@ fn has_picture_name(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let ending = path.extension().unwrap_or_default();
     // Hidden ones are other programs' leftovers.
-    !name.starts_with('.') && ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
+    !name.starts_with('.')
+        && ENDINGS
+            .iter()
+            .any(|known| ending.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]
@@ -97,7 +100,10 @@ mod tests {
         fs::create_dir(folder.path().join("deeper.png")).unwrap();
         let found = given(folder.path());
         assert!(found.problems.is_empty());
-        assert_eq!(found.paths, ["a.JPG", "b.png"].map(|name| folder.path().join(name)));
+        assert_eq!(
+            found.paths,
+            ["a.JPG", "b.png"].map(|name| folder.path().join(name))
+        );
         let alone = folder.path().join("notes.txt");
         assert_eq!(given(&alone).paths, [alone]);
     }

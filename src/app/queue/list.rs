@@ -71,10 +71,7 @@ pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
 
 /// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.
 fn may_be_of_place(err: &JobError) -> bool {
-    matches!(
-        err.kind,
-        JobErrorKind::Disk | JobErrorKind::InvalidRequest
-    )
+    matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
 }
 
 impl StoppedJob {
@@ -112,7 +109,9 @@ impl JobQueue {
         let is_unfinished = |it: &&StoppedJob| matches!(it.why, Stopped::Unfinished);
         let unfinished = self.stopped.iter().filter(is_unfinished);
         let waiting = self.waiting.iter().filter(|job| job.is_held);
-        unfinished.map(|it| it.job.id).chain(waiting.map(|job| job.id))
+        unfinished
+            .map(|it| it.job.id)
+            .chain(waiting.map(|job| job.id))
     }
 
     /// Lets the jobs of an earlier run go on.

@@ -10,8 +10,8 @@ use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId};
 use serde_json::{Value, json};
 
-use super::report::{JsonReport, explain};
 use super::jobs::settle_paths;
+use super::report::{JsonReport, explain};
 use super::telemetry::Telemetry;
 use super::{Order, work};
 use crate::cli::{Surroundings, out};

@@ -69,7 +69,12 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
 }
 
 /// The picture in its own shape, or a quiet sign; tells why there is none.
-pub(in crate::ui) fn picture_ui(ui: &Ui, view: &mut View<'_>, entry: &Entry, rect: Rect) -> Option<String> {
+pub(in crate::ui) fn picture_ui(
+    ui: &Ui,
+    view: &mut View<'_>,
+    entry: &Entry,
+    rect: Rect,
+) -> Option<String> {
     let palette = palette(ui);
     let radius = CornerRadius::same(theme::RADIUS);
     ui.painter()
