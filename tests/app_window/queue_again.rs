@@ -1,5 +1,6 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
 
+use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::queue::after::AfterQueue;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobOutcome, JobUpdate};
@@ -55,6 +56,40 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
     let again = bench.next_job().request;
     assert_ne!(again.out, first.request.out);
     assert_eq!(again.prompt, first.request.prompt);
+}
+
+#[test]
+fn a_job_that_keys_move_out_of_sight_stays_under_them() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    bench.app().state.form.prompt = "moved".into();
+    bench.press("Generate");
+    let job = bench.app().queue.waiting[0].clone();
+    for number in 0..40 {
+        let mut job = job.clone();
+        job.id = safelight_core::job::JobId(number);
+        bench.app().queue.waiting.push_back(job);
+    }
+    bench.app().state.is_graph_open = true;
+    bench.settle();
+    let row = bench.harness.get_by_label("1. moved");
+    row.focus();
+    bench.settle();
+    let place = |bench: &mut Bench| {
+        let waiting = &bench.app().queue.waiting;
+        waiting.iter().position(|it| it.id == job.id)
+    };
+    for (key, times, at) in [
+        (Key::ArrowDown, 30, 30),
+        (Key::ArrowUp, 2, 28),
+        (Key::Home, 1, 0),
+    ] {
+        for _ in 0..times {
+            bench.harness.key_press_modifiers(Modifiers::ALT, key);
+            bench.settle();
+        }
+        assert_eq!(place(&mut bench), Some(at), "{key:?}");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! results of earlier days.
 
 use egui::{
-    Align, Align2, Button, FontId, Id, Layout, Mesh, Rect, Role, Sense, Ui, UiBuilder, Vec2,
-    WidgetInfo, pos2, vec2,
+    Align, Align2, Button, CornerRadius, FontId, Id, Layout, Mesh, Rect, Role, Sense, Stroke,
+    StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2,
 };
 
 use crate::app::commands::AppCommand;
@@ -103,7 +103,10 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
         let broken = cell::picture_ui(ui, view, entry, rect);
         if response.hovered() || response.has_focus() {
-            edge(ui, rect);
+            let stroke = Stroke::new(1.5, palette(ui).amber);
+            let radius = CornerRadius::same(theme::RADIUS);
+            ui.painter()
+                .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
         }
         if response.clicked() {
             view.push(AppCommand::PlayFile(entry.path.clone()));
