@@ -103,9 +103,16 @@ impl App {
         };
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(&job, output),
-            JobOutcome::Cancelled => "Cancelled".clone_into(&mut self.session.last_word),
+            JobOutcome::Cancelled => {
+                self.keep_cancelled(job.to_idle());
+                "Cancelled; the queue can undo it".clone_into(&mut self.session.last_word);
+            }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output);
+                let mut idle = job.to_idle();
+                // Its file is what was made.
+                idle.forget_output();
+                self.keep_cancelled(idle);
                 "Cancelled; what was made is kept".clone_into(&mut self.session.last_word);
             }
             JobOutcome::Paused => self.put_off(&job),
@@ -166,6 +173,7 @@ impl App {
             Answer::ModelsChanged => self.load_models_quietly(),
             Answer::Engine(engine) => self.take_engine(engine),
             Answer::Library(answer) => self.take_library_answer(answer),
+            Answer::Given(given) => self.take_given(given),
             Answer::Inputs(found) => self.take_inputs(ctx, found),
             Answer::Left(left) => self.take_left(left),
             Answer::Queue(answer) => self.take_queue_answer(ctx, answer),
@@ -174,7 +182,7 @@ impl App {
                 self.session.is_picking = false;
                 let placing = Placing {
                     slot: Some(slot),
-                    keeps_size: false,
+                    ..Placing::default()
                 };
                 let open = path.map(|path| AppCommand::OpenInputs(vec![path], placing));
                 self.commands.extend(open);

@@ -48,6 +48,7 @@ use desktop::DesktopLinks;
 use desktop::instance::Instance;
 use doctor::Examine;
 use form::SeedMode;
+use inputs::SHOWN;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
@@ -219,7 +220,7 @@ impl App {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
         }
-        app.drop_files(files, None);
+        app.drop_files(files, SHOWN);
         for problem in problems {
             app.session.notify(Severity::Warning, problem);
         }

@@ -26,6 +26,7 @@ use crate::app::player::screen::Screen;
 use crate::app::player::{Playback, Player, Watch};
 use crate::app::presets::OwnPresets;
 use crate::app::prompt::PromptDesk;
+use crate::app::queue::JobQueue;
 use crate::app::queue::desk::{QueueDesk, QueuePanel};
 use crate::app::restore::Restoring;
 use crate::app::settings::SettingsPage;
@@ -284,6 +285,14 @@ impl Session {
         if let Some(notice) = self.notices.last_mut() {
             notice.action = Some(action);
         }
+    }
+
+    /// Nothing is shown in the middle of the window, and nothing is made.
+    pub fn has_nothing_to_watch(&self, queue: &JobQueue) -> bool {
+        self.viewing == Viewing::Live
+            && queue.running.is_none()
+            && self.watch.opening.is_none()
+            && self.screen.texture().is_none()
     }
 
     /// Which picture of a batch is looked at; 0 for everything else.

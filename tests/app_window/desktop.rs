@@ -158,12 +158,43 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
 }
 
 #[test]
-fn a_short_job_is_not_told_of() {
+fn a_short_job_is_told_of_only_when_it_fails() {
     let (mut bench, messages) = with_desktop(Duration::from_secs(30));
     let sent = bench.start_job();
     set_focus(&mut bench, false);
     bench.finish_job(&sent, 4);
     assert!(messages.lock().unwrap().is_empty());
+    let sent = bench.start_job();
+    let failure = JobError::new(JobErrorKind::OutOfMemory, "memory ran out");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let (message, _) = messages.lock().unwrap().pop().unwrap();
+    assert_eq!(message.summary, "A job failed");
+}
+
+#[test]
+fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() {
+    let (mut bench, messages) = with_desktop(Duration::ZERO);
+    for _ in 0..5 {
+        bench.press("Generate");
+    }
+    set_focus(&mut bench, false);
+    let summaries = || -> Vec<String> {
+        let messages = messages.lock().unwrap();
+        messages.iter().map(|it| it.0.summary.clone()).collect()
+    };
+    for number in 0..5 {
+        assert_eq!(summaries().len(), usize::from(number > 1));
+        let sent = bench.next_job();
+        if (1..3).contains(&number) {
+            let failure = JobError::new(JobErrorKind::Internal, "it broke");
+            bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+        } else {
+            bench.finish_job(&sent, 4);
+        }
+    }
+    assert_eq!(summaries(), ["A job failed", "3 clips are done"]);
+    let (message, _) = messages.lock().unwrap().pop().unwrap();
+    assert!(message.body.starts_with("2 jobs failed\n"), "{message:?}");
 }
 
 #[test]
@@ -335,6 +366,7 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
         bench.has("Start picture second.png")
     });
     assert!(is_raised);
+    bench.until("it is looked at", |bench| bench.has("The file second.png"));
 }
 
 #[test]

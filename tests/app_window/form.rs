@@ -51,7 +51,9 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     std::fs::write(&path, "just text").unwrap();
     bench.drop_file(&path);
     bench.until("it is refused", |bench| bench.has("found a text file"));
-    bench.assert_shows("Choose a PNG");
+    bench.assert_shows("Choose another picture, or a clip to go on from");
+    let times = bench.harness.query_all_by_label_contains("PNG, JPEG");
+    assert_eq!(times.count(), 1, "the kinds of pictures stand there once");
     assert!(bench.app().session.inputs.is_empty());
     bench.press("Dismiss");
     assert!(!bench.has("found a text file"));
@@ -170,7 +172,7 @@ fn one_frame_is_a_picture_file() {
 
 /// Generates and cancels; gives the seed.
 fn seed_of_next_job(bench: &mut Bench) -> u64 {
-    bench.press("Generate");
+    bench.press_generate();
     let sent = bench.next_job();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
     sent.request.seed

@@ -8,7 +8,7 @@ use std::time::Duration;
 use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::Harness;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{AccessKitNode, NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::{App, StartupOptions};
@@ -336,9 +336,22 @@ impl Bench {
         self.settle();
     }
 
+    /// Presses Generate, however many results it says that it makes.
+    pub fn press_generate(&mut self) {
+        self.settle();
+        let is_it = |node: &AccessKitNode<'_>| {
+            let label = node.label().unwrap_or_default();
+            node.role() == Role::Button && label.starts_with("Generate")
+        };
+        self.harness
+            .get_by(|node| is_it(&node.accesskit_node()))
+            .click();
+        self.settle();
+    }
+
     /// Presses Generate and begins the job.
     pub fn start_job(&mut self) -> Sent {
-        self.press("Generate");
+        self.press_generate();
         let sent = self.next_job();
         self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
         sent

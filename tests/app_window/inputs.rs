@@ -110,7 +110,7 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png", "c.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
-    bench.settle();
+    bench.until("it is asked", |bench| bench.has("files at once"));
     bench.press("Put only the first into the form");
     bench.until("the first is there", |bench| {
         bench.has("Start picture a.png")
@@ -118,7 +118,7 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
     bench.assert_shows("Only one of 3 files was taken: a.png");
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
-    bench.settle();
+    bench.until("it is asked", |bench| bench.has("files at once"));
     bench.press("Put the first two into the form");
     bench.until("two are there", |bench| bench.has("End picture b.png"));
     bench.assert_shows("Only a.png and b.png of 3 files were taken");
@@ -132,7 +132,7 @@ fn a_file_that_is_no_picture_does_not_take_a_place_from_those_behind_it() {
     let first = bench.picture_file("first.png", 64, 64);
     let last = bench.picture_file("last.png", 64, 64);
     bench.drop_files(&[&text, &first, &last]);
-    bench.settle();
+    bench.until("it is asked", |bench| bench.has("files at once"));
     bench.press("Put the first two into the form");
     bench.until("both are there", |bench| {
         bench.has("Start picture first.png") && bench.has("End picture last.png")

@@ -212,7 +212,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     form.seed = "7".into();
     form.seed_mode = SeedMode::Increment;
     bench.press("One job a line");
-    bench.press("Generate");
+    bench.press("Generate 2 clips");
     let mut sent = Vec::new();
     for _ in 0..2 {
         let job = bench.next_job();
@@ -223,7 +223,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     assert_eq!(sent, expected);
     bench.assert_no_job();
     assert!(prompt(&mut bench).starts_with("a red boat\n\n#"));
-    bench.press("Generate");
+    bench.press("Generate 2 clips");
     assert_eq!(bench.next_job().request.seed, 9);
 }
 

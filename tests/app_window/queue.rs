@@ -335,7 +335,7 @@ fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     paths.insert(3, broken);
     let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
     bench.drop_files(&paths);
-    bench.settle();
+    bench.until("it is asked", |bench| bench.has("11 files at once"));
     bench.press("Make 11 jobs, one for each");
     bench.until("the broken one is named", |bench| {
         bench.has("One of 11 files could not be used")
@@ -366,8 +366,7 @@ fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them(
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.settle();
-    bench.assert_shows("2 files at once");
+    bench.until("it is asked", |bench| bench.has("2 files at once"));
     bench.press("Never mind");
     assert!(!bench.has("2 files at once"));
     bench.assert_no_job();

@@ -25,7 +25,7 @@ fn same_model(startup: &mut safelight::app::StartupOptions) {
 #[test]
 fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     let mut bench = Bench::new();
-    bench.start_job();
+    let interrupted = bench.start_job().request.prompt;
     for prompt in ["one", "two", "three"] {
         bench.app().state.form.prompt = prompt.into();
         bench.press("Generate");
@@ -36,7 +36,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     until_kept(&mut bench, 4);
     let mut bench = Bench::in_home(bench.die(), same_model);
     bench.until("they are there", |bench| {
-        bench.has("3 jobs wait from last time")
+        bench.has("4 jobs wait from last time")
     });
     bench.assert_shows("Unfinished");
     bench.assert_no_job();
@@ -50,7 +50,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     bench.say(new.id, JobUpdate::Ended(JobOutcome::Cancelled));
     bench.assert_no_job();
     bench.press("Go on");
-    for prompt in ["one", "two", "three"] {
+    for prompt in [interrupted.as_str(), "one", "two", "three"] {
         let sent = bench.next_job();
         assert_eq!(sent.request.prompt, prompt);
         bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
@@ -81,12 +81,12 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
     until_kept(&mut bench, 2);
     let mut bench = Bench::in_home(bench.close(), same_model);
     bench.until("it is there", |bench| {
-        bench.has("One job waits from last time")
+        bench.has("2 jobs wait from last time")
     });
     bench.press("Clear");
-    assert!(!bench.has("waits from last time"));
+    assert!(!bench.has("from last time"));
     bench.press("Undo");
-    bench.assert_shows("One job waits from last time");
+    bench.assert_shows("2 jobs wait from last time");
 }
 
 #[test]

@@ -32,8 +32,15 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
     let jobs = rig.folder.path().join("jobs");
     let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
     rig.stages.lock().unwrap().clear();
-    let (_, outcome) = rig.resume(&folder.path());
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let elsewhere = rig.folder.path().join("elsewhere.mp4");
+    let (_, outcome) = rig.resume_to(&folder.path(), |request| {
+        request.out.clone_from(&elsewhere);
+    });
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(output.path(), elsewhere);
+    assert!(elsewhere.is_file(), "it may be saved elsewhere");
     let stages = rig.stages.lock().unwrap().clone();
     assert!(!stages.contains(&Stage::EncodeText), "{stages:?}");
     assert_eq!(

@@ -20,7 +20,17 @@ use super::fake_engine::Act;
 impl Rig {
     /// Lets the job go on that an earlier worker left in its folder.
     pub(crate) fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
-        let request = JobFolder::at(folder).request().unwrap();
+        self.resume_to(folder, |_| {})
+    }
+
+    /// The same with something changed in its request.
+    pub(crate) fn resume_to(
+        &self,
+        folder: &Path,
+        change: impl FnOnce(&mut GenerateRequest),
+    ) -> (Vec<JobUpdate>, JobOutcome) {
+        let mut request = JobFolder::at(folder).request().unwrap();
+        change(&mut request);
         let command = WorkerCommand::Generate {
             id: JobId::next(),
             request: Box::new(request),

@@ -55,7 +55,7 @@ fn run(task: Task, taken: &mut HashSet<PathBuf>) -> Option<Answer> {
             let opened = continue_result(&result);
             let placing = Placing {
                 slot: Some(Slot::Start),
-                keeps_size: false,
+                ..Placing::default()
             };
             Some(Answer::Inputs(opened_one(opened, placing, ticket)))
         }
@@ -79,7 +79,8 @@ fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOu
         wildcards,
         extension,
     } = wish;
-    let notices = form.expand_prompts(&wildcards).map_err(|errors| {
+    let expanded = wildcards.map(|wildcards| form.expand_prompts(&wildcards));
+    let notices = expanded.transpose().map_err(|errors| {
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
     })?;
@@ -89,7 +90,7 @@ fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOu
     Ok(FoundOutput {
         path: naming::free_path(&folder, &stem, &extension, taken),
         form,
-        notices,
+        notices: notices.unwrap_or_default(),
     })
 }
 

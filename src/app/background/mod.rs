@@ -28,6 +28,7 @@ use crate::app::commands::FolderSetting;
 use crate::app::desktop::DesktopAnswer;
 use crate::app::fetching::{Errand, Fetched, Work};
 use crate::app::gallery::GalleryAnswer;
+use crate::app::inputs::folders::Given;
 use crate::app::inputs::opening::{Continued, OpenedInputs};
 use crate::app::inputs::{Placing, Slot, Ticket};
 use crate::app::library::LibraryAnswer;
@@ -145,7 +146,8 @@ pub struct OutputWish {
     pub folder: PathBuf,
     /// The prompts and the seed; nothing else of it counts.
     pub form: Box<GenerateForm>,
-    pub wildcards: WildcardFolders,
+    /// Nothing where the prompts are settled already.
+    pub wildcards: Option<WildcardFolders>,
     pub extension: String,
 }
 
@@ -165,6 +167,8 @@ pub enum Answer {
     ModelsChanged,
     /// The engine can start, or why it cannot.
     Engine(Result<(), JobError>),
+    /// Files to open, with folders looked into.
+    Given(Given),
     Inputs(OpenedInputs),
     /// Jobs that can go on.
     Left(Vec<LeftJob>),

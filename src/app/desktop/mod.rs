@@ -5,6 +5,7 @@
 
 mod appearance;
 mod bus;
+mod ended;
 pub mod instance;
 mod menu;
 mod notification;
@@ -16,22 +17,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use egui::{Context, UserAttentionType, ViewportCommand};
-use safelight_core::job::{JobError, JobErrorKind, JobId, JobOutcome};
+use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::settings::Theme;
 
 use crate::app::App;
 use crate::app::background::{Answer, Background, Task};
+use crate::app::inputs::SHOWN;
 use crate::app::queue::RunningJob;
 use crate::ui::theme;
-use crate::ui::widgets::{duration_text, sentence};
+use ended::Unseen;
 use instance::Instance;
 pub use notification::Message;
 
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
 const TITLE: &str = "Safelight";
-/// A job that was shorter than this is not told of.
-const LONG_JOB: Duration = Duration::from_secs(30);
+/// Work that was shorter than this is not told of when it is done.
+const LONG_WORK: Duration = Duration::from_secs(30);
 /// The title does not change more often than this while a job runs.
 const TITLE_EVERY_SECS: f64 = 0.5;
 /// Letters of a prompt in the title and in notifications.
@@ -72,7 +74,7 @@ pub type Notify = Arc<dyn Fn(Message, Box<dyn FnOnce() + Send>) + Send + Sync>;
 #[derive(Clone)]
 pub struct DesktopLinks {
     pub notify: Notify,
-    /// Only jobs that took at least so long are told of.
+    /// What is done is told of when all of it took at least so long.
     pub notify_after: Duration,
     /// Whether the desktop is asked how it looks.
     pub follows_looks: bool,
@@ -83,7 +85,7 @@ impl DesktopLinks {
     pub fn of_this_session() -> Self {
         Self {
             notify: Arc::new(notification::send),
-            notify_after: LONG_JOB,
+            notify_after: LONG_WORK,
             follows_looks: true,
         }
     }
@@ -92,7 +94,7 @@ impl DesktopLinks {
     pub fn none() -> Self {
         Self {
             notify: Arc::new(|_, _| {}),
-            notify_after: LONG_JOB,
+            notify_after: LONG_WORK,
             follows_looks: false,
         }
     }
@@ -106,6 +108,8 @@ pub struct Desktop {
     title_changed_at: f64,
     /// The job that runs, and since when.
     running: Option<(JobId, Instant)>,
+    /// What ended since the window was looked at.
+    unseen: Unseen,
     /// The thread that asks how the desktop looks is there.
     is_following: bool,
     /// The cursor is to go into the prompt.
@@ -174,7 +178,7 @@ impl App {
             DesktopAnswer::Raise => self.raise(ctx),
             DesktopAnswer::Handed(files) => {
                 self.raise(ctx);
-                self.drop_files(files, None);
+                self.drop_files(files, SHOWN);
             }
             DesktopAnswer::InMenu(entry) => {
                 self.session.last_word =
@@ -203,6 +207,9 @@ impl App {
         }
         let running = self.queue.running.as_ref().map(|job| job.id);
         let desktop = &mut self.session.desktop;
+        if is_looked_at(ctx) {
+            desktop.unseen = Unseen::default();
+        }
         if desktop.running.map(|(id, _)| id) != running {
             desktop.running = running.map(|id| (id, Instant::now()));
         }
@@ -219,26 +226,6 @@ impl App {
             desktop.title_changed_at = now;
             ctx.send_viewport_cmd(ViewportCommand::Title(title));
         }
-    }
-
-    /// Tells of a job's end, when it was long and nobody looks at the window.
-    pub(super) fn notify_ended(&self, ctx: &Context, job: &RunningJob, outcome: &JobOutcome) {
-        if !self.settings.interface.notifications || is_looked_at(ctx) {
-            return;
-        }
-        let Some((_, begin)) = self.session.desktop.running.filter(|(id, _)| *id == job.id) else {
-            return;
-        };
-        let took = begin.elapsed();
-        if took < self.desktop.notify_after {
-            return;
-        }
-        let Some(message) = message_of(job, outcome, took) else {
-            return;
-        };
-        let postbox = self.background.postbox();
-        let raise = move || postbox.post(Answer::Desktop(DesktopAnswer::Raise));
-        (self.desktop.notify)(message, Box::new(raise));
     }
 }
 
@@ -261,27 +248,6 @@ fn is_looked_at(ctx: &Context) -> bool {
 fn title_of(job: &RunningJob) -> String {
     let percent = job.progress() * 100.0;
     format!("{percent:.0} % · {} — {TITLE}", short(&job.request.prompt))
-}
-
-fn message_of(job: &RunningJob, outcome: &JobOutcome, took: Duration) -> Option<Message> {
-    let prompt = short(&job.request.prompt);
-    let after = duration_text(took.as_secs_f64());
-    let (summary, body) = match outcome {
-        JobOutcome::Finished(output) => {
-            let name = output.path().file_name().unwrap_or_default();
-            (
-                format!("Done in {after}"),
-                format!("{prompt}\n{}", name.to_string_lossy()),
-            )
-        }
-        JobOutcome::Failed(err) => (
-            "A job failed".to_owned(),
-            format!("{prompt}\n{}", sentence(&err.summary)),
-        ),
-        // Whoever cancels knows it.
-        JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => return None,
-    };
-    Some(Message { summary, body })
 }
 
 /// The beginning of a prompt, in one line.

@@ -34,6 +34,21 @@ impl FormState {
         }
     }
 
+    /// How many results one click makes, in however many jobs.
+    pub fn num_results(&self, spec: &ModelSpec) -> usize {
+        let num_prompts = if self.is_one_a_line {
+            self.prompts(spec).len()
+        } else {
+            1
+        };
+        let most = if takes_batches(spec) {
+            spec.limits.max_batch
+        } else {
+            u32::MAX
+        };
+        num_prompts.saturating_mul(self.batch_size.clamp(1, most) as usize)
+    }
+
     /// All jobs that the form stands for, or all that is wrong with the first wrong one.
     pub(in crate::app) fn to_requests(
         &self,

@@ -121,8 +121,10 @@ pub struct GalleryPage {
     pub trash_word: String,
     /// Until they are in the trash nothing else goes there: what can be brought back would be lost.
     is_trashing: bool,
-    /// It is shown, and its folders are watched.
+    /// It is shown.
     is_open: bool,
+    /// Its folders are watched.
+    is_following: bool,
     /// The neighbour of what goes is chosen.
     moves_on: bool,
     threads: Option<Threads>,
@@ -131,6 +133,19 @@ pub struct GalleryPage {
 impl GalleryPage {
     pub fn items(&self) -> &[Arc<Entry>] {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
+    }
+
+    /// Whether the folders were looked at to their end.
+    fn is_listed(&self) -> bool {
+        let listing = self.listing.as_ref();
+        listing.is_some_and(|listing| !listing.is_looking)
+    }
+
+    /// So many results, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Arc<Entry>> {
+        let mut items: Vec<&Arc<Entry>> = self.items().iter().collect();
+        items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
+        items.into_iter().take(count).map(Arc::clone).collect()
     }
 
     /// The one whose details are shown.
@@ -189,12 +204,17 @@ impl Threads {
 }
 
 impl App {
-    /// Watches the folders while the page is shown, however it came about.
+    /// Watches the folders while the page is shown, however it came about; and looks at them once where there is nothing
+    /// else to watch, for the newest results.
     pub(super) fn follow_gallery(&mut self) {
-        let is_shown = self.session.page == Page::Gallery;
-        if is_shown != self.session.gallery.is_open {
-            self.session.gallery.is_open = is_shown;
-            if is_shown {
+        let has_nothing = self.session.has_nothing_to_watch(&self.queue);
+        let page = &mut self.session.gallery;
+        page.is_open = self.session.page == Page::Gallery;
+        let is_empty = self.session.page == Page::Watch && has_nothing;
+        let is_wanted = page.is_open || (is_empty && !page.is_listed());
+        if is_wanted != page.is_following {
+            page.is_following = is_wanted;
+            if is_wanted {
                 self.open_gallery();
             } else {
                 self.close_gallery();
@@ -234,8 +254,10 @@ impl App {
     }
 
     /// Nobody looks at it: nothing is watched any more.
-    fn close_gallery(&self) {
-        if let Some(threads) = &self.session.gallery.threads {
+    fn close_gallery(&mut self) {
+        let page = &mut self.session.gallery;
+        page.wanted = Wanted::default();
+        if let Some(threads) = &page.threads {
             tell(&threads.scanner, Order::Rest);
             threads.desk.want(Vec::new());
         }

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::app::background::{Answer, Task};
 use crate::app::commands::AppCommand;
 use crate::app::form::{FormState, SizeChoice, thing_of};
+use crate::app::inputs::folders::{Given, unfold};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Inputs, Placing, Slot, Ticket, second_slot};
@@ -33,7 +34,7 @@ impl App {
             (paths, pasted, input.pointer.latest_pos())
         });
         let slot = pos.and_then(|pos| self.session.inputs.slot_at(pos));
-        self.drop_files(dropped, slot);
+        self.drop_files(dropped, Placing::onto(slot));
         self.take_drags(ctx);
         if let (Some(image), Some(paths)) = (pasted, &self.paths) {
             let ticket = self.session.inputs.ticket();
@@ -61,12 +62,12 @@ impl App {
             if let FileDrag::Dropped(paths, (x, y)) = drag {
                 let pos = pos2(x as f32, y as f32) / ctx.zoom_factor();
                 let slot = self.session.inputs.slot_at(pos);
-                self.drop_files(paths, slot);
+                self.drop_files(paths, Placing::onto(slot));
             }
         }
     }
 
-    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, slot: Option<Slot>) {
+    pub(in crate::app) fn drop_files(&mut self, paths: Vec<PathBuf>, placing: Placing) {
         // Those that are settings and nothing else: of several the first counts.
         let is_alone = paths.len() == 1;
         let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths
@@ -77,16 +78,12 @@ impl App {
             .extend(settings.map(AppCommand::UseSettingsOfFile));
         if !paths.is_empty() {
             self.look_for_settings(&paths);
-            let placing = Placing {
-                slot,
-                keeps_size: false,
-            };
             self.commands.push(AppCommand::OpenInputs(paths, placing));
         }
     }
 
-    /// Has files opened, unless there are more than places: then what they are for is asked. LoRAs go where they belong.
-    /// All of that depends on the model: what comes before the models are known waits for them.
+    /// Takes files as an input: folders stand for the pictures in them, and LoRAs go where they belong. All of that
+    /// depends on the model: what comes before the models are known waits for them.
     pub(in crate::app) fn open_inputs(&mut self, mut paths: Vec<PathBuf>, placing: Placing) {
         if matches!(self.session.models, Models::Loading) {
             self.session.early_files.push((paths, placing));
@@ -97,19 +94,46 @@ impl App {
             let add = LorasCommand::Add(loras);
             self.commands.push(AppCommand::Loras(add));
         }
-        if !paths.is_empty() && !self.ask_about(&paths, placing) {
-            self.open_paths(paths, placing);
+        if !paths.is_empty() {
+            let ticket = self.session.inputs.ticket();
+            self.background.run(Task::Work(Box::new(move || {
+                Some(Answer::Given(unfold(paths, placing, ticket)))
+            })));
         }
     }
 
-    /// Has files opened: two when the model goes by two, else one.
+    /// Has files opened, unless there are more than places: then what they are for is asked.
+    pub(in crate::app) fn take_given(&mut self, given: Given) {
+        if self.awaiting(&given.ticket).is_none() {
+            return;
+        }
+        for problem in given.problems {
+            self.session.notify(Severity::Error, problem);
+        }
+        let (paths, placing) = (given.paths, given.placing);
+        if paths.is_empty() {
+            return;
+        }
+        // What is asked concerns the form that is shown.
+        let is_asked = self.session.inputs.awaits(&given.ticket) && self.ask_about(&paths, placing);
+        if !is_asked {
+            self.open_for(paths, placing, given.ticket);
+        }
+    }
+
+    /// Has files opened for the form that is shown: two when the model goes by two, else one.
     pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+        let ticket = self.session.inputs.ticket();
+        self.open_for(paths, placing, ticket);
+    }
+
+    fn open_for(&self, paths: Vec<PathBuf>, placing: Placing, ticket: Ticket) {
         let room = 1 + usize::from(self.second_slot().is_some() && paths.len() > 1);
         self.background.run(Task::OpenInputs {
             paths,
             placing,
             room,
-            ticket: self.session.inputs.ticket(),
+            ticket,
         });
     }
 
@@ -117,7 +141,7 @@ impl App {
     pub(in crate::app) fn continue_from_file(&mut self, path: PathBuf) {
         let placing = Placing {
             slot: Some(Slot::Start),
-            keeps_size: false,
+            ..Placing::default()
         };
         let ticket = self.session.inputs.ticket();
         self.background.run(Task::Work(Box::new(move || {
@@ -146,6 +170,10 @@ impl App {
         let Some(form) = form else {
             return;
         };
+        let first = found.opened.first().filter(|_| found.placing.is_shown);
+        if let Some(path) = first.map(|input| input.source.path().to_owned()) {
+            self.play_file(ctx, path);
+        }
         let second = self.session.model(&form).and_then(second_slot);
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found

@@ -3,6 +3,7 @@
 //! Opens no file and draws nothing.
 
 mod drops;
+pub(super) mod folders;
 pub(super) mod opening;
 pub(super) mod wayland_drop;
 
@@ -87,6 +88,25 @@ pub struct Placing {
     pub slot: Option<Slot>,
     /// The clip's size stays as the form has it, instead of following the picture.
     pub keeps_size: bool,
+    /// It is looked at, too.
+    pub is_shown: bool,
+}
+
+/// How files get their places that the program was given to open.
+pub const SHOWN: Placing = Placing {
+    slot: None,
+    keeps_size: false,
+    is_shown: true,
+};
+
+impl Placing {
+    /// Where they were dropped.
+    pub fn onto(slot: Option<Slot>) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
 }
 
 /// Goes with a file that is being opened, and says whose places it is for. As long as there is one, a file is on its way.

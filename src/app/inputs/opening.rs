@@ -223,7 +223,7 @@ fn keep_error(err: &dyn std::error::Error) -> JobError {
 
 fn picture_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose a PNG, JPEG, WebP, GIF, BMP or TIFF picture, or an MP4 clip to go on from")
+        .advise("Choose another picture, or a clip to go on from")
 }
 
 fn clip_error(err: &MediaError) -> JobError {

@@ -354,6 +354,7 @@ impl App {
                 let placing = Placing {
                     slot: Some(Slot::Mask),
                     keeps_size: true,
+                    ..Placing::default()
                 };
                 let opened = opened_one(open_input(path), placing, ticket);
                 postbox.post(Answer::Inputs(opened));

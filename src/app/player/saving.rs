@@ -105,7 +105,7 @@ impl App {
         };
         let placing = Placing {
             slot: Some(slot),
-            keeps_size: false,
+            ..Placing::default()
         };
         let ticket = self.session.inputs.ticket();
         self.background.run(Task::Work(Box::new(move || {

@@ -78,10 +78,9 @@ impl App {
                 }
                 self.queue.restart(id);
             }
-            QueueCommand::ReleaseHeld => self.release_held(),
+            QueueCommand::ReleaseHeld => self.queue.release_held(),
             QueueCommand::ClearHeld => {
-                let held = self.queue.waiting.iter().filter(|job| job.is_held);
-                let ids: Vec<JobId> = held.map(|job| job.id).collect();
+                let ids: Vec<JobId> = self.queue.held().collect();
                 self.remove_jobs(&ids);
             }
             QueueCommand::PauseAll => {
@@ -127,13 +126,6 @@ impl App {
         if !removed.is_empty() {
             self.session.queue.removed = removed;
         }
-    }
-
-    fn release_held(&mut self) {
-        for job in &mut self.queue.waiting {
-            job.is_held = false;
-        }
-        self.queue.touch();
     }
 
     fn pause_running(&mut self, wish: PauseWish) {

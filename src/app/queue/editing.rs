@@ -92,7 +92,9 @@ impl App {
         };
         let (at, is_held) = match self.queue.remove(id) {
             Some(Removed::Waiting(at, job)) => (at, job.is_held),
-            Some(Removed::Stopped(..)) | None => (self.queue.waiting.len(), false),
+            Some(Removed::Stopped(..) | Removed::Cancelled(_)) | None => {
+                (self.queue.waiting.len(), false)
+            }
         };
         for (index, mut job) in jobs.into_iter().enumerate() {
             job.is_held = is_held;
@@ -157,6 +159,7 @@ impl App {
                 let placing = Placing {
                     slot: Some(slot),
                     keeps_size: true,
+                    ..Placing::default()
                 };
                 self.open_paths(vec![path.clone()], placing);
             }

@@ -203,6 +203,7 @@ impl JobQueue {
             state: QueuedState::Running,
             device: job.device,
             has_output: true,
+            has_prompts: false,
             request: job.request.clone(),
             error: None,
         });
@@ -232,6 +233,7 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
         state,
         device: job.device,
         has_output: job.has_output,
+        has_prompts: job.has_prompts,
         request: job.request.clone(),
         error: None,
     }
@@ -299,6 +301,7 @@ fn take(
         request: job.request,
         device: job.device,
         has_output: job.has_output,
+        has_prompts: job.has_prompts,
         resume,
         is_held: job.state == QueuedState::Waiting,
         missing,

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{DeviceChoice, GenerateRequest, JobId};
+use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId};
 
 use crate::app::queue::{JobQueue, Stopped, StoppedJob, WaitingJob};
 
@@ -23,12 +23,14 @@ pub enum Place {
 pub enum Removed {
     Waiting(usize, WaitingJob),
     Stopped(usize, StoppedJob),
+    /// It was running.
+    Cancelled(WaitingJob),
 }
 
 impl Removed {
     pub fn job(&self) -> &WaitingJob {
         match self {
-            Self::Waiting(_, job) => job,
+            Self::Waiting(_, job) | Self::Cancelled(job) => job,
             Self::Stopped(_, stopped) => &stopped.job,
         }
     }
@@ -42,10 +44,17 @@ impl WaitingJob {
             request,
             device,
             has_output: false,
+            has_prompts: false,
             resume: None,
             is_held: false,
             missing: Vec::new(),
         }
+    }
+
+    /// Has its file named anew, in the folder for results of now. Its prompts stay as they were settled.
+    pub fn forget_output(&mut self) {
+        self.has_prompts |= self.has_output;
+        self.has_output = false;
     }
 
     /// The picture or clip that it starts from.
@@ -58,6 +67,11 @@ impl WaitingJob {
 pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
     let given = [&request.image, &request.extend, &request.last_image];
     given.into_iter().flatten().next()
+}
+
+/// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.
+fn may_be_of_place(err: &JobError) -> bool {
+    matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
 }
 
 impl StoppedJob {
@@ -90,9 +104,27 @@ impl JobQueue {
         self.waiting.iter().chain(stopped).find(|job| job.id == id)
     }
 
-    /// How many of the waiting jobs are of an earlier run.
-    pub fn num_held(&self) -> usize {
-        self.waiting.iter().filter(|job| job.is_held).count()
+    /// The jobs of an earlier run that nobody has let go on: those that were interrupted stand first.
+    pub fn held(&self) -> impl Iterator<Item = JobId> {
+        let is_unfinished = |it: &&StoppedJob| matches!(it.why, Stopped::Unfinished);
+        let unfinished = self.stopped.iter().filter(is_unfinished);
+        let waiting = self.waiting.iter().filter(|job| job.is_held);
+        unfinished
+            .map(|it| it.job.id)
+            .chain(waiting.map(|job| job.id))
+    }
+
+    /// Lets the jobs of an earlier run go on.
+    pub fn release_held(&mut self) {
+        let held: Vec<JobId> = self.held().collect();
+        for job in &mut self.waiting {
+            job.is_held = false;
+        }
+        // The first of them comes to stand before the others.
+        for id in held.into_iter().rev() {
+            self.restart(id);
+        }
+        self.touch();
     }
 
     /// The next job that may start, whether or not it is ready; never the one that is `edited`.
@@ -144,11 +176,12 @@ impl JobQueue {
         self.forgotten.remove(&id);
         match removed {
             Removed::Waiting(at, job) => self.waiting.insert(at.min(self.waiting.len()), job),
+            Removed::Cancelled(job) => self.waiting.push_front(job),
             Removed::Stopped(at, job) => self.stopped.insert(at.min(self.stopped.len()), job),
         }
     }
 
-    /// Lets a stopped job run again: from where it stopped, else anew. A paused one is the next.
+    /// Lets a stopped job run again: from where it stopped, else anew. One that had not failed is the next.
     pub fn restart(&mut self, id: JobId) {
         let Some(at) = self.stopped.iter().position(|it| it.job.id == id) else {
             return;
@@ -160,10 +193,12 @@ impl JobQueue {
             job.id = JobId::next();
         }
         job.is_held = false;
-        if matches!(why, Stopped::Paused) {
-            self.waiting.push_front(job);
-        } else {
-            self.waiting.push_back(job);
+        if matches!(&why, Stopped::Failed(err) if may_be_of_place(err)) {
+            job.forget_output();
+        }
+        match why {
+            Stopped::Failed(_) => self.waiting.push_back(job),
+            Stopped::Paused | Stopped::Unfinished => self.waiting.push_front(job),
         }
         self.touch();
     }

@@ -38,6 +38,8 @@ pub struct WaitingJob {
     pub device: DeviceChoice,
     /// Its folder exists and its file name is free.
     pub has_output: bool,
+    /// Without a name, and with prompts in which no choice is left to settle.
+    pub has_prompts: bool,
     /// The folder of the same job, where an earlier try left it.
     pub resume: Option<PathBuf>,
     /// It is of an earlier run of the program, and waits until somebody lets it go on.

@@ -4,6 +4,7 @@ use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind, Job
 
 use crate::app::App;
 use crate::app::background::{FoundOutput, OutputWish, Task};
+use crate::app::queue::list::Removed;
 use crate::app::queue::{JobQueue, PauseWish, RunningJob, Stopped, StoppedJob, WaitingJob};
 use crate::app::state::Severity;
 use crate::worker::WorkerCommand;
@@ -28,14 +29,17 @@ impl App {
             seed: request.seed,
             ..GenerateForm::default()
         };
-        let paths = self.paths.as_ref();
-        let wildcards = paths.map(|paths| self.settings.wildcard_folders(paths));
+        let wildcards = (!job.has_prompts).then(|| {
+            let paths = self.paths.as_ref();
+            let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
+            folders.unwrap_or_default()
+        });
         let extension = request.out.extension().unwrap_or_default();
         let wish = OutputWish {
             id: job.id,
             folder,
             form: Box::new(form),
-            wildcards: wildcards.unwrap_or_default(),
+            wildcards,
             extension: extension.to_string_lossy().into_owned(),
         };
         let id = job.id;
@@ -127,6 +131,13 @@ impl App {
         self.queue.touch();
     }
 
+    /// A cancelled job can be put back, to be made from its beginning.
+    pub(in crate::app) fn keep_cancelled(&mut self, mut job: WaitingJob) {
+        // The old number has had its end.
+        job.id = JobId::next();
+        self.session.queue.removed = vec![Removed::Cancelled(job)];
+    }
+
     /// A job that was paused stands first again, or beside the queue when it alone was.
     pub(in crate::app) fn put_off(&mut self, job: &RunningJob) {
         let folder = self.paths.as_ref().map(|paths| paths.jobs());
@@ -146,22 +157,25 @@ impl App {
 }
 
 impl WaitingJob {
-    /// Takes over its prompts and its file's name.
+    /// Takes over its file's name, and its prompts unless they were settled before.
     fn settle(&mut self, found: &FoundOutput) {
         let (request, form) = (&mut self.request, &found.form);
         request.out.clone_from(&found.path);
+        self.has_output = true;
+        if self.has_prompts {
+            return;
+        }
         request.prompt.clone_from(&form.prompt);
         request.prompt_template.clone_from(&form.prompt_template);
         request.negative_prompt = form.negative_prompt.clone().unwrap_or_default();
         let template = &form.negative_prompt_template;
         request.negative_prompt_template.clone_from(template);
-        self.has_output = true;
     }
 }
 
 impl RunningJob {
     /// The job as it stands in the queue when it does not run.
-    fn to_idle(&self) -> WaitingJob {
+    pub(in crate::app) fn to_idle(&self) -> WaitingJob {
         WaitingJob {
             id: self.id,
             has_output: true,

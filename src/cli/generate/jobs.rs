@@ -152,7 +152,7 @@ fn prompts_of(file: &Path) -> Result<Vec<String>, JobError> {
 }
 
 /// The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
-fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError> {
+pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError> {
     let GenerateRequest {
         out,
         image,

@@ -10,6 +10,7 @@ use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId};
 use serde_json::{Value, json};
 
+use super::jobs::settle_paths;
 use super::report::{JsonReport, explain};
 use super::telemetry::Telemetry;
 use super::{Order, work};
@@ -25,6 +26,9 @@ pub struct ResumeArgs {
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,
+    /// Save the result here instead of where the job was to save it
+    #[arg(long, value_name = "FILE", requires = "job")]
+    pub out: Option<PathBuf>,
     /// Print one JSON object a line and nothing else; one alone for the list
     #[arg(long)]
     pub json: bool,
@@ -68,7 +72,7 @@ fn go_on(
     } else {
         std::path::absolute(job).unwrap_or_else(|_| PathBuf::from(job))
     };
-    let request = JobFolder::at(&folder).request().map_err(|err| {
+    let mut request = JobFolder::at(&folder).request().map_err(|err| {
         let what = format!(
             "there is no job that can go on ({err}): {}",
             folder.display()
@@ -76,6 +80,10 @@ fn go_on(
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists those that can")
     })?;
+    if let Some(out) = &args.out {
+        request.out.clone_from(out);
+        settle_paths(&mut request)?;
+    }
     let device = args.device;
     let order = Order {
         id: number_of(&folder).unwrap_or_else(JobId::next),

@@ -43,6 +43,9 @@ pub struct QueuedJob {
     /// Its prompts are settled and its result has a name.
     #[serde(default)]
     pub has_output: bool,
+    /// Its prompts are settled, and its result is to be named anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_prompts: bool,
     pub request: GenerateRequest,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,6 +183,7 @@ mod tests {
             state,
             device: DeviceChoice::Cuda(1),
             has_output: true,
+            has_prompts: false,
             request: serde_json::from_value(request()).unwrap(),
             error: None,
         };

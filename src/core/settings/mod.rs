@@ -230,7 +230,7 @@ pub struct InterfaceSettings {
     pub scale: f32,
     /// How jobs show themselves while they develop.
     pub preview: PreviewChoice,
-    /// The desktop tells when a long job has ended and the window is not looked at.
+    /// The desktop tells when a job has failed or long work is done and the window is not looked at.
     pub notifications: bool,
 }
 

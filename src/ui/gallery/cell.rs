@@ -46,7 +46,7 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
 }
 
 /// What a screen reader says.
-fn name_of(entry: &Entry) -> String {
+pub(in crate::ui) fn name_of(entry: &Entry) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
         entry.file_name()
@@ -69,7 +69,12 @@ fn name_of(entry: &Entry) -> String {
 }
 
 /// The picture in its own shape, or a quiet sign; tells why there is none.
-fn picture_ui(ui: &Ui, view: &mut View<'_>, entry: &Entry, rect: Rect) -> Option<String> {
+pub(in crate::ui) fn picture_ui(
+    ui: &Ui,
+    view: &mut View<'_>,
+    entry: &Entry,
+    rect: Rect,
+) -> Option<String> {
     let palette = palette(ui);
     let radius = CornerRadius::same(theme::RADIUS);
     ui.painter()
@@ -161,7 +166,7 @@ fn edge_ui(ui: &Ui, view: &View<'_>, entry: &Entry, response: &Response, is_chos
         .rect_stroke(response.rect, radius, edge, StrokeKind::Inside);
 }
 
-fn hover_ui(ui: &mut Ui, entry: &Entry, broken: Option<&str>) {
+pub(in crate::ui) fn hover_ui(ui: &mut Ui, entry: &Entry, broken: Option<&str>) {
     let palette = palette(ui);
     ui.set_max_width(theme::CARD_WIDTH * 0.8);
     let why = match &entry.reading {

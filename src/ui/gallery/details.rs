@@ -105,7 +105,7 @@ fn actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
         if wide_button(ui, icons::ARROW_RIGHT, name, explanation) {
             let placing = Placing {
                 slot: Some(slot),
-                keeps_size: false,
+                ..Placing::default()
             };
             view.push(if entry.is_clip() {
                 AppCommand::ContinueFromFile(path())

@@ -2,7 +2,7 @@
 //!
 //! Looks at no file: the app's threads do, and what they told stands in the session.
 
-mod cell;
+pub(in crate::ui) mod cell;
 mod details;
 mod grid;
 mod keys;

@@ -23,12 +23,25 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     let is_running = view.queue.running.is_some();
     let thing = view.thing();
-    let explanation = if is_running {
-        format!("Queue another {thing} behind the running one")
+    let form = &view.state.form;
+    let spec = view.session.model(form);
+    let count = spec.map_or(1, |spec| form.num_results(spec));
+    let (name, explanation) = if count == 1 {
+        let explanation = if is_running {
+            format!("Queue another {thing} behind the running one")
+        } else {
+            format!("Make the {thing}")
+        };
+        ("Generate".to_owned(), explanation)
     } else {
-        format!("Make the {thing}")
+        let explanation = if is_running {
+            format!("Queue {count} {thing}s behind the running one")
+        } else {
+            format!("Make {count} {thing}s")
+        };
+        (format!("Generate {count} {thing}s"), explanation)
     };
-    submit_ui(ui, view, icons::SPARKLE, "Generate", &explanation);
+    submit_ui(ui, view, icons::SPARKLE, &name, &explanation);
 }
 
 /// The main button; where the form is wrong it says why.

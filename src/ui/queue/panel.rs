@@ -11,6 +11,7 @@ use egui::{
 use crate::app::commands::AppCommand;
 use crate::app::queue::after::AfterQueue;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::queue::list::Removed;
 use crate::app::state::Page;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
@@ -177,7 +178,7 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The jobs of the last run.
 fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let text = match view.queue.num_held() {
+    let text = match view.queue.held().count() {
         0 => return,
         1 => "One job waits from last time".to_owned(),
         count => format!("{count} jobs wait from last time"),
@@ -276,6 +277,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
 fn undo_ui(ui: &mut Ui, view: &mut View<'_>) {
     let text = match view.session.queue.removed.as_slice() {
         [] => return,
+        [one @ Removed::Cancelled(_)] => format!("Cancelled: {}", one.job().request.prompt),
         [one] => format!("Taken out: {}", one.job().request.prompt),
         several => format!("{} jobs taken out", several.len()),
     };

@@ -67,7 +67,13 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
         };
         ui.heading(text);
         let weak = palette(ui).weak;
-        let text = "The queue is done, and every result is saved.";
+        let text = match view.queue.stopped.len() {
+            0 => "The queue is done, and every result is saved.".to_owned(),
+            1 => "The queue is done, but for one job that has stopped: it is kept for the next start.".to_owned(),
+            count => format!(
+                "The queue is done, but for {count} jobs that have stopped: they are kept for the next start."
+            ),
+        };
         ui.label(RichText::new(text).color(weak));
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();

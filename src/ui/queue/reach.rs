@@ -1,7 +1,8 @@
 //! What can be done with a job of the queue: by its menu, by keys, and by dragging it.
 
 use egui::containers::menu::MenuButton;
-use egui::{Button, Key, Modifiers, Rect, Response, RichText, Stroke, Ui};
+use egui::style::ScrollAnimation;
+use egui::{Button, Key, Modifiers, Rect, Response, RichText, Stroke, Ui, vec2};
 use safelight_core::job::JobId;
 
 use crate::app::commands::AppCommand;
@@ -119,9 +120,26 @@ pub(super) fn keys(ui: &Ui, view: &mut View<'_>, response: &Response, id: JobId)
     ];
     for (modifiers, key, command) in keys {
         if ui.input_mut(|input| input.consume_key(modifiers, key)) {
+            if let QueueCommand::Move(_, place) = command {
+                follow(ui, view, response.rect, id, place);
+            }
             view.push(AppCommand::Queue(command));
         }
     }
+}
+
+/// Scrolls to where the job will stand: out of sight it would lose the focus, and the keys with it.
+fn follow(ui: &Ui, view: &View<'_>, rect: Rect, id: JobId, place: Place) {
+    let Some(index) = view.queue.waiting.iter().position(|job| job.id == id) else {
+        return;
+    };
+    let rows = match place {
+        Place::Up => -1.0,
+        Place::Down => 1.0,
+        Place::Top | Place::Before(_) => -(index as f32),
+    };
+    let way = vec2(0.0, rows * (theme::QUEUE_ROW + theme::QUEUE_GAP));
+    ui.scroll_to_rect_animation(rect.translate(way), None, ScrollAnimation::none());
 }
 
 /// A job is dragged between two others; a line shows where it would go.

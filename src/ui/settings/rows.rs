@@ -74,10 +74,10 @@ const LOOKS: &[Row] = &[
     Row {
         key: "interface.notifications",
         name: "Notifications",
-        explanation: "The desktop tells when a job of half a minute and more has ended while you do something else",
+        explanation: "The desktop tells when a job has failed, and when half a minute of work and more is done, while you do something else",
         draw: |ui, edit| {
             let mut is_on = edit.settings.interface.notifications;
-            edit.switch(ui, &mut is_on, "Tell me when a long job has ended");
+            edit.switch(ui, &mut is_on, "Tell me when jobs have ended");
             edit.settings.interface.notifications = is_on;
         },
     },

@@ -1,18 +1,30 @@
-//! What stands in the middle while there is no picture: the safelight's glow and a word on what to do.
-//!
-//! Pushes nothing.
+//! What stands in the middle while there is no picture: the safelight's glow, a word on what to do, and the newest
+//! results of earlier days.
 
-use egui::{Align2, FontId, Mesh, Rect, Ui, Vec2, vec2};
+use egui::{
+    Align, Align2, Button, CornerRadius, FontId, Id, Layout, Mesh, Rect, Role, Sense, Stroke,
+    StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2,
+};
 
-use crate::app::state::Models;
-use crate::ui::widgets::palette;
-use crate::ui::{View, icons};
+use crate::app::commands::AppCommand;
+use crate::app::gallery::{GalleryCommand, ThumbWish, Wanted};
+use crate::app::state::{Models, Page};
+use crate::ui::gallery::cell;
+use crate::ui::widgets::{palette, with_icon};
+use crate::ui::{View, icons, theme};
 
-/// Before anything was made.
-pub(super) fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
+/// Newest results beside each other, at most.
+const MAX_NEWEST: usize = 5;
+/// How large each of them is, in points.
+const NEWEST_SIDE: f32 = 96.0;
+
+/// Before anything was made by this window.
+pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     let palette = palette(ui);
     glow(ui, area, 0.5);
     let center = area.center();
+    let listing = view.session.gallery.listing.as_ref();
+    let num_results = listing.map_or(0, |listing| listing.num_all);
     let spec = view.session.model(&view.state.form);
     let icon = if spec.is_some_and(|spec| spec.family.makes_pictures()) {
         icons::IMAGE
@@ -29,7 +41,11 @@ pub(super) fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
     ui.painter().text(
         center + vec2(0.0, 14.0),
         Align2::CENTER_CENTER,
-        "Nothing developed yet",
+        if num_results > 0 {
+            "Nothing new developed yet"
+        } else {
+            "Nothing developed yet"
+        },
         FontId::proportional(18.0),
         palette.text,
     );
@@ -45,6 +61,75 @@ pub(super) fn empty_ui(ui: &Ui, area: Rect, view: &View<'_>) {
         FontId::proportional(13.5),
         palette.weak,
     );
+    if num_results > 0 {
+        let top = pos2(area.left(), center.y + 66.0);
+        results_ui(ui, Rect::from_min_max(top, area.max), view, num_results);
+    }
+}
+
+/// What earlier days have left, below the words.
+fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) {
+    let layout = Layout::top_down(Align::Center);
+    ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
+        let text = match num_results {
+            1 => "Show the result in the gallery".to_owned(),
+            count => format!("Show all {count} results in the gallery"),
+        };
+        let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
+        if button.accessible_name(&text).clicked() {
+            view.push(AppCommand::ShowPage(Page::Gallery));
+        }
+        let room = ui.available_size();
+        let step = NEWEST_SIDE + theme::GALLERY_GAP;
+        if room.y >= step {
+            let fits = ((room.x + theme::GALLERY_GAP) / step) as usize;
+            newest_ui(ui, view, fits.min(MAX_NEWEST));
+        }
+    });
+}
+
+/// A row of results that play when they are clicked.
+fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
+    let newest = view.session.gallery.newest(count);
+    let step = NEWEST_SIDE + theme::GALLERY_GAP;
+    ui.add_space(theme::GALLERY_GAP);
+    let size = vec2(newest.len() as f32 * step - theme::GALLERY_GAP, NEWEST_SIDE);
+    let (row, _) = ui.allocate_exact_size(size, Sense::hover());
+    for (index, entry) in newest.iter().enumerate() {
+        let corner = row.min + vec2(index as f32 * step, 0.0);
+        let rect = Rect::from_min_size(corner, Vec2::splat(NEWEST_SIDE));
+        let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
+        let name = format!("Show {}", cell::name_of(entry));
+        response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
+        let broken = cell::picture_ui(ui, view, entry, rect);
+        if response.hovered() || response.has_focus() {
+            let stroke = Stroke::new(1.5, palette(ui).amber);
+            let radius = CornerRadius::same(theme::RADIUS);
+            ui.painter()
+                .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
+        }
+        if response.clicked() {
+            view.push(AppCommand::PlayFile(entry.path.clone()));
+        }
+        response.on_hover_ui(|ui| cell::hover_ui(ui, entry, broken.as_deref()));
+    }
+    let page = &view.session.gallery;
+    let wanted = Wanted {
+        generation: page.generation,
+        from: 0,
+        to: newest.len(),
+        side: (NEWEST_SIDE * ui.pixels_per_point()) as u32,
+        current: None,
+    };
+    if wanted != page.wanted {
+        let wish = |entry: &std::sync::Arc<safelight_core::gallery::Entry>| ThumbWish {
+            path: entry.path.clone(),
+            key: entry.thumb,
+            side: wanted.side,
+        };
+        let wishes = newest.iter().map(wish).collect();
+        view.push(AppCommand::Gallery(GalleryCommand::Want(wanted, wishes)));
+    }
 }
 
 /// Something is on its way, but there is nothing to see yet.

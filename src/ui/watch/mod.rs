@@ -26,7 +26,8 @@ use crate::ui::widgets::palette;
 use batch::batch_ui;
 
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if is_empty(view) {
+    let is_empty = view.session.has_nothing_to_watch(view.queue);
+    if is_empty {
         view.session.watch.is_full = false;
     } else {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
@@ -37,7 +38,7 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
             .show(ui, |ui| controls_ui(ui, view));
     }
     let area = ui.available_rect_before_wrap();
-    if is_empty(view) {
+    if is_empty {
         ui.allocate_rect(area, egui::Sense::hover());
         empty::empty_ui(ui, area.shrink(16.0), view);
         return;
@@ -47,14 +48,6 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
     } else {
         picture_ui(ui, view, area);
     }
-}
-
-/// The window has nothing to show and makes nothing.
-fn is_empty(view: &View<'_>) -> bool {
-    view.session.viewing == Viewing::Live
-        && view.queue.running.is_none()
-        && view.session.watch.opening.is_none()
-        && view.session.screen.texture().is_none()
 }
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {

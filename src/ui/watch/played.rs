@@ -64,7 +64,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, file: &PlayedFile, shown: usize)
         if start_button(ui, view, file.is_clip) {
             let placing = Placing {
                 slot: Some(Slot::Start),
-                keeps_size: false,
+                ..Placing::default()
             };
             view.push(if file.is_clip {
                 AppCommand::ContinueFromFile(path)

@@ -1,0 +1,125 @@
+//! Folders among the files that are given: each stands for the pictures that lie in it.
+//!
+//! Runs on the file thread; it asks for names and opens no file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{JobError, JobErrorKind};
+
+use crate::app::inputs::{Placing, Ticket};
+
+/// Pictures of one folder that are taken, and may become a job each.
+const MAX_PICTURES: usize = 500;
+/// What is a picture by its name. What it is indeed, its contents tell.
+const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+
+/// Files that were dropped, chosen or handed over together, without folders.
+pub struct Given {
+    pub paths: Vec<PathBuf>,
+    pub placing: Placing,
+    /// Of folders.
+    pub problems: Vec<JobError>,
+    pub ticket: Ticket,
+}
+
+/// Puts the pictures of each folder in its place.
+pub(super) fn unfold(paths: Vec<PathBuf>, placing: Placing, ticket: Ticket) -> Given {
+    let mut given = Given {
+        paths: Vec::new(),
+        placing,
+        problems: Vec::new(),
+        ticket,
+    };
+    for path in paths {
+        if !path.is_dir() {
+            given.paths.push(path);
+            continue;
+        }
+        match pictures_in(&path) {
+            Ok(pictures) => given.paths.extend(pictures),
+            Err(err) => given.problems.push(err),
+        }
+    }
+    given
+}
+
+/// The pictures right in the folder, in the order of their names.
+fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
+    let refused = |what: String| {
+        let what = format!("{what}: {}", folder.display());
+        JobError::new(JobErrorKind::InvalidRequest, what)
+    };
+    let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
+    let mut pictures = Vec::new();
+    for entry in folder.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if has_picture_name(&path) && path.is_file() {
+            pictures.push(path);
+        }
+        if pictures.len() > MAX_PICTURES {
+            let what = format!("expected a folder of at most {MAX_PICTURES} pictures, found more");
+            return Err(refused(what).advise("Select some of its pictures and drop those"));
+        }
+    }
+    if pictures.is_empty() {
+        let what = "expected a folder with pictures, found none in it".to_owned();
+        return Err(refused(what).advise("Folders within it are not looked into"));
+    }
+    pictures.sort_unstable();
+    Ok(pictures)
+}
+
+fn has_picture_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().unwrap_or_default();
+    // Hidden ones are other programs' leftovers.
+    !name.starts_with('.')
+        && ENDINGS
+            .iter()
+            .any(|known| ending.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::app::inputs::Inputs;
+
+    fn given(path: &Path) -> Given {
+        unfold(vec![path.to_owned()], Placing::default(), Inputs::default().ticket())
+    }
+
+    #[test]
+    fn a_folder_stands_for_its_pictures_in_order_and_a_file_for_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.png", "a.JPG", ".hidden.png", "notes.txt", "clip.mp4"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("deeper.png")).unwrap();
+        let found = given(folder.path());
+        assert!(found.problems.is_empty());
+        assert_eq!(
+            found.paths,
+            ["a.JPG", "b.png"].map(|name| folder.path().join(name))
+        );
+        let alone = folder.path().join("notes.txt");
+        assert_eq!(given(&alone).paths, [alone]);
+    }
+
+    #[test]
+    fn a_folder_of_no_pictures_and_one_of_too_many_are_refused_with_a_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |folder: &Path| {
+            let found = given(folder);
+            assert!(found.paths.is_empty());
+            found.problems[0].summary.clone()
+        };
+        assert!(refused(folder.path()).contains("found none in it"));
+        for number in 0..=MAX_PICTURES {
+            fs::write(folder.path().join(format!("{number}.png")), "").unwrap();
+        }
+        assert!(refused(folder.path()).contains("at most 500 pictures"));
+    }
+}

@@ -1,0 +1,113 @@
+//! What the window is given and what it has: folders of pictures, files to open, and results of earlier days.
+
+use std::fs;
+
+use safelight::app::state::{Page, Viewing};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, pair_spec};
+
+#[test]
+fn a_dropped_folder_is_asked_about_as_its_pictures_are() {
+    let mut bench = Bench::of(pair_spec());
+    let folder = bench.home.path().join("shots");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("notes.txt"), "no picture").unwrap();
+    for name in ["b.png", "a.png", "c.png"] {
+        bench.picture_file(&format!("shots/{name}"), 64, 64);
+    }
+    bench.drop_file(&folder);
+    bench.until("it is asked", |bench| bench.has("3 files at once"));
+    bench.press("Make 3 jobs, one for each");
+    for name in ["a.png", "b.png", "c.png"] {
+        let sent = bench.next_job();
+        assert!(sent.request.image.as_ref().unwrap().ends_with(name));
+        bench.finish_job(&sent, 2);
+    }
+}
+
+#[test]
+fn a_folder_with_one_picture_is_that_picture_and_one_without_is_refused() {
+    let mut bench = Bench::new();
+    let folder = bench.home.path().join("shots");
+    fs::create_dir(&folder).unwrap();
+    bench.drop_file(&folder);
+    bench.until("it is refused", |bench| {
+        bench.has("Expected a folder with pictures, found none in it")
+    });
+    bench.picture_file("shots/only.png", 64, 64);
+    bench.drop_file(&folder);
+    bench.until("it is there", |bench| bench.has("Start picture only.png"));
+}
+
+#[test]
+fn a_clip_that_the_program_is_given_plays_and_stands_in_the_form() {
+    let home = tempfile::tempdir().unwrap();
+    let bench = Bench::new();
+    let clip = bench.clip_file("given.mp4", 64, 64, 5);
+    let path = home.path().join("given.mp4");
+    fs::copy(clip, &path).unwrap();
+    let mut bench = Bench::with(|startup| startup.files = vec![path]);
+    bench.until("it is shown", |bench| bench.has("The file given.mp4"));
+    bench.until("it is in the form", |bench| {
+        bench.app().session.inputs.clip().is_some()
+    });
+    assert_eq!(bench.app().session.viewing, Viewing::File);
+}
+
+#[test]
+fn a_dropped_clip_leaves_what_is_watched_alone() {
+    let mut bench = Bench::new();
+    let clip = bench.clip_file("dropped.mp4", 64, 64, 5);
+    bench.drop_file(&clip);
+    bench.until("it is in the form", |bench| {
+        bench.app().session.inputs.clip().is_some()
+    });
+    assert_eq!(bench.app().session.viewing, Viewing::Live);
+}
+
+#[test]
+fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("videos/Safelight");
+    fs::create_dir_all(&folder).unwrap();
+    let bench = Bench::new();
+    for name in ["old.mp4", "new.mp4"] {
+        let clip = bench.clip_file(name, 64, 64, 5);
+        fs::copy(clip, folder.join(name)).unwrap();
+    }
+    let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
+    bench.until("they are found", |bench| {
+        bench.has("Show all 2 results in the gallery") && bench.has("Show new.mp4, clip")
+    });
+    bench.harness.check_accessibility();
+    bench.press("Show new.mp4, clip");
+    bench.until("it plays", |bench| bench.has("The file new.mp4"));
+    bench.app().session.page = Page::Watch;
+    let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
+    bench.until("they are found", |bench| bench.has("Show all 2 results"));
+    bench.press("Show all 2 results in the gallery");
+    assert_eq!(bench.app().session.page, Page::Gallery);
+}
+
+#[test]
+fn the_main_button_says_how_many_results_it_makes() {
+    let mut bench = Bench::new();
+    let form = &mut bench.app().state.form;
+    form.prompt = "a boat\n# not this\n\na hill\na moon".into();
+    form.is_one_a_line = true;
+    bench.settle();
+    bench.press("Generate 3 clips");
+    for prompt in ["a boat", "a hill", "a moon"] {
+        let sent = bench.next_job();
+        assert_eq!(sent.request.prompt, prompt);
+        bench.finish_job(&sent, 2);
+    }
+    let form = &mut bench.app().state.form;
+    (form.is_one_a_line, form.batch_size) = (false, 4);
+    bench.settle();
+    bench.assert_shows("Generate 4 clips");
+    bench.app().state.form.batch_size = 1;
+    bench.settle();
+    bench.press("Generate");
+}

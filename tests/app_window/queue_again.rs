@@ -1,0 +1,109 @@
+//! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
+
+use egui::{Key, Modifiers};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::queue::after::AfterQueue;
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobOutcome, JobUpdate};
+
+use crate::harness::{Bench, Sent};
+
+fn fail(bench: &mut Bench, sent: &Sent, kind: JobErrorKind) {
+    let failure = JobError::new(kind, "it broke");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+}
+
+#[test]
+fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_otherwise() {
+    let mut bench = Bench::new();
+    bench.app().state.form.prompt = "a {red|blue} boat".into();
+    let first = bench.start_job();
+    assert!(first.request.prompt_template.is_some());
+    bench.press("Queue");
+    fail(&mut bench, &first, JobErrorKind::Disk);
+    let elsewhere = bench.home.path().join("elsewhere");
+    bench.app().settings.output.folder = Some(elsewhere.clone());
+    bench.press(&format!("Try again: {}", first.request.prompt));
+    let again = bench.next_job().request;
+    assert!(again.out.starts_with(&elsewhere), "{}", again.out.display());
+    let out = first.request.out.clone();
+    assert_eq!(GenerateRequest { out, ..again }, first.request);
+}
+
+#[test]
+fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    bench.press("Generate");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    let second = bench.next_job();
+    bench.assert_shows(&format!("Cancelled: {}", first.request.prompt));
+    bench.press("Undo");
+    bench.finish_job(&second, 2);
+    let again = bench.next_job();
+    assert_eq!(again.request, first.request);
+    assert_ne!(again.id, first.id, "every number has one end");
+}
+
+#[test]
+fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_back() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    bench.press("Queue");
+    std::fs::write(&first.request.out, "the clip so far").expect("a file");
+    let output = crate::harness::output(&first, 2);
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Kept(output)));
+    bench.press("Undo");
+    let again = bench.next_job().request;
+    assert_ne!(again.out, first.request.out);
+    assert_eq!(again.prompt, first.request.prompt);
+}
+
+#[test]
+fn a_job_that_keys_move_out_of_sight_stays_under_them() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    bench.app().state.form.prompt = "moved".into();
+    bench.press("Generate");
+    let job = bench.app().queue.waiting[0].clone();
+    for number in 0..40 {
+        let mut job = job.clone();
+        job.id = safelight_core::job::JobId(number);
+        bench.app().queue.waiting.push_back(job);
+    }
+    bench.app().state.is_graph_open = true;
+    bench.settle();
+    let row = bench.harness.get_by_label("1. moved");
+    row.focus();
+    bench.settle();
+    let place = |bench: &mut Bench| {
+        let waiting = &bench.app().queue.waiting;
+        waiting.iter().position(|it| it.id == job.id)
+    };
+    for (key, times, at) in [
+        (Key::ArrowDown, 30, 30),
+        (Key::ArrowUp, 2, 28),
+        (Key::Home, 1, 0),
+    ] {
+        for _ in 0..times {
+            bench.harness.key_press_modifiers(Modifiers::ALT, key);
+            bench.settle();
+        }
+        assert_eq!(place(&mut bench), Some(at), "{key:?}");
+    }
+}
+
+#[test]
+fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.app().session.queue.after = AfterQueue::Quit;
+    fail(&mut bench, &sent, JobErrorKind::Internal);
+    bench.assert_shows("but for one job that has stopped");
+    assert!(
+        bench
+            .harness
+            .query_by_label_contains("every result is saved")
+            .is_none()
+    );
+    bench.press("Stay open");
+}
