@@ -1,6 +1,6 @@
 //! Painting a mask over the start picture: what is open, which brush, and how it becomes the Mask input.
 //!
-//! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the [`painter`].
+//! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the `painter`.
 
 mod opening;
 mod painter;

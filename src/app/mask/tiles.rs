@@ -49,7 +49,7 @@ impl Sight {
     /// dot of the screen.
     pub(super) fn of(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
-        // As many as [`Levels`] has: down to one square.
+        // As many as `Levels` has: down to one square.
         let num_squares = width.max(height).div_ceil(TILE).max(1);
         let coarsest = num_squares.next_power_of_two().ilog2();
         let level = (wanted.max(0.0) as u32).min(coarsest);
@@ -297,7 +297,8 @@ mod tests {
     /// Texels that were written since the last time.
     fn num_written(ctx: &Context) -> usize {
         let written = ctx.tex_manager().write().take_delta().set;
-        let sizes = written.iter().map(|(_, delta)| delta.image.size());
+        let deltas = written.iter().flat_map(|(_, deltas)| deltas);
+        let sizes = deltas.map(|delta| delta.image.size());
         sizes.map(|[width, height]| width * height).sum()
     }
 
