@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use harness::{Bench, Sent, output, picture, sample};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::commands::AppCommand;
+use safelight::app::inputs::Slot;
+use safelight::app::mask::{MAX_BRUSH, MaskCommand};
 use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;
 use safelight::worker::WorkerEvent;
@@ -48,7 +50,7 @@ enum Shows {
 }
 
 const LINEAR: Shows = Shows::Previews(104, 60, 21);
-const SCENES: [(&str, Page, Shows); 6] = [
+const SCENES: [(&str, Page, Shows); 7] = [
     ("linear previews of a clip", Page::Watch, LINEAR),
     (
         "sharp previews of 1024x1024",
@@ -63,6 +65,11 @@ const SCENES: [(&str, Page, Shows); 6] = [
     ("gallery", Page::Gallery, LINEAR),
     ("settings", Page::Settings, LINEAR),
     ("models", Page::Models, LINEAR),
+    (
+        "the largest brush on a mask of 4096x4096",
+        Page::Mask,
+        LINEAR,
+    ),
 ];
 
 fn main() {
@@ -92,8 +99,12 @@ fn main() {
         listing.is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking)
     });
     for (name, page, shows) in SCENES {
-        bench.app().push(AppCommand::ShowPage(page));
-        bench.settle();
+        if page == Page::Mask {
+            begin_stroke(&mut bench);
+        } else {
+            bench.app().push(AppCommand::ShowPage(page));
+            bench.settle();
+        }
         tell(
             name,
             (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, shows)),
@@ -176,13 +187,41 @@ fn fill(folder: &Path) {
     }
 }
 
+/// Opens a large mask and puts the largest brush down on it.
+fn begin_stroke(bench: &mut Bench) {
+    let picture = bench.picture_file("large.png", 4096, 4096);
+    bench.drop_file(&picture);
+    bench.until("the picture is there", |bench| {
+        bench.app().session.inputs.get(Slot::Start).is_some()
+    });
+    bench.app().push(AppCommand::Mask(MaskCommand::Open));
+    bench.until("it can be painted on", |bench| {
+        bench.app().session.page == Page::Mask
+    });
+    let editor = bench.app().session.masking.editor.as_mut();
+    editor.unwrap().diameter = MAX_BRUSH;
+    let pos = egui::pos2(700.0, 300.0);
+    bench.harness.hover_at(pos);
+    bench.harness.step();
+    bench.harness.event(egui::Event::PointerButton {
+        pos,
+        button: egui::PointerButton::Primary,
+        pressed: true,
+        modifiers: egui::Modifiers::NONE,
+    });
+    bench.harness.step();
+    let editor = bench.app().session.masking.editor.as_ref();
+    assert!(editor.unwrap().is_painting());
+}
+
 /// The thread's own time, which stands still while others have its processor.
 fn busy_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// How long, and how long busy, is one frame with what a worker says between two of them, and with a wheel that turns over the page.
+/// How long, and how long busy, is one frame with what a worker says between two of them, and with a
+/// wheel that turns over the page or a brush that paints.
 fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, Duration) {
     let say = |update| {
         let event = WorkerEvent {
@@ -224,17 +263,21 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
         }
         _ => {}
     }
+    let is_painting = bench.app().session.page == Page::Mask;
     let input = bench.harness.input_mut();
-    input
-        .events
-        .push(egui::Event::PointerMoved(egui::pos2(700.0, 300.0)));
-    input.events.push(egui::Event::MouseWheel {
-        unit: egui::MouseWheelUnit::Point,
-        delta: egui::vec2(0.0, if turn % 200 < 100 { -60.0 } else { 60.0 }),
-        phase: egui::TouchPhase::Move,
-        modifiers: egui::Modifiers::NONE,
-        source: egui::MouseWheelSource::Wheel,
-    });
+    // Back and forth where it paints; elsewhere it rests, and the wheel turns.
+    let away = if is_painting { turn % 20 } else { 0 };
+    let pointer = egui::pos2(700.0 + 10.0 * away as f32, 300.0);
+    input.events.push(egui::Event::PointerMoved(pointer));
+    if !is_painting {
+        input.events.push(egui::Event::MouseWheel {
+            unit: egui::MouseWheelUnit::Point,
+            delta: egui::vec2(0.0, if turn % 200 < 100 { -60.0 } else { 60.0 }),
+            phase: egui::TouchPhase::Move,
+            modifiers: egui::Modifiers::NONE,
+            source: egui::MouseWheelSource::Wheel,
+        });
+    }
     timed(bench)
 }
 

@@ -33,7 +33,7 @@ impl App {
         for command in std::mem::take(&mut self.commands) {
             self.run_command(ctx, command);
         }
-        self.paint_mask(ctx);
+        self.paint_mask();
         self.follow_gallery();
         self.start_next();
         self.tend_queue(ctx);

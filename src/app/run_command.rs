@@ -56,7 +56,7 @@ impl App {
             AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
             AppCommand::SwapInputs => self.session.inputs.swap(),
             AppCommand::Library(command) => self.run_library_command(command),
-            AppCommand::Mask(command) => self.run_mask_command(&command),
+            AppCommand::Mask(command) => self.run_mask_command(ctx, &command),
             AppCommand::PickFolder(purpose) => {
                 self.session.is_picking = true;
                 self.background.pick_folder(purpose);

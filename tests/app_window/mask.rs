@@ -1,10 +1,12 @@
 //! Painting a mask over the start picture: strokes, steps back, whole-picture tools, and the file that comes of it.
 
+use std::path::PathBuf;
+
 use egui::{Event, Key, Modifiers, PointerButton, Pos2, Rect, Vec2};
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
-use safelight_core::media::open_picture;
+use safelight_core::media::{Picture, open_picture};
 
 use crate::harness::{Bench, flux_spec};
 
@@ -55,9 +57,27 @@ fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
     bench.settle();
 }
 
-fn value(bench: &mut Bench, x: u32, y: u32) -> u8 {
-    let editor = bench.app().session.masking.editor.as_ref();
-    editor.expect("it is open").mask.at(x, y)
+/// Uses the mask and goes on painting it; what is in its file.
+fn used(bench: &mut Bench) -> Picture {
+    fn file(bench: &mut Bench) -> Option<PathBuf> {
+        let mask = bench.app().session.inputs.get(Slot::Mask);
+        mask.map(|mask| mask.source.path().to_path_buf())
+    }
+    let before = file(bench);
+    bench.press("Use this mask");
+    bench.until("the mask stands in its place", |bench| {
+        bench.app().session.page == Page::Watch && file(bench) != before
+    });
+    bench.press("Edit mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    let path = file(bench).expect("it was waited for");
+    open_picture(&path).expect("it is a picture")
+}
+
+/// How much is made anew at these places.
+fn values<const N: usize>(bench: &mut Bench, places: [(u32, u32); N]) -> [u8; N] {
+    let mask = used(bench);
+    places.map(|(x, y)| mask.pixel(x, y)[0])
 }
 
 fn set_brush(bench: &mut Bench, diameter: f32) {
@@ -115,34 +135,56 @@ fn the_right_button_erases_and_steps_are_taken_back_by_keys() {
     let mut bench = bench_at(400, 300);
     let size = Vec2::new(400.0, 300.0);
     set_brush(&mut bench, 30.0);
+    let places = [(200, 150), (5, 5)];
     bench.press("Fill");
-    assert_eq!(value(&mut bench, 5, 5), 255);
+    assert_eq!(values(&mut bench, places), [255, 255]);
     let middle = place(&bench, size, 200.0, 150.0);
     drag(&mut bench, PointerButton::Secondary, &[middle]);
-    assert_eq!(
-        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
-        (0, 255)
-    );
+    assert_eq!(values(&mut bench, places), [0, 255]);
     bench.press("Invert");
-    assert_eq!(
-        (value(&mut bench, 200, 150), value(&mut bench, 5, 5)),
-        (255, 0)
-    );
+    assert_eq!(values(&mut bench, places), [255, 0]);
     for _ in 0..2 {
         bench
             .harness
             .key_press_modifiers(Modifiers::COMMAND, Key::Z);
         bench.settle();
     }
-    assert_eq!(value(&mut bench, 200, 150), 255, "only Fill is left");
+    // Only Fill is left.
+    assert_eq!(values(&mut bench, places), [255, 255]);
     bench
         .harness
         .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     bench.settle();
-    assert_eq!(value(&mut bench, 200, 150), 0);
+    assert_eq!(values(&mut bench, places), [0, 255]);
     bench.press("Clear");
-    let editor = bench.app().session.masking.editor.as_ref();
-    assert!(editor.expect("it is open").mask.is_clear());
+    assert!(used(&mut bench).rgb.iter().all(|value| *value == 0));
+}
+
+#[test]
+fn all_of_a_scribble_and_of_clicks_at_once_is_in_the_file() {
+    let mut bench = bench_at(1600, 1200);
+    let size = Vec2::new(1600.0, 1200.0);
+    set_brush(&mut bench, 400.0);
+    let ways = 0..120;
+    let points: Vec<Pos2> = ways
+        .map(|way| {
+            let x = 250.0 + 1100.0 * (way % 2) as f32;
+            place(&bench, size, x, 250.0 + way as f32 * 5.0)
+        })
+        .collect();
+    drag(&mut bench, PointerButton::Primary, &points);
+    bench.press("Invert");
+    drag(&mut bench, PointerButton::Secondary, &points[..1]);
+    let places = [(250, 250), (800, 600), (1350, 840), (10, 10)];
+    assert_eq!(values(&mut bench, places), [0, 0, 0, 255]);
+    for _ in 0..2 {
+        bench
+            .harness
+            .key_press_modifiers(Modifiers::COMMAND, Key::Z);
+    }
+    assert_eq!(values(&mut bench, places), [255, 255, 255, 0]);
+    bench.press("Undo");
+    assert_eq!(values(&mut bench, places), [0; 4]);
 }
 
 #[test]
@@ -184,7 +226,7 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
     // What is painted now lies where it is seen.
     set_brush(&mut bench, 10.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
-    assert_eq!(value(&mut bench, 200, 150), 255);
+    assert_eq!(values(&mut bench, [(200, 150)]), [255]);
 }
 
 #[test]
@@ -207,21 +249,16 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     bench.until("the mask is there", |bench| bench.has("Mask mine.png"));
     bench.press("Edit mask");
     bench.until("it can be painted on", |bench| bench.has(CANVAS));
-    assert_eq!(
-        (value(&mut bench, 20, 50), value(&mut bench, 180, 50)),
-        (255, 0)
-    );
     set_brush(&mut bench, 20.0);
     let at = place(&bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
     bench.press("Close the mask");
     assert!(!bench.has(CANVAS));
     bench.press("Edit mask");
-    assert_eq!(value(&mut bench, 180, 50), 255);
-    bench.press("Use this mask");
-    bench.until("a new file stands there", |bench| {
-        bench.has("Mask photo-mask")
-    });
+    let places = [(20, 50), (140, 50), (180, 50)];
+    assert_eq!(values(&mut bench, places), [255, 0, 255]);
+    bench.press("Close the mask");
+    assert!(bench.has("Mask photo-mask"));
     // The user's own file is as it was.
     assert_eq!(open_picture(&mask).expect("it is there").width, 100);
 }
@@ -232,16 +269,16 @@ fn edges_are_softened_in_the_background() {
     set_brush(&mut bench, 60.0);
     let at = place(&bench, Vec2::new(300.0, 200.0), 150.0, 100.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
-    assert_eq!(value(&mut bench, 185, 100), 0);
+    assert_eq!(values(&mut bench, [(185, 100)]), [0]);
     if let Some(editor) = bench.app().session.masking.editor.as_mut() {
         editor.soften_by = 20;
     }
     bench.press("Feather");
-    bench.until("it is soft", |bench| {
-        (1..255).contains(&value(bench, 185, 100))
-    });
+    bench.until("it is soft", |bench| !bench.has("Softening…"));
+    let [edge] = values(&mut bench, [(185, 100)]);
+    assert!((1..255).contains(&edge), "{edge}");
     bench.press("Undo");
-    assert_eq!(value(&mut bench, 185, 100), 0);
+    assert_eq!(values(&mut bench, [(185, 100)]), [0]);
 }
 
 #[test]
@@ -250,9 +287,8 @@ fn a_large_picture_is_painted_in_its_own_pixels() {
     set_brush(&mut bench, 300.0);
     let at = place(&bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
-    assert_eq!(value(&mut bench, 3000, 1000), 255);
-    assert_eq!(value(&mut bench, 3140, 1000), 255);
-    assert_eq!(value(&mut bench, 3200, 1000), 0);
+    let places = [(3000, 1000), (3140, 1000), (3200, 1000)];
+    assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
 
 #[test]

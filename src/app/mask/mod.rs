@@ -1,35 +1,33 @@
 //! Painting a mask over the start picture: what is open, which brush, and how it becomes the Mask input.
 //!
-//! Pictures are opened, softened and written on threads of their own. The pixels are
-//! [`safelight_core::media::Mask`]'s, what is seen of them is [`tiles`]'s.
+//! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the `painter`.
 
 mod opening;
+mod painter;
 pub mod tiles;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use egui::{Context, Vec2};
+use crossbeam_channel::{Sender, bounded};
+use egui::{Context, Rect, Vec2};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::{Area, Brush, Mask, softened};
+use safelight_core::media::Brush;
 
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::background::guard::survived;
-use crate::app::inputs::opening::{open_input, opened_one};
-use crate::app::inputs::{Placing, Slot};
+use crate::app::inputs::Slot;
 use crate::app::state::{Page, Severity};
-pub use opening::Opened;
-use tiles::Tiles;
+use opening::Opened;
+use painter::{ORDER_ROOM, Order, Painter};
+use tiles::{Shown, Sight};
 
 /// The brush's diameter in pixels of the picture.
 pub const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
 /// How far edges may be softened, in pixels of the picture.
 pub const MAX_SOFTEN: u32 = 200;
-
-/// Pixels that strokes may look at in one frame; what is left waits for the next one.
-const PIXELS_A_FRAME: u64 = 6 << 20;
 
 /// What the page of the mask asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,16 +53,25 @@ pub enum MaskCommand {
     Discard,
 }
 
-/// What threads say of it.
+/// What the mask's thread says; the numbers are those of editors.
 pub enum MaskAnswer {
-    Opened(Result<Box<Opened>, JobError>),
-    /// Of the editor with this number.
-    Softened(u64, Vec<u8>),
+    Opened(Result<Box<Editor>, JobError>),
+    /// It looks like this now.
+    Painted(u64, Painted),
+    Softened(u64),
     /// It is in this file, or why not.
     Kept(u64, Result<PathBuf, JobError>),
 }
 
-/// What a thread does for the editor at this moment.
+/// What there is of a mask after some orders.
+pub struct Painted {
+    /// What is seen of it, from the back to the front.
+    pub shown: Vec<Shown>,
+    pub can_undo: bool,
+    pub can_redo: bool,
+}
+
+/// What takes so long that nothing can be painted meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     Softening,
@@ -87,8 +94,9 @@ pub struct Editor {
     /// What it lies on, and the mask that it began with or was kept as.
     picture: PathBuf,
     mask_file: Option<PathBuf>,
-    pub mask: Mask,
-    pub tiles: Tiles,
+    width: u32,
+    height: u32,
+    pub painted: Painted,
     /// In pixels of the picture.
     pub diameter: f32,
     /// The part of the brush's radius over which it fades, in percent.
@@ -104,25 +112,28 @@ pub struct Editor {
     pub is_changed: bool,
     /// Where the pointer was in the stroke that goes on, and whether that erases.
     stroke: Option<([f32; 2], bool)>,
-    /// Parts of strokes that are not painted yet: from, to, and with what.
-    waiting: VecDeque<([f32; 2], [f32; 2], Brush)>,
+    /// What the painter has no room for yet.
+    waiting: VecDeque<Order>,
+    orders: Sender<Order>,
+    /// What the painter was told to show.
+    sight: Option<Sight>,
 }
 
 impl Editor {
-    fn new(number: u64, opened: Opened) -> Self {
-        let Opened {
-            picture,
-            mask_file,
-            mask,
-            levels,
-        } = opened;
-        let side = mask.width().max(mask.height()) as f32;
+    fn new(number: u64, opened: &Opened, orders: Sender<Order>) -> Self {
+        let (width, height) = (opened.mask.width(), opened.mask.height());
+        let side = width.max(height) as f32;
         Self {
             number,
-            picture,
-            mask_file,
-            tiles: Tiles::new(levels),
-            mask,
+            picture: opened.picture.clone(),
+            mask_file: opened.mask_file.clone(),
+            width,
+            height,
+            painted: Painted {
+                shown: Vec::new(),
+                can_undo: false,
+                can_redo: false,
+            },
             diameter: (side / 12.0).clamp(8.0, MAX_BRUSH / 4.0).round(),
             softness: 30.0,
             is_erasing: false,
@@ -136,12 +147,14 @@ impl Editor {
             is_changed: false,
             stroke: None,
             waiting: VecDeque::new(),
+            orders,
+            sight: None,
         }
     }
 
     /// Width and height of the picture.
     pub fn size(&self) -> Vec2 {
-        Vec2::new(self.mask.width() as f32, self.mask.height() as f32)
+        Vec2::new(self.width as f32, self.height as f32)
     }
 
     /// The name of the picture's file.
@@ -173,44 +186,53 @@ impl Editor {
         }
     }
 
-    /// A part of a stroke, to be painted soon. Where the pointer tells of more places than a large brush needs, they
-    /// become one part.
+    /// This part of the picture is in sight, with so many dots of the screen a pixel.
+    pub fn see(&mut self, seen: Rect, dots_a_pixel: f32) {
+        let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
+        // Strokes that wait do not hold it up. Where there is no room for it either, the painter will soon ask for
+        // another frame, and that sees again.
+        if self.sight.as_ref() != Some(&sight)
+            && self.orders.try_send(Order::Look(sight.clone())).is_ok()
+        {
+            self.sight = Some(sight);
+        }
+    }
+
+    /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part.
     fn draw(&mut self, from: [f32; 2], to: [f32; 2], erases: bool) {
         let brush = self.brush(erases);
         let is_near =
             |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
         match self.waiting.back_mut() {
-            Some(last) if last.1 == from && last.2 == brush && is_near(last.0, to) => last.1 = to,
-            _ => self.waiting.push_back((from, to, brush)),
+            Some(Order::Stroke(begin, end, with))
+                if *end == from && *with == brush && is_near(*begin, to) =>
+            {
+                *end = to;
+            }
+            _ => self.change(Order::Stroke(from, to, brush)),
         }
     }
 
-    /// Paints parts of strokes until about so many pixels were looked at.
-    fn paint_waiting(&mut self, mut pixels: u64) {
-        while pixels > 0
-            && let Some((from, to, brush)) = self.waiting.pop_front()
-        {
-            let touched = self.mask.stroke(from, to, brush);
-            pixels = pixels.saturating_sub(touched.pixels());
-            self.touch(touched);
+    fn change(&mut self, order: Order) {
+        self.is_changed = true;
+        self.waiting.push_back(order);
+    }
+
+    /// Gives the painter what waits, as far as there is room. It says when it has done something, and then there is
+    /// room again.
+    fn hand_over(&mut self) {
+        while let Some(order) = self.waiting.pop_front() {
+            if let Err(err) = self.orders.try_send(order) {
+                self.waiting.push_front(err.into_inner());
+                return;
+            }
         }
     }
 
-    fn touch(&mut self, touched: Area) {
-        if !touched.is_empty() {
-            self.tiles.touch(touched);
-            self.is_changed = true;
-        }
-    }
-
-    /// Carries out what needs no thread.
     fn run(&mut self, command: &MaskCommand) {
-        if !matches!(command, MaskCommand::Move(_) | MaskCommand::End) {
-            self.paint_waiting(u64::MAX);
-        }
         match *command {
             MaskCommand::Begin(at, erases) => {
-                self.mask.begin_step();
+                self.change(Order::Begin);
                 self.stroke = Some((at, erases));
                 self.draw(at, at, erases);
             }
@@ -221,27 +243,16 @@ impl Editor {
                 }
             }
             MaskCommand::End => self.stroke = None,
-            MaskCommand::Fill => {
-                let touched = self.mask.fill(255);
-                self.touch(touched);
+            MaskCommand::Fill => self.change(Order::Fill(255)),
+            MaskCommand::Clear => self.change(Order::Fill(0)),
+            MaskCommand::Invert => self.change(Order::Invert),
+            MaskCommand::Soften => {
+                self.busy = Some(Busy::Softening);
+                self.change(Order::Soften(self.soften_by));
             }
-            MaskCommand::Clear => {
-                let touched = self.mask.fill(0);
-                self.touch(touched);
-            }
-            MaskCommand::Invert => {
-                let touched = self.mask.invert();
-                self.touch(touched);
-            }
-            MaskCommand::Undo => {
-                let touched = self.mask.undo();
-                self.touch(touched);
-            }
-            MaskCommand::Redo => {
-                let touched = self.mask.redo();
-                self.touch(touched);
-            }
-            MaskCommand::Open | MaskCommand::Soften | MaskCommand::Use | MaskCommand::Discard => {}
+            MaskCommand::Undo => self.change(Order::Undo),
+            MaskCommand::Redo => self.change(Order::Redo),
+            MaskCommand::Open | MaskCommand::Use | MaskCommand::Discard => {}
         }
     }
 }
@@ -255,14 +266,13 @@ pub struct Masking {
 }
 
 impl App {
-    pub(in crate::app) fn run_mask_command(&mut self, command: &MaskCommand) {
+    pub(in crate::app) fn run_mask_command(&mut self, ctx: &Context, command: &MaskCommand) {
         match command {
-            MaskCommand::Open => self.open_mask(),
+            MaskCommand::Open => self.open_mask(ctx),
             MaskCommand::Discard => {
                 self.session.masking.editor = None;
                 self.show_page(Page::Watch);
             }
-            MaskCommand::Soften => self.soften_mask(),
             MaskCommand::Use => self.keep_mask(),
             other => {
                 let editor = self.session.masking.editor.as_mut();
@@ -273,18 +283,15 @@ impl App {
         }
     }
 
-    /// Paints what was stroked, as far as a frame has time for it.
-    pub(in crate::app) fn paint_mask(&mut self, ctx: &Context) {
+    /// Once a frame, so that places of one frame can become one part of a stroke.
+    pub(in crate::app) fn paint_mask(&mut self) {
         if let Some(editor) = &mut self.session.masking.editor {
-            editor.paint_waiting(PIXELS_A_FRAME);
-            if !editor.waiting.is_empty() {
-                ctx.request_repaint();
-            }
+            editor.hand_over();
         }
     }
 
     /// What was painted on this picture goes on; else the picture is opened, and the mask that there is.
-    fn open_mask(&mut self) {
+    fn open_mask(&mut self, ctx: &Context) {
         let inputs = &self.session.inputs;
         let Some(start) = inputs.get(Slot::Start).map(|input| input.source.clone()) else {
             return;
@@ -299,33 +306,24 @@ impl App {
             self.show_page(Page::Mask);
             return;
         }
-        if !masking.is_opening {
-            masking.is_opening = true;
-            self.background.spawn("open-mask", move |postbox| {
-                let opened = survived(|| opening::open(&start, mask).map(Box::new));
-                postbox.post(Answer::Mask(MaskAnswer::Opened(opened)));
-            });
-        }
-    }
-
-    fn soften_mask(&mut self) {
-        let editor = self.session.masking.editor.as_mut();
-        let Some(editor) = editor.filter(|editor| editor.busy.is_none()) else {
+        if !masking.is_free() {
             return;
-        };
-        editor.paint_waiting(u64::MAX);
-        editor.busy = Some(Busy::Softening);
-        let (number, radius) = (editor.number, editor.soften_by);
-        let (width, height) = (editor.mask.width(), editor.mask.height());
-        let values = editor.mask.values().to_vec();
-        self.background.spawn("soften-mask", move |postbox| {
-            let soft = survived(|| Ok(softened(width, height, &values, radius)));
-            let soft = soft.unwrap_or_else(|err| {
-                postbox.post(Answer::Problem(err));
-                // Without any, the mask stays as it is.
-                Vec::new()
-            });
-            postbox.post(Answer::Mask(MaskAnswer::Softened(number, soft)));
+        }
+        masking.is_opening = true;
+        masking.last_number += 1;
+        let number = masking.last_number;
+        let ctx = ctx.clone();
+        self.background.spawn("mask", move |postbox| {
+            let answer = |answer| postbox.post(Answer::Mask(answer));
+            match survived(|| opening::open(&start, mask)) {
+                Ok(opened) => {
+                    let (orders, taken) = bounded(ORDER_ROOM);
+                    let editor = Editor::new(number, &opened, orders);
+                    answer(MaskAnswer::Opened(Ok(Box::new(editor))));
+                    Painter::new(number, opened, ctx, postbox).run(&taken);
+                }
+                Err(err) => answer(MaskAnswer::Opened(Err(err))),
+            }
         });
     }
 
@@ -340,27 +338,12 @@ impl App {
             self.session.notify(Severity::Error, err);
             return;
         };
-        editor.paint_waiting(u64::MAX);
         editor.busy = Some(Busy::Keeping);
-        let number = editor.number;
-        let folder = paths.data.join("masks");
         let ticket = self.session.inputs.ticket();
-        let picture = editor.picture.clone();
-        let (width, height) = (editor.mask.width(), editor.mask.height());
-        let values = editor.mask.values().to_vec();
-        self.background.spawn("keep-mask", move |postbox| {
-            let kept = survived(|| opening::keep(&folder, &picture, width, height, &values));
-            if let Ok(path) = &kept {
-                let placing = Placing {
-                    slot: Some(Slot::Mask),
-                    keeps_size: true,
-                    ..Placing::default()
-                };
-                let opened = opened_one(open_input(path), placing, ticket);
-                postbox.post(Answer::Inputs(opened));
-            }
-            postbox.post(Answer::Mask(MaskAnswer::Kept(number, kept)));
-        });
+        // Behind all that was painted.
+        editor
+            .waiting
+            .push_back(Order::Keep(paths.data.join("masks"), ticket));
     }
 
     pub(in crate::app) fn take_mask_answer(&mut self, answer: MaskAnswer) {
@@ -369,19 +352,21 @@ impl App {
             MaskAnswer::Opened(opened) => {
                 masking.is_opening = false;
                 match opened {
-                    Ok(opened) => {
-                        masking.last_number += 1;
-                        masking.editor = Some(Editor::new(masking.last_number, *opened));
+                    Ok(editor) => {
+                        masking.editor = Some(*editor);
                         self.show_page(Page::Mask);
                     }
                     Err(err) => self.session.notify(Severity::Error, err),
                 }
             }
-            MaskAnswer::Softened(number, values) => {
+            MaskAnswer::Painted(number, painted) => {
+                if let Some(editor) = masking.of_number(number) {
+                    editor.painted = painted;
+                }
+            }
+            MaskAnswer::Softened(number) => {
                 if let Some(editor) = masking.of_number(number) {
                     editor.busy = None;
-                    let touched = editor.mask.replace(&values);
-                    editor.touch(touched);
                 }
             }
             MaskAnswer::Kept(number, kept) => {
@@ -406,8 +391,53 @@ impl App {
 }
 
 impl Masking {
+    /// Another picture can be opened: none is, and no mask is on its way to its file.
+    pub fn is_free(&self) -> bool {
+        let editor = self.editor.as_ref();
+        !self.is_opening && editor.is_none_or(|editor| editor.busy != Some(Busy::Keeping))
+    }
+
     fn of_number(&mut self, number: u64) -> Option<&mut Editor> {
         let editor = self.editor.as_mut();
         editor.filter(|editor| editor.number == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::mask::tiles::Levels;
+    use safelight_core::media::{Mask, Picture};
+
+    #[test]
+    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
+        let picture = Picture::from_fn(8, 8, |_, _| [0; 3]).unwrap();
+        let opened = Opened {
+            picture: PathBuf::from("photo.png"),
+            mask_file: None,
+            mask: Mask::new(8, 8),
+            levels: Levels::of(picture).unwrap(),
+        };
+        let (orders, taken) = bounded(1);
+        let mut editor = Editor::new(1, &opened, orders);
+        let brush = editor.brush(false);
+        let at = |x: u32| [x as f32 * brush.radius, 0.0];
+        editor.run(&MaskCommand::Begin(at(0), false));
+        for x in 1..=300 {
+            editor.run(&MaskCommand::Move(at(x)));
+            // A frame, in which nobody waits for the painter.
+            editor.hand_over();
+        }
+        for command in [MaskCommand::End, MaskCommand::Fill, MaskCommand::Undo] {
+            editor.run(&command);
+        }
+        let strokes =
+            (0..=300_u32).map(|to| Order::Stroke(at(to.saturating_sub(1)), at(to), brush));
+        let expected = [Order::Begin].into_iter().chain(strokes);
+        for expected in expected.chain([Order::Fill(255), Order::Undo]) {
+            editor.hand_over();
+            assert_eq!(taken.try_recv(), Ok(expected));
+        }
+        assert!(editor.waiting.is_empty() && taken.is_empty());
     }
 }

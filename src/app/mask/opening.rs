@@ -1,4 +1,4 @@
-//! Opening what a mask is painted on, and keeping what was painted; blocks, so it runs on threads of its own.
+//! Opening what a mask is painted on, and keeping what was painted; blocks, so it is for the mask's own thread.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use crate::app::inputs::Source;
 use crate::app::mask::tiles::Levels;
 
 /// A picture and the mask to go on from.
-pub struct Opened {
-    pub picture: PathBuf,
+pub(super) struct Opened {
+    pub(super) picture: PathBuf,
     /// The mask's file, where there is one.
-    pub mask_file: Option<PathBuf>,
-    pub mask: Mask,
-    pub levels: Levels,
+    pub(super) mask_file: Option<PathBuf>,
+    pub(super) mask: Mask,
+    pub(super) levels: Levels,
 }
 
 /// Opens a picture, or a clip's last frame, with a mask of its size.
@@ -40,13 +40,7 @@ pub(super) fn open(start: &Source, mask_file: Option<PathBuf>) -> Result<Opened,
 }
 
 /// Writes a mask under a name of its own: jobs that wait may go by an earlier one.
-pub(super) fn keep(
-    folder: &Path,
-    picture: &Path,
-    width: u32,
-    height: u32,
-    values: &[u8],
-) -> Result<PathBuf, JobError> {
+pub(super) fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf, JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
@@ -54,7 +48,7 @@ pub(super) fn keep(
     made.map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
     })?;
-    media::write_mask(&path, width, height, values).map_err(|err| {
+    media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
     })?;
     Ok(path)

@@ -2,11 +2,15 @@
 //! screen is.
 //!
 //! A picture of 8192 × 8192 would be one texture larger than many devices take. Here no more than `MAX_TILES` squares
-//! exist at a time, and a stroke renews the part of a square that it touched and nothing else.
+//! exist at a time, and a stroke renews the part of a square that it touched and nothing else. Averaging a large mask
+//! takes long, so this is work for the painter's thread; egui takes textures from any.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Instant;
 
-use egui::{ColorImage, Context, Pos2, Rect, TextureHandle, TextureId, TextureOptions, pos2};
+use egui::{ColorImage, Context, Pos2, Rect, TextureHandle, TextureOptions, pos2};
 use safelight_core::media::{Area, Mask, MediaError, Picture, thumbnail};
 
 /// The edge of a square in texels.
@@ -30,11 +34,41 @@ impl Levels {
         }
         Ok(Self(levels))
     }
+}
 
-    /// The coarsest that still has a texel for each dot of the screen.
-    fn for_scale(&self, dots_a_pixel: f32) -> u32 {
+/// Which squares of which level are in sight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    level: u32,
+    columns: RangeInclusive<u32>,
+    rows: RangeInclusive<u32>,
+}
+
+impl Sight {
+    /// Of a picture of this size, where this part of it is seen: the coarsest level that still has a texel for each
+    /// dot of the screen.
+    pub(super) fn of(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
-        (wanted.max(0.0) as u32).min(self.0.len() as u32 - 1)
+        // As many as `Levels` has: down to one square.
+        let num_squares = width.max(height).div_ceil(TILE).max(1);
+        let coarsest = num_squares.next_power_of_two().ilog2();
+        let level = (wanted.max(0.0) as u32).min(coarsest);
+        let side = TILE << level;
+        let index =
+            |at: f32, size: u32| ((at.max(0.0) / side as f32) as u32).min((size.max(1) - 1) / side);
+        Self {
+            level,
+            columns: index(seen.left(), width)..=index(seen.right(), width),
+            rows: index(seen.top(), height)..=index(seen.bottom(), height),
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let (level, columns) = (self.level, self.columns.clone());
+        self.rows.clone().flat_map(move |row| {
+            let columns = columns.clone();
+            columns.map(move |column| Key { level, column, row })
+        })
     }
 }
 
@@ -47,30 +81,28 @@ struct Key {
 }
 
 struct Tile {
-    picture: TextureHandle,
-    mask: TextureHandle,
+    shown: Shown,
     /// What was painted in it since its texture was made, in pixels of the picture.
     touched: Area,
-    /// When it was last in sight.
+    /// When it was last in sight and as it should be.
     seen: u64,
 }
 
 /// A square to draw.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Shown {
     /// In pixels of the picture.
     pub rect: Rect,
-    pub picture: TextureId,
-    pub mask: TextureId,
+    pub picture: TextureHandle,
+    pub mask: TextureHandle,
 }
 
 /// The squares of one picture.
-pub struct Tiles {
+pub(super) struct Tiles {
     levels: Levels,
     tiles: BTreeMap<Key, Tile>,
+    sight: Option<Sight>,
     now: u64,
-    /// Texels that were written so far, for tests and the curious.
-    pub num_written: u64,
 }
 
 impl Tiles {
@@ -78,9 +110,13 @@ impl Tiles {
         Self {
             levels,
             tiles: BTreeMap::new(),
+            sight: None,
             now: 0,
-            num_written: 0,
         }
+    }
+
+    pub(super) fn look_at(&mut self, sight: Sight) {
+        self.sight = Some(sight);
     }
 
     /// Something was painted there.
@@ -90,69 +126,73 @@ impl Tiles {
         }
     }
 
-    /// The squares that lie in this part of the picture, with what was painted in them.
-    pub fn show(
-        &mut self,
-        ctx: &Context,
-        mask: &Mask,
-        seen: Rect,
-        dots_a_pixel: f32,
-    ) -> Vec<Shown> {
+    /// Brings squares in sight up to date until then, one at least; whether all are.
+    pub(super) fn renew(&mut self, ctx: &Context, mask: &Mask, until: Instant) -> bool {
         self.now += 1;
-        let level = self.levels.for_scale(dots_a_pixel);
-        let side = TILE << level;
-        let last = |size: u32| (size.max(1) - 1) / side;
-        let index = |at: f32, size: u32| ((at.max(0.0) / side as f32) as u32).min(last(size));
-        let rows = index(seen.top(), mask.height())..=index(seen.bottom(), mask.height());
-        let mut shown = Vec::new();
-        for row in rows {
-            let columns = index(seen.left(), mask.width())..=index(seen.right(), mask.width());
-            for column in columns {
-                let key = Key { level, column, row };
-                shown.push(self.one(ctx, mask, key));
+        let mut keys: Vec<Key> = self.sight.iter().flat_map(Sight::keys).collect();
+        // What is missing comes first, and what a stroke always touches does not keep the others waiting.
+        keys.sort_by_key(|key| self.tiles.get(key).map(|tile| tile.seen));
+        for key in keys {
+            if self.renew_one(ctx, mask, key) && Instant::now() >= until {
+                return false;
             }
         }
         self.forget_oldest();
-        shown
+        true
     }
 
-    fn one(&mut self, ctx: &Context, mask: &Mask, key: Key) -> Shown {
-        let area = area_of(key, mask);
-        let now = self.now;
-        let tile = self.tiles.entry(key).or_insert_with(|| {
-            let picture = picture_of(&self.levels.0[key.level as usize], key);
-            let painted = mask_image(mask, area, key.level);
-            self.num_written += (painted.width() * painted.height()) as u64;
-            Tile {
+    /// All squares that there are, from the back to the front. Those of the level in sight hide the others, which
+    /// stand for what is missing of it.
+    pub(super) fn shown(&self) -> Vec<Shown> {
+        let level = self.sight.as_ref().map(|sight| sight.level);
+        let mut tiles: Vec<(&Key, &Tile)> = self.tiles.iter().collect();
+        tiles.sort_by_key(|(key, _)| (Some(key.level) == level, Reverse(key.level)));
+        tiles
+            .into_iter()
+            .map(|(_, tile)| tile.shown.clone())
+            .collect()
+    }
+
+    /// Whether there was something to do.
+    fn renew_one(&mut self, ctx: &Context, mask: &Mask, key: Key) -> bool {
+        let square = area_of(key, mask);
+        let Some(tile) = self.tiles.get_mut(&key) else {
+            let tile = self.new_tile(ctx, mask, key, square);
+            self.tiles.insert(key, tile);
+            return true;
+        };
+        tile.seen = self.now;
+        let touched = whole_texels(tile.touched.within(square), square, key.level);
+        tile.touched = Area::default();
+        if touched.is_empty() {
+            return false;
+        }
+        let part = mask_image(mask, touched, key.level);
+        let at = [
+            ((touched.left - square.left) >> key.level) as usize,
+            ((touched.top - square.top) >> key.level) as usize,
+        ];
+        tile.shown.mask.set_partial(at, part, options());
+        true
+    }
+
+    fn new_tile(&self, ctx: &Context, mask: &Mask, key: Key, square: Area) -> Tile {
+        let picture = picture_of(&self.levels.0[key.level as usize], key);
+        let painted = mask_image(mask, square, key.level);
+        // The last texel of a coarse square may stand for pixels beyond the picture.
+        let texels = |from: u32, to: u32| (to - from).div_ceil(1 << key.level) << key.level;
+        let end = corner(
+            square.left + texels(square.left, square.right),
+            square.top + texels(square.top, square.bottom),
+        );
+        Tile {
+            shown: Shown {
+                rect: Rect::from_min_max(corner(square.left, square.top), end),
                 picture: ctx.load_texture("picture under a mask", picture, options()),
                 mask: ctx.load_texture("mask", painted, options()),
-                touched: Area::default(),
-                seen: now,
-            }
-        });
-        tile.seen = now;
-        let touched = whole_texels(tile.touched.within(area), area, key.level);
-        tile.touched = Area::default();
-        if !touched.is_empty() {
-            let part = mask_image(mask, touched, key.level);
-            self.num_written += (part.width() * part.height()) as u64;
-            let at = [
-                ((touched.left - area.left) >> key.level) as usize,
-                ((touched.top - area.top) >> key.level) as usize,
-            ];
-            tile.mask.set_partial(at, part, options());
-        }
-        Shown {
-            rect: Rect::from_min_max(corner(area.left, area.top), {
-                // The last texel of a coarse square may stand for pixels beyond the picture.
-                let texels = |from: u32, to: u32| (to - from).div_ceil(1 << key.level) << key.level;
-                corner(
-                    area.left + texels(area.left, area.right),
-                    area.top + texels(area.top, area.bottom),
-                )
-            }),
-            picture: tile.picture.id(),
-            mask: tile.mask.id(),
+            },
+            touched: Area::default(),
+            seen: self.now,
         }
     }
 
@@ -248,25 +288,82 @@ mod tests {
         Rect::from_min_max(Pos2::ZERO, corner(mask.width(), mask.height()))
     }
 
+    /// Looks there and makes all of it.
+    fn see(tiles: &mut Tiles, ctx: &Context, mask: &Mask, seen: Rect, dots_a_pixel: f32) {
+        tiles.look_at(Sight::of(mask.width(), mask.height(), seen, dots_a_pixel));
+        while !tiles.renew(ctx, mask, Instant::now()) {}
+    }
+
+    /// Texels that were written since the last time.
+    fn num_written(ctx: &Context) -> usize {
+        let mut written = ctx.tex_manager().write().take_delta();
+        let deltas = written.set.values().flatten();
+        let sizes = deltas.map(|delta| delta.image.size());
+        let num_texels = sizes.map(|[width, height]| width * height).sum();
+        // egui minds if nobody takes them.
+        written.clear();
+        num_texels
+    }
+
     #[test]
     fn a_large_picture_is_seen_in_few_squares_as_fine_as_the_screen() {
         let (mut tiles, mask) = tiles_of(5001, 3000);
         let ctx = Context::default();
         // A quarter of a dot a pixel, then each pixel a dot in one corner.
-        assert_eq!(tiles.show(&ctx, &mask, all(&mask), 0.25).len(), 6);
+        see(&mut tiles, &ctx, &mask, all(&mask), 0.25);
+        assert_eq!(tiles.shown().len(), 6);
         let near = Rect::from_min_max(pos2(4000.0, 2000.0), pos2(4700.0, 2600.0));
-        let shown = tiles.show(&ctx, &mask, near, 1.0);
-        assert_eq!(shown.len(), 9);
-        assert_eq!(shown[0].rect.min, pos2(3584.0, 1536.0));
-        assert!(tiles.show(&ctx, &mask, all(&mask), 1e-9).len() == 1);
+        see(&mut tiles, &ctx, &mask, near, 1.0);
+        // The fine ones lie over the coarse ones.
+        let shown = tiles.shown();
+        assert_eq!(shown.len(), 6 + 9);
+        assert_eq!(shown[6].rect.min, pos2(3584.0, 1536.0));
+        assert!(shown[..6].iter().all(|coarse| coarse.rect.width() > 900.0));
+    }
+
+    #[test]
+    fn the_coarsest_level_in_sight_is_the_last_that_there_is() {
+        for side in [1, 511, 512, 513, 1024, 1025, 2049, 5001, 8192] {
+            let (tiles, _) = tiles_of(side, 1);
+            let sight = Sight::of(side, 1, Rect::EVERYTHING, 1e-9);
+            assert_eq!(sight.level as usize, tiles.levels.0.len() - 1, "{side}");
+            assert_eq!(sight.keys().count(), 1, "{side}");
+        }
+    }
+
+    #[test]
+    fn squares_are_made_one_by_one_while_the_old_ones_are_seen() {
+        let (mut tiles, mut mask) = tiles_of(1024, 1024);
+        let ctx = Context::default();
+        see(&mut tiles, &ctx, &mask, all(&mask), 0.5);
+        tiles.look_at(Sight::of(1024, 1024, all(&mask), 1.0));
+        for num_made in 1..=4 {
+            assert!(!tiles.renew(&ctx, &mask, Instant::now()));
+            assert_eq!(tiles.shown().len(), 1 + num_made);
+        }
+        assert!(tiles.renew(&ctx, &mask, Instant::now()));
+        num_written(&ctx);
+        let touched = mask.fill(255);
+        tiles.touch(touched);
+        for _ in 0..4 {
+            // A stroke that goes on in one of them does not keep the others waiting.
+            tiles.touch(Area {
+                left: 0,
+                top: 0,
+                right: 1,
+                bottom: 1,
+            });
+            assert!(!tiles.renew(&ctx, &mask, Instant::now()));
+            assert_eq!(num_written(&ctx), 512 * 512);
+        }
     }
 
     #[test]
     fn a_stroke_renews_the_part_that_it_touched_and_nothing_else() {
         let (mut tiles, mut mask) = tiles_of(4096, 4096);
         let ctx = Context::default();
-        tiles.show(&ctx, &mask, all(&mask), 1.0);
-        let before = tiles.num_written;
+        see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
+        num_written(&ctx);
         let brush = Brush {
             radius: 10.0,
             softness: 0.0,
@@ -274,11 +371,11 @@ mod tests {
         };
         let touched = mask.stroke([600.0, 600.0], [620.0, 600.0], brush);
         tiles.touch(touched);
-        tiles.show(&ctx, &mask, all(&mask), 1.0);
-        let written = tiles.num_written - before;
+        see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
+        let written = num_written(&ctx);
         assert!(written > 0 && written < 60 * 30, "{written} texels");
-        tiles.show(&ctx, &mask, all(&mask), 1.0);
-        assert_eq!(tiles.num_written - before, written);
+        see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
+        assert_eq!(num_written(&ctx), 0);
     }
 
     #[test]
@@ -288,7 +385,7 @@ mod tests {
         for row in 0..120 {
             let top = row as f32 * 512.0;
             let seen = Rect::from_min_max(pos2(0.0, top), pos2(8.0, top + 500.0));
-            tiles.show(&ctx, &mask, seen, 1.0);
+            see(&mut tiles, &ctx, &mask, seen, 1.0);
         }
         assert!(tiles.tiles.len() <= MAX_TILES, "{}", tiles.tiles.len());
     }

@@ -298,7 +298,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
 
 /// Opens the page on which a mask is painted.
 pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
-    let is_free = !view.session.masking.is_opening;
+    let is_free = view.session.masking.is_free();
     let has_picture = view.session.inputs.get(Slot::Start).is_some();
     ui.add_enabled_ui(is_free && has_picture, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);

@@ -170,10 +170,11 @@ fn draw(ui: &Ui, editor: &mut Editor, lie: Lie, area: Rect) {
     let painter = ui.painter().with_clip_rect(visible);
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     let tint = palette(ui).accent.gamma_multiply(editor.opacity);
-    for tile in editor.tiles.show(ui.ctx(), &editor.mask, seen, dots) {
+    editor.see(seen, dots);
+    for tile in &editor.painted.shown {
         let rect = lie.to_screen(tile.rect);
-        painter.image(tile.picture, rect, uv, Color32::WHITE);
-        painter.image(tile.mask, rect, uv, tint);
+        painter.image(tile.picture.id(), rect, uv, Color32::WHITE);
+        painter.image(tile.mask.id(), rect, uv, tint);
     }
 }
 

@@ -152,7 +152,7 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
                 push(view, command);
             }
         };
-        let (undo, redo) = (editor.mask.can_undo(), editor.mask.can_redo());
+        let (undo, redo) = (editor.painted.can_undo, editor.painted.can_redo);
         tool(
             ui,
             undo,
