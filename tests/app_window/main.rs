@@ -21,6 +21,7 @@ mod problems;
 mod prompt;
 mod queue;
 mod queue_kept;
+mod remembering;
 mod restoring;
 mod sections;
 #[path = "../common/server.rs"]
