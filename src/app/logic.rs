@@ -41,6 +41,7 @@ impl App {
         self.check_form();
         self.count_tokens(ctx);
         self.save_settings_when_due(ctx);
+        self.remember_when_due(ctx);
         self.step_desktop(ctx);
         self.choose_picture(ctx);
     }
@@ -222,6 +223,8 @@ impl App {
         self.session.models = Models::Ready(found.specs);
         self.session.searched = found.searched;
         self.background.watch(found.watched);
+        // A file may be another one under its old name.
+        self.session.planning.forget();
         self.settle_arriving();
         self.settle_model();
         self.renew_library(found.unusable);

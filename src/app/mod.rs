@@ -22,6 +22,7 @@ pub mod player;
 pub mod presets;
 pub mod prompt;
 pub mod queue;
+mod remembering;
 pub mod restore;
 mod run_command;
 pub mod settings;
@@ -52,17 +53,20 @@ use inputs::SHOWN;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
 use queue::JobQueue;
+use remembering::Remembering;
 use state::{Models, Page, Session, Severity, State};
 pub use window::{WindowError, run};
 
-/// The key of [`State`] in the window's own storage.
-const STATE_KEY: &str = "state";
+/// Where earlier versions kept [`State`]: a key of the window's own storage.
+const OLD_STATE_KEY: &str = "state";
 
 /// What the window is opened with.
 pub struct StartupOptions {
     pub settings: Settings,
     /// Where files lie; without a home folder nothing is saved.
     pub paths: Option<Paths>,
+    /// What an earlier window remembered.
+    pub remembered: Option<State>,
     /// The models, when they are known already; else they are looked for in the background.
     pub models: Option<FoundModels>,
     pub load_models: LoadModels,
@@ -114,6 +118,7 @@ impl StartupOptions {
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
             survey: library::survey::examine(paths.clone()),
+            remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
             problems,
@@ -131,6 +136,7 @@ pub struct App {
     pub state: State,
     pub session: Session,
     pub queue: JobQueue,
+    remembering: Remembering,
     paths: Option<Paths>,
     worker: WorkerHandle,
     background: Background,
@@ -162,6 +168,7 @@ impl App {
         let StartupOptions {
             settings,
             paths,
+            remembered,
             models,
             load_models,
             check_engine,
@@ -184,14 +191,14 @@ impl App {
         if settings.interface.scale != 1.0 {
             ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
         }
-        let stored: Option<State> = cc
-            .storage
-            .and_then(|storage| eframe::get_value(storage, STATE_KEY));
+        let old = || eframe::get_value(cc.storage?, OLD_STATE_KEY);
+        let stored: Option<State> = remembered.or_else(old);
         // Nothing was ever remembered, and nobody came with something in hand.
         let is_first_start = cc.storage.is_some() && stored.is_none() && files.is_empty();
         let state = stored.unwrap_or_default();
         let mut app = Self {
             settings,
+            remembering: Remembering::default(),
             state,
             session: Session::default(),
             queue: JobQueue::default(),
@@ -234,6 +241,8 @@ impl App {
             None => app.load_models(),
         }
         app.check_engine();
+        // What starting changes need not wake anybody.
+        app.remembering = Remembering::new(app.state.clone());
         app
     }
 
@@ -283,6 +292,10 @@ impl eframe::App for App {
         self.step(ctx);
     }
 
+    fn raw_input_hook(&mut self, _ctx: &egui::Context, input: &mut egui::RawInput) {
+        self.forget_stale_hovers(input);
+    }
+
     fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
         self.session.ui_calls += 1;
         if self.session.ui_calls == 1 {
@@ -312,12 +325,6 @@ impl eframe::App for App {
         }
     }
 
-    fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        let mut state = self.state.clone();
-        state.form.clone_from(self.own_form());
-        eframe::set_value(storage, STATE_KEY, &state);
-    }
-
     /// What should outlive the window is in [`State`]; a half-scrolled form should not.
     fn persist_egui_memory(&self) -> bool {
         false
@@ -333,6 +340,7 @@ impl eframe::App for App {
             opening.stop.cancel();
         }
         self.keep_queue_at_last();
+        self.remember();
         // What has come is noted every few seconds, and kept.
         self.pause_fetch();
     }

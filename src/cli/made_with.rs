@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use safelight_core::media::{has_clip_name, has_picture_name};
 use safelight_core::restore::{self, Found, Restored};
 use serde_json::{Value, json};
 
-/// Endings of files that can say how they were made; others are looked at as models.
-const ENDS: [&str; 14] = [
-    "png", "jpg", "jpeg", "webp", "gif", "mp4", "m4v", "mov", "webm", "mkv", "json", "txt", "bmp",
-    "tiff",
-];
+/// Endings of texts that can say how something was made.
+const TEXTS: [&str; 2] = ["json", "txt"];
 
 /// What the file says; nothing where it is no such file, or says nothing.
 pub(super) fn read(path: &Path) -> Option<Found> {
     let end = path.extension()?;
-    let is_known = ENDS.iter().any(|known| end.eq_ignore_ascii_case(known));
+    let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
+    // Others are looked at as models.
+    let is_known = is_text || has_picture_name(path) || has_clip_name(path);
     // What cannot be read is explained by who looks for a model in it.
     (is_known && path.is_file()).then(|| restore::read(path).ok().flatten())?
 }

@@ -1,7 +1,7 @@
 //! Writing files so that nothing half-written is ever seen: to a temporary name beside the target,
 //! then renamed.
 //!
-//! It does not read files and knows no format.
+//! Also keeping those that nobody can read. It does not read files and knows no format.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -23,6 +23,15 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     finish_partial(&partial, path, written)
 }
 
+/// Copies a JSON file that is not read whole beside itself, before a new one takes its place; gives the copy.
+pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+    let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
+    let free = (1..1000).map(name).find(|path| !path.exists());
+    let copy = free.unwrap_or_else(|| name(0));
+    fs::copy(path, &copy)?;
+    Ok(copy)
+}
+
 /// Renames `partial` to `path` when `written` succeeded, and removes it otherwise.
 pub fn finish_partial(partial: &Path, path: &Path, written: io::Result<()>) -> io::Result<()> {
     let result = written.and_then(|()| fs::rename(partial, path));
@@ -36,6 +45,18 @@ pub fn finish_partial(partial: &Path, path: &Path, written: io::Result<()>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_kept_aside_takes_no_earlier_ones_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.json");
+        for text in ["first", "second"] {
+            fs::write(&path, text).unwrap();
+            let copy = keep_aside(&path).unwrap();
+            assert_eq!(fs::read_to_string(copy).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_no_leftover() {

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use safelight_core::files::write_atomically;
 use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
 use serde::{Deserialize, Serialize};
 
@@ -205,9 +206,7 @@ impl Record {
     pub fn save(&self, folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(folder)?;
         let path = path_of(folder, self.job);
-        let trial = path.with_extension("json.part");
-        fs::write(&trial, serde_json::to_vec(self).map_err(io::Error::other)?)?;
-        fs::rename(&trial, &path)?;
+        write_atomically(&path, &serde_json::to_vec(self)?)?;
         forget_old(folder);
         Ok(path)
     }
@@ -229,13 +228,14 @@ pub fn write_all(path: &Path, records: &[Record]) -> io::Result<()> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !is_json {
         let rows: String = records.iter().map(Record::to_csv).collect();
-        return fs::write(path, format!("{}{rows}", Record::csv_header()));
+        let table = format!("{}{rows}", Record::csv_header());
+        return write_atomically(path, table.as_bytes());
     }
     let text = match records {
         [record] => serde_json::to_vec_pretty(record),
         records => serde_json::to_vec_pretty(records),
     };
-    fs::write(path, text.map_err(io::Error::other)?)
+    write_atomically(path, &text?)
 }
 
 fn path_of(folder: &Path, job: JobId) -> PathBuf {

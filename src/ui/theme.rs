@@ -137,8 +137,6 @@ pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
 pub const QUEUE_SIGN: f32 = 22.0;
 /// Width of a question in the middle of the window.
 pub const QUESTION_WIDTH: f32 = 400.0;
-/// Width of the settings window.
-pub const SETTINGS_WIDTH: f32 = 520.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls, with room for a small button.
@@ -354,6 +352,8 @@ fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
     visuals.warn_fg_color = palette.amber;
     visuals.error_fg_color = palette.error;
     visuals.slider_trailing_fill = true;
+    // A blinking cursor paints the window twice a second, for as long as a field has the keyboard.
+    visuals.text_cursor.blink = false;
     visuals.selection = Selection {
         bg_fill: palette.accent.gamma_multiply(0.55),
         stroke: Stroke::new(1.0, palette.text),
@@ -381,5 +381,33 @@ fn widgets(palette: &Palette) -> Widgets {
         ),
         active: state(palette.hovered, palette.accent, palette.text),
         open: state(palette.hovered, palette.line, palette.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egui::{Id, TextEdit, ViewportId};
+
+    use super::*;
+
+    #[test]
+    fn a_field_that_has_the_keyboard_paints_nothing_by_itself() {
+        let ctx = Context::default();
+        install(&ctx);
+        let mut text = String::from("a boat");
+        let mut delay = None;
+        for round in 0..10 {
+            let input = egui::RawInput {
+                time: Some(f64::from(round) * 0.1),
+                ..Default::default()
+            };
+            let output = ctx.run_ui(input, |ui| {
+                let id = Id::unique("prompt");
+                ui.memory_mut(|memory| memory.request_focus(id));
+                ui.add(TextEdit::multiline(&mut text).id(id));
+            });
+            delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
+        }
+        assert_eq!(delay, Some(std::time::Duration::MAX));
     }
 }

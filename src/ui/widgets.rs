@@ -294,6 +294,12 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
+/// What was typed where no range holds it: neither "nan" nor "inf" is a number that can be meant or kept.
+pub fn typed_number(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
 /// `8 s`, `2 min 5 s`, `1 h 10 min`; never more exact than anyone can know.
 pub fn duration_text(secs: f64) -> String {
     let secs = secs.clamp(0.0, 1e9).round() as u64;
@@ -317,6 +323,12 @@ pub fn seconds_text(secs: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_typed_is_a_number_that_can_be_meant() {
+        assert_eq!(typed_number(" \u{2212}1.5 "), Some(-1.5));
+        assert_eq!(["nan", "inf", "1e999"].map(typed_number), [None; 3]);
+    }
 
     #[test]
     fn durations_and_sizes_read_like_words() {

@@ -3,6 +3,7 @@
 //! Names and counts only; a worker lets one go on, and removes those that are old.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{GenerateRequest, JobFolder, JobId, Recipe};
@@ -32,7 +33,14 @@ impl LeftJob {
     fn at(path: &Path) -> Option<Self> {
         let id = number_of(path)?;
         let folder = JobFolder::at(path);
-        let request = folder.request().ok()?;
+        let request = folder.request();
+        let request = request.inspect_err(|err| {
+            if err.kind() != io::ErrorKind::NotFound {
+                let folder = path.display();
+                tracing::warn!("a job cannot go on: its request cannot be read ({err}): {folder}");
+            }
+        });
+        let request = request.ok()?;
         // One that cannot be held is alive; it is let go at once.
         drop(folder.hold().ok()?);
         let recipe = Recipe::of(&request);
@@ -65,4 +73,29 @@ impl LeftJob {
 pub fn number_of(folder: &Path) -> Option<JobId> {
     let name = folder.file_name()?.to_str()?;
     name.parse().ok().map(JobId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_more_sections_than_there_can_be_is_left_out_alone() {
+        let jobs = tempfile::tempdir().unwrap();
+        for (id, count) in [("1", 3), ("2", u32::MAX)] {
+            let request = serde_json::json!({
+                "model": "framepack", "family": "framepack", "prompt": "a boat", "negative_prompt": "",
+                "width": 256, "height": 256, "num_frames": 109, "fps": 30.0, "num_steps": 12,
+                "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
+                "sections": {"count": count, "window": 9, "order": "original"},
+            });
+            fs::create_dir(jobs.path().join(id)).unwrap();
+            let text = serde_json::to_vec(&request).unwrap();
+            fs::write(jobs.path().join(id).join("request.json"), text).unwrap();
+        }
+        let left = LeftJob::all(jobs.path());
+        let ids: Vec<JobId> = left.iter().map(|job| job.id).collect();
+        assert_eq!(ids, [JobId(1)]);
+        assert_eq!(left[0].progress_text(), "0 of 3 sections");
+    }
 }

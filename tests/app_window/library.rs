@@ -7,6 +7,7 @@ use egui::Key;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
+use safelight::app::commands::AppCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
 use safelight::app::state::Page;
 use safelight_core::catalog::{Ailment, ModelSpec, NeededFile, UnusableModel, known_models};
@@ -141,6 +142,35 @@ fn a_search_that_finds_nothing_has_a_way_back() {
     bench.assert_shows("No model has all these words");
     bench.press("Show all");
     assert_eq!(names(&bench)[0], "Little World");
+}
+
+#[test]
+fn another_cap_tells_anew_what_fits() {
+    let mut bench = Bench::with(|startup| {
+        startup.survey = Arc::new(|wish, tell| {
+            let text = format!("Of a cap of {:?}", wish.settings.memory.cap_gib);
+            let word = FitWord::TooLarge;
+            for spec in &wish.specs {
+                let fit = Fit {
+                    word,
+                    text: text.clone(),
+                };
+                tell(SurveyNews::Fit(spec.id.clone(), fit));
+            }
+        });
+    });
+    bench.look_at_model("Little World");
+    bench.until("it is known whether it fits", |bench| {
+        bench.has("Of a cap of None")
+    });
+    let mut settings = bench.app().settings.clone();
+    settings.memory.cap_gib = Some(8.0);
+    bench
+        .app()
+        .push(AppCommand::ChangeSettings(Box::new(settings)));
+    bench.until("it is asked anew", |bench| {
+        bench.has("Of a cap of Some(8.0)")
+    });
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::AppCommand;
 use safelight::app::memory::planning::PlanBasis;
 use safelight::app::state::Models;
 use safelight::telemetry::Device;
@@ -14,6 +16,7 @@ use safelight_core::job::{Climb, JobOutcome, JobUpdate, Stage};
 use safelight_core::memory::{
     Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
 };
+use safelight_core::settings::Settings;
 
 use crate::harness::{Bench, output, pair_spec, sample};
 
@@ -21,6 +24,11 @@ const GIB: u64 = 1 << 30;
 
 /// A window on a machine whose card has so much memory, with a tiny model whose headers are known.
 fn on_card(mib: u64) -> Bench {
+    on_card_of(move |_| mib)
+}
+
+/// The same, where the settings say which card it is.
+fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
     let weights = ModelWeights::read(Family::Wan, &files, &[]).expect("its headers can be read");
@@ -31,8 +39,10 @@ fn on_card(mib: u64) -> Bench {
         spec.end_image = safelight_core::catalog::InputUse::No;
         if let Some(models) = &mut startup.models {
             models.specs = vec![spec];
+            let found = models.clone();
+            startup.load_models = Arc::new(move |_| found.clone());
         }
-        startup.read_plan = Arc::new(move |_, _| {
+        startup.read_plan = Arc::new(move |settings, _| {
             Some(PlanBasis {
                 weights: weights.clone(),
                 machine: Device {
@@ -40,7 +50,7 @@ fn on_card(mib: u64) -> Bench {
                     name: "a card".to_owned(),
                     facts: DeviceFacts {
                         class: DeviceClass::Discrete,
-                        total_bytes: mib << 20,
+                        total_bytes: mib(settings) << 20,
                         used_bytes: 0,
                         host_available_bytes: 64 * GIB,
                     },
@@ -59,6 +69,42 @@ fn the_verdict_stands_there_before_anything_is_made() {
     bench.until("the plan is made", |bench| bench.has("Fits: needs "));
     bench.assert_shows("of 22.5 GiB");
     bench.assert_shows("suggested ");
+}
+
+#[test]
+fn another_libtorch_is_planned_for_at_once() {
+    let mut bench = on_card_of(|settings| match settings.runtime.libtorch {
+        Some(_) => 12 << 10,
+        None => 24 << 10,
+    });
+    bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
+    let mut settings = bench.app().settings.clone();
+    settings.runtime.libtorch = Some("/opt/libtorch-cuda".into());
+    bench
+        .app()
+        .push(AppCommand::ChangeSettings(Box::new(settings)));
+    bench.until("it is planned anew", |bench| {
+        bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
+    });
+}
+
+#[test]
+fn a_search_for_models_has_plans_made_anew() {
+    let is_replaced = Arc::new(AtomicBool::new(false));
+    let has_new_file = Arc::clone(&is_replaced);
+    let mut bench = on_card_of(move |_| {
+        if has_new_file.load(Ordering::Relaxed) {
+            12 << 10
+        } else {
+            24 << 10
+        }
+    });
+    bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
+    is_replaced.store(true, Ordering::Relaxed);
+    bench.app().push(AppCommand::ReloadModels);
+    bench.until("it is planned anew", |bench| {
+        bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS};
 
 use crate::app::background::{Answer, Background};
 use crate::app::commands::FolderSetting;
@@ -15,11 +16,6 @@ use crate::app::restore::RestoreAnswer;
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 pub(in crate::app) const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 
-/// What file dialogs offer as pictures.
-const PICTURES: &[&str] = &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
-/// What they offer as clips beside those pictures that move.
-const CLIPS: &[&str] = &["mp4", "m4v", "mov", "webm", "mkv"];
-
 impl Background {
     /// Asks for a picture, or at the start for a clip as well.
     pub fn pick_input(&self, slot: Slot) {
@@ -27,13 +23,13 @@ impl Background {
             let dialog = match slot {
                 Slot::Start => rfd::FileDialog::new()
                     .set_title("Choose a start picture, or a clip to go on from")
-                    .add_filter("Pictures and clips", &[PICTURES, CLIPS].concat()),
+                    .add_filter("Pictures and clips", &endings(&[])),
                 Slot::End => rfd::FileDialog::new()
                     .set_title("Choose an end picture")
-                    .add_filter("Pictures", PICTURES),
+                    .add_filter("Pictures", &PICTURE_ENDINGS),
                 Slot::Mask => rfd::FileDialog::new()
                     .set_title("Choose a mask: white is made anew, black stays")
-                    .add_filter("Pictures", PICTURES),
+                    .add_filter("Pictures", &PICTURE_ENDINGS),
             };
             Answer::PickedInput(slot, dialog.add_filter("All files", &["*"]).pick_file())
         });
@@ -42,7 +38,7 @@ impl Background {
     /// Asks for a file whose settings are taken over.
     pub fn pick_settings_file(&self) {
         self.dialog("pick-settings", move || {
-            let kinds = [PICTURES, CLIPS, &["json", "txt"]].concat();
+            let kinds = endings(&["json", "txt"]);
             let dialog = rfd::FileDialog::new()
                 .set_title("Choose a picture, a clip or a JSON file with settings")
                 .add_filter("Files that say how they were made", &kinds)
@@ -96,6 +92,11 @@ impl Background {
             }
         });
     }
+}
+
+/// Those of pictures and clips, and others.
+fn endings(others: &[&'static str]) -> Vec<&'static str> {
+    [&PICTURE_ENDINGS, &CLIP_ENDINGS[..], others].concat()
 }
 
 pub(in crate::app) fn no_dialog(instead: &str) -> JobError {

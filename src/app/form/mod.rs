@@ -194,10 +194,9 @@ impl FormState {
             width: request.width,
             height: request.height,
             num_frames: request.num_frames,
-            secs: request.sections.map_or(DEFAULT_SECS, |sections| {
-                // Exactly as many sections come of it again.
-                f64::from(sections.count * sections.frames_a_section()) / 30.0
-            }),
+            secs: request
+                .sections
+                .map_or(DEFAULT_SECS, |sections| sections.secs()),
             section_order: request.sections.map(|sections| sections.order),
             step_cache: request.step_cache,
             fps: request.fps,

@@ -98,6 +98,8 @@ pub struct GalleryPage {
     /// Nothing before the first answer.
     pub listing: Option<Listing>,
     pub selection: Selection,
+    /// The chosen ones, of the choice and the list with these numbers.
+    chosen: Option<((u64, u64), Arc<[Arc<Entry>]>)>,
     pub thumbs: Thumbs,
     /// The small pictures that were asked for last.
     pub wanted: Wanted,
@@ -157,9 +159,17 @@ impl GalleryPage {
             .or_else(|| self.selection.entries(self.items()).next())
     }
 
-    /// The chosen ones, in the order of the page.
-    pub fn chosen(&self) -> Vec<Arc<Entry>> {
-        self.selection.entries(self.items()).cloned().collect()
+    /// The chosen ones, in the order of the page; looked for when the choice or the list is another one.
+    pub fn chosen(&mut self) -> Arc<[Arc<Entry>]> {
+        let now = (self.selection.revision(), self.generation);
+        if let Some((then, chosen)) = &self.chosen
+            && *then == now
+        {
+            return Arc::clone(chosen);
+        }
+        let chosen: Arc<[_]> = self.selection.entries(self.items()).cloned().collect();
+        self.chosen = Some((now, Arc::clone(&chosen)));
+        chosen
     }
 }
 

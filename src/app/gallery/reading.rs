@@ -43,7 +43,8 @@ struct Lists {
     /// In the order of their need.
     thumbs: VecDeque<ThumbWish>,
     unread: VecDeque<Found>,
-    in_work: HashSet<ThumbKey>,
+    /// Of which file, and how large.
+    in_work: HashSet<(ThumbKey, u32)>,
     num_made: usize,
     is_closed: bool,
 }
@@ -66,7 +67,7 @@ impl Desk {
         let in_work = &lists.in_work;
         lists.thumbs = wishes
             .into_iter()
-            .filter(|wish| !in_work.contains(&wish.key))
+            .filter(|wish| !in_work.contains(&(wish.key, wish.side)))
             .collect();
         drop(lists);
         self.more.notify_all();
@@ -95,7 +96,7 @@ impl Desk {
                 return None;
             }
             if let Some(wish) = lists.thumbs.pop_front() {
-                lists.in_work.insert(wish.key);
+                lists.in_work.insert((wish.key, wish.side));
                 return Some(Job::Thumb(wish));
             }
             if let Some(found) = lists.unread.pop_front() {
@@ -108,9 +109,10 @@ impl Desk {
         }
     }
 
-    fn end(&self, key: ThumbKey) -> bool {
+    /// Whether old small pictures are to be looked for now.
+    fn end(&self, wish: &ThumbWish) -> bool {
         let mut lists = self.lists();
-        lists.in_work.remove(&key);
+        lists.in_work.remove(&(wish.key, wish.side));
         lists.num_made += 1;
         lists.num_made.is_multiple_of(PRUNE_EVERY)
     }
@@ -130,7 +132,7 @@ pub(super) fn read(
                     let picture = thumbs.get(&wish.path, wish.key)?;
                     Ok(as_image(picture, wish.side))
                 });
-                let is_pruning_due = desk.end(wish.key);
+                let is_pruning_due = desk.end(&wish);
                 let made = GalleryAnswer::Thumb(wish, made);
                 postbox.post(Answer::Gallery(Box::new(made)));
                 if is_pruning_due {
@@ -160,5 +162,31 @@ fn readable<T>(work: impl FnOnce() -> Result<T, media::MediaError>) -> Result<T,
     match guarded(work) {
         Some(done) => done.map_err(|err| err.to_string()),
         None => Err(NOT_SURVIVED.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use safelight_core::gallery::Stamp;
+
+    use super::*;
+
+    #[test]
+    fn a_larger_picture_is_made_though_the_small_one_is_in_work() {
+        let wish = |side| ThumbWish {
+            path: PathBuf::from("/a"),
+            key: ThumbKey::of(Path::new("/a"), Stamp::default()),
+            side,
+        };
+        let desk = Desk::default();
+        desk.want(vec![wish(160)]);
+        assert!(matches!(desk.next(), Some(Job::Thumb(begun)) if begun.side == 160));
+        desk.want(vec![wish(160), wish(320)]);
+        assert_eq!(desk.lists().thumbs, [wish(320)]);
+        desk.end(&wish(160));
+        desk.want(vec![wish(160)]);
+        assert_eq!(desk.lists().thumbs, [wish(160)]);
     }
 }

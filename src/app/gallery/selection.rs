@@ -17,6 +17,8 @@ pub struct Selection {
     cursor: Option<(PathBuf, usize)>,
     /// Where a range begins.
     anchor: Option<PathBuf>,
+    /// Counts the choices.
+    revision: u64,
 }
 
 impl Selection {
@@ -43,8 +45,16 @@ impl Selection {
         self.cursor.as_ref().map(|(_, at)| *at)
     }
 
+    /// Another one whenever something else may be chosen.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            revision: self.revision + 1,
+            ..Self::default()
+        };
     }
 
     /// The chosen ones in the order of the list.
@@ -56,6 +66,7 @@ impl Selection {
     }
 
     pub fn all(&mut self, items: &[Arc<Entry>]) {
+        self.revision += 1;
         self.chosen = items.iter().map(|entry| entry.path.clone()).collect();
         if self.cursor.is_none() {
             self.move_to(items, 0);
@@ -68,6 +79,7 @@ impl Selection {
             return;
         };
         let path = entry.path.clone();
+        self.revision += 1;
         if modifiers.shift {
             self.range_to(items, index, modifiers.command);
         } else if modifiers.command {
@@ -125,6 +137,7 @@ impl Selection {
             return;
         }
         let had_any = !self.chosen.is_empty();
+        self.revision += 1;
         let paths = items.iter().map(|entry| &entry.path);
         self.chosen = paths
             .filter(|path| self.chosen.contains(*path))
@@ -146,6 +159,7 @@ mod tests {
     use safelight_core::gallery::{Found, Query, Scan, Shelf, Sort, Stamp};
 
     use super::*;
+    use crate::app::gallery::{GalleryPage, Listing};
 
     fn items(names: &[&str]) -> Vec<Arc<Entry>> {
         let files = names.iter().map(|name| Found {
@@ -192,6 +206,31 @@ mod tests {
         assert_eq!(chosen(&selection, &items), "bcd");
         selection.step(&items, 9, false);
         assert_eq!(chosen(&selection, &items), "e");
+    }
+
+    #[test]
+    fn the_chosen_ones_are_looked_for_only_when_the_choice_or_the_list_changes() {
+        let list = items(&["a", "b"]);
+        let listing = |items: &[Arc<Entry>]| Listing {
+            items: items.to_vec(),
+            ..Listing::default()
+        };
+        let mut page = GalleryPage {
+            listing: Some(listing(&list)),
+            ..GalleryPage::default()
+        };
+        page.selection.all(&list);
+        let both = page.chosen();
+        assert_eq!(both.len(), 2);
+        assert!(Arc::ptr_eq(&both, &page.chosen()));
+        page.selection.click(&list, 0, Modifiers::COMMAND);
+        assert_eq!(page.chosen().len(), 1);
+        page.selection.clear();
+        assert!(page.chosen().is_empty());
+        page.selection.all(&list);
+        assert_eq!(page.chosen().len(), 2);
+        (page.listing, page.generation) = (Some(listing(&list[..1])), 1);
+        assert_eq!(page.chosen().len(), 1);
     }
 
     #[test]

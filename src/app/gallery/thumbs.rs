@@ -83,6 +83,10 @@ impl Thumbs {
         side: u32,
         made: Result<ColorImage, String>,
     ) {
+        if self.contains(key, side) {
+            // A smaller one that took longer.
+            return;
+        }
         let (held, bytes) = match made {
             Ok(image) => {
                 let bytes = image.pixels.len() * 4;
@@ -159,6 +163,8 @@ mod tests {
         assert!(thumbs.contains(key(0), 16) && thumbs.contains(key(10), 16));
         assert!(!thumbs.contains(key(1), 16) && !thumbs.contains(key(0), 17));
         assert!(thumbs.bytes <= thumbs.max_bytes);
+        thumbs.keep(&ctx, key(10), 8, image());
+        assert!(thumbs.contains(key(10), 16), "a smaller one came later");
         thumbs.keep(&ctx, key(11), 16, Err("it is broken".to_owned()));
         assert!(matches!(thumbs.get(key(11)), Shown::Broken("it is broken")));
         assert!(matches!(thumbs.get(key(1)), Shown::NotYet));

@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use egui::{Context, Event, HoveredFile, pos2};
+use egui::{Context, Event, HoveredFile, RawInput, pos2};
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::media::has_clip_name;
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};
@@ -43,17 +44,20 @@ impl App {
         }
     }
 
+    /// Takes away what was said of held files and never taken back: egui paints without end while there are some.
+    pub(in crate::app) fn forget_stale_hovers(&mut self, input: &mut RawInput) {
+        let stale = &mut self.session.num_stale_hovers;
+        let files = &mut input.hovered_files;
+        if input.events.iter().any(is_of_free_pointer) {
+            *stale = files.len();
+        }
+        *stale = (*stale).min(files.len());
+        files.drain(..*stale);
+    }
+
     fn take_drags(&mut self, ctx: &Context) {
         let Some(drags) = &self.drags else {
-            let stale = &mut self.session.num_stale_hovers;
-            self.session.held = ctx.input(|input| {
-                let files = &input.raw.hovered_files;
-                if input.events.iter().any(is_of_free_pointer) {
-                    *stale = files.len();
-                }
-                *stale = (*stale).min(files.len());
-                Held::of(&files[*stale..])
-            });
+            self.session.held = ctx.input(|input| Held::of(&input.raw.hovered_files));
             return;
         };
         let drags: Vec<FileDrag> = drags.try_iter().collect();
@@ -265,16 +269,6 @@ impl Held {
 /// late, after they had been let go.
 fn is_of_free_pointer(event: &Event) -> bool {
     matches!(event, Event::PointerMoved(_) | Event::PointerButton { .. })
-}
-
-/// For what is said before a file is let go; what it is, its contents tell.
-fn has_clip_name(path: &Path) -> bool {
-    const ENDINGS: [&str; 5] = ["mp4", "m4v", "mov", "webm", "mkv"];
-    path.extension().is_some_and(|kind| {
-        ENDINGS
-            .iter()
-            .any(|ending| kind.eq_ignore_ascii_case(ending))
-    })
 }
 
 /// A file of weights is a LoRA, or is told not to be one.

@@ -113,7 +113,7 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
 }
 
 /// Whether it is of a kind that is a picture or a clip: only a look inside tells.
-fn may_move(path: &Path) -> bool {
+pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     // What cannot be read is explained by whoever opens it.

@@ -165,14 +165,25 @@ impl App {
         library.rows = Rows::take(self.session.models.all(), &unusable, &self.session.missing);
         library.unusable = unusable;
         library.cards.clear();
-        library.survey.is_stale = true;
         self.search_library();
-        if matches!(self.session.page, Page::Models | Page::Welcome) {
-            self.survey();
-            if let Some(id) = self.session.library.chosen.clone() {
-                self.read_card(&id);
-            }
+        self.renew_survey();
+        if self.is_library_shown()
+            && let Some(id) = self.session.library.chosen.clone()
+        {
+            self.read_card(&id);
         }
+    }
+
+    /// What this machine can run is of yesterday: who looks at it sees it anew.
+    pub(in crate::app) fn renew_survey(&mut self) {
+        self.session.library.survey.is_stale = true;
+        if self.is_library_shown() {
+            self.survey();
+        }
+    }
+
+    fn is_library_shown(&self) -> bool {
+        matches!(self.session.page, Page::Models | Page::Welcome)
     }
 
     /// Looks at the machine, unless what is known is of today.
@@ -299,9 +310,6 @@ impl App {
             self.session.notify(Severity::Error, err.clone());
         }
         self.session.library.engine = Some(engine);
-        self.session.library.survey.is_stale = true;
-        if matches!(self.session.page, Page::Models | Page::Welcome) {
-            self.survey();
-        }
+        self.renew_survey();
     }
 }

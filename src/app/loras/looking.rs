@@ -22,12 +22,7 @@ pub(super) fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
 
 /// A file of which nothing can be said, because the model itself cannot be read.
 fn unknown(path: &Path, reason: &str) -> FoundLora {
-    FoundLora {
-        path: path.to_owned(),
-        bytes: 0,
-        card: None,
-        fit: Fit::No(reason.to_owned()),
-    }
+    FoundLora::new(path, 0, None, Fit::No(reason.to_owned()))
 }
 
 /// Tells of all LoRAs on this machine, some at a time. Fails where the model itself cannot be read.

@@ -58,6 +58,8 @@ pub struct LoraShelf {
     pub hides_others: bool,
     /// What the last search has found so far: first what fits.
     pub found: Vec<Arc<FoundLora>>,
+    /// What is shown of that; none when it is to be chosen anew.
+    shown: Option<Shown>,
     pub is_looking: bool,
     /// Why it cannot be said what fits.
     pub problem: Option<String>,
@@ -73,7 +75,37 @@ pub struct LoraShelf {
     coverage: HashMap<PathBuf, Coverage>,
 }
 
+/// A part of what was found, and what it was chosen by.
+struct Shown {
+    search: String,
+    hides_others: bool,
+    loras: Arc<[Arc<FoundLora>]>,
+}
+
 impl LoraShelf {
+    /// What has the words of the search, and is for the model where others are hidden.
+    pub fn shown(&mut self) -> Arc<[Arc<FoundLora>]> {
+        let is_of_now = self.shown.as_ref().is_some_and(|shown| {
+            shown.search == self.search && shown.hides_others == self.hides_others
+        });
+        if !is_of_now {
+            self.shown = None;
+        }
+        let shown = self.shown.get_or_insert_with(|| {
+            let words = self.search.to_lowercase();
+            let found = self
+                .found
+                .iter()
+                .filter(|lora| (!self.hides_others || lora.fits()) && lora.has_words(&words));
+            Shown {
+                search: self.search.clone(),
+                hides_others: self.hides_others,
+                loras: found.cloned().collect(),
+            }
+        });
+        Arc::clone(&shown.loras)
+    }
+
     /// What is known of a chosen file.
     pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
         self.chosen.get(path)
@@ -153,6 +185,7 @@ impl App {
                 shelf
                     .found
                     .sort_by_key(|lora| (!lora.fits(), lora.card.is_none()));
+                shelf.shown = None;
             }
             LorasAnswer::Ended(number, problem) if number == shelf.number => {
                 shelf.is_looking = false;
@@ -271,6 +304,7 @@ impl App {
         shelf.number += 1;
         shelf.is_looking = true;
         shelf.found.clear();
+        shelf.shown = None;
         shelf.problem = None;
         // What is chosen may have changed, too.
         shelf.chosen_for = None;
@@ -289,5 +323,34 @@ impl App {
                 |()| postbox.post(Answer::Loras(LorasAnswer::Ended(number, None))),
             );
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_searched_anew_only_when_something_else_is_looked_for() {
+        let lora = |name: &str, fit| {
+            let path = Path::new("/loras").join(name);
+            Arc::new(FoundLora::new(&path, 1, None, fit))
+        };
+        let other = || Fit::No("it is for another model".to_owned());
+        let mut shelf = LoraShelf {
+            found: vec![
+                lora("Ink.safetensors", Fit::Yes(Coverage::default())),
+                lora("ink-old.safetensors", other()),
+                lora("boats.safetensors", other()),
+            ],
+            ..LoraShelf::default()
+        };
+        let all = shelf.shown();
+        assert_eq!(all.len(), 3);
+        assert!(Arc::ptr_eq(&all, &shelf.shown()));
+        shelf.search = "INK ".to_owned();
+        assert_eq!(shelf.shown().len(), 2);
+        shelf.hides_others = true;
+        assert_eq!(shelf.shown().len(), 1);
     }
 }

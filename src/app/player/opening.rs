@@ -9,6 +9,7 @@ use safelight_core::job::{Clip, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipReader, MediaError, Picture};
 use serde_json::Value;
 
+use crate::app::inputs::opening::may_move;
 use crate::app::player::compare::Side;
 use crate::app::player::facts::PlayedFile;
 use crate::app::player::frames::Frames;
@@ -56,7 +57,7 @@ pub(super) fn open(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile
 fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, MediaError> {
     let settings = settings_of(path);
     // A picture that moves says so only inside.
-    if is_perhaps_animated(path)
+    if may_move(path)
         && let Ok(reader) = ClipReader::open(path)
         && reader.info().num_frames > 1
     {
@@ -85,13 +86,6 @@ fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, Med
 fn settings_of(path: &Path) -> Option<Value> {
     let text = media::read_settings(path).ok()??;
     serde_json::from_str(&text).ok()
-}
-
-fn is_perhaps_animated(path: &Path) -> bool {
-    let mut head = [0; 4];
-    let read = std::fs::File::open(path)
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head));
-    read.is_ok() && (&head == b"GIF8" || &head == b"RIFF")
 }
 
 /// One of the numbered pictures that a clip was written as, and no frame that was saved from one.

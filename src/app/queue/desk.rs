@@ -38,6 +38,8 @@ pub struct QueueDesk {
     pub several: Option<Several>,
     /// Pictures on their way to become a job each.
     pub opening: Vec<Opening>,
+    /// How many there were: the last one's number.
+    pub(super) num_openings: u64,
     /// Whoever has closed the panel does not want it to open by itself.
     pub was_closed: bool,
     /// What happens when all is done.
@@ -59,6 +61,7 @@ impl Default for QueueDesk {
             removed: Vec::new(),
             several: None,
             opening: Vec::new(),
+            num_openings: 0,
             was_closed: false,
             after: AfterQueue::default(),
             countdown: None,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egui::Context;
+use safelight_core::files;
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
 use safelight_core::settings::Paths;
 
@@ -322,7 +323,7 @@ fn take(
 
 /// Keeps a file that is not read whole, before it is written anew. Where that fails, it is not written at all.
 fn keep_aside(restored: &mut Restored, path: &Path, problem: JobError) {
-    restored.problems.push(match QueueFile::keep_aside(path) {
+    restored.problems.push(match files::keep_aside(path) {
         Ok(copy) => problem.advise(format!("The file is kept as {}", copy.display())),
         Err(err) => {
             restored.lock = None;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use egui::Context;
 use safelight_core::catalog::ModelSpec;
-use safelight_core::job::{CancelToken, JobError, JobErrorKind, StartPicture, random_seed};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind, StartPicture};
 
 use crate::app::App;
 use crate::app::background::Answer;
@@ -105,7 +105,8 @@ impl App {
         }
         let sources = self.session.inputs.sources();
         let (last_image, mask) = (sources.last_image.cloned(), sources.mask.cloned());
-        let number = random_seed();
+        self.session.queue.num_openings += 1;
+        let number = self.session.queue.num_openings;
         let stop = CancelToken::default();
         let mut form = self.state.form.clone();
         // Each picture says which shape its own clip has.

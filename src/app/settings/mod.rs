@@ -151,6 +151,8 @@ impl App {
         let are_models_elsewhere = settings.models.folders != self.settings.models.folders
             || settings.models.search_installs != self.settings.models.search_installs;
         let is_engine_another = settings.runtime.libtorch != self.settings.runtime.libtorch;
+        let is_machine_another = settings.runtime != self.settings.runtime;
+        let is_room_another = settings.memory != self.settings.memory;
         let are_results_elsewhere = settings.output != self.settings.output;
         self.live_settings.set(settings.clone());
         self.settings = settings;
@@ -162,6 +164,12 @@ impl App {
         }
         if is_engine_another {
             self.check_engine();
+        }
+        if is_machine_another {
+            self.session.planning.forget();
+        }
+        if is_machine_another || is_room_another {
+            self.renew_survey();
         }
     }
 

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::media::{has_clip_name, has_picture_name};
+
 /// Folders in folders in folders.
 const MAX_DEPTH: usize = 8;
 const MAX_FOLDERS: usize = 20_000;
@@ -25,11 +27,6 @@ const YOUNG_FOR: Duration = Duration::from_mins(1);
 const CLOCK_STEP: Duration = Duration::from_millis(50);
 /// After so long everything is looked at again, whatever the folders say.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-
-/// The names that results and other people's pictures and clips have.
-const EXTENSIONS: [&str; 13] = [
-    "png", "jpg", "jpeg", "webp", "gif", "mp4", "m4v", "mov", "webm", "mkv", "bmp", "tif", "tiff",
-];
 
 /// When a file was changed, and how long it is: another one under the same name differs in one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -212,7 +209,7 @@ impl Walk {
             };
             if is_folder {
                 inner.push(path);
-            } else if has_known_extension(&path)
+            } else if has_known_name(&path)
                 && let Ok(stat) = fs::metadata(&path)
                 && stat.is_file()
             {
@@ -255,9 +252,7 @@ impl Walk {
     }
 }
 
-fn has_known_extension(path: &Path) -> bool {
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    EXTENSIONS
-        .iter()
-        .any(|known| extension.eq_ignore_ascii_case(known))
+/// The names that results and other people's pictures and clips have.
+fn has_known_name(path: &Path) -> bool {
+    has_picture_name(path) || has_clip_name(path)
 }

@@ -11,6 +11,7 @@ use super::facts::{Facts, MediaKind, number_of};
 use super::index::{self, IndexError, Known};
 use super::query::{Query, Show, Sort, folded};
 use super::{Found, Scan, Stamp, ThumbKey};
+use crate::media::has_clip_name;
 use crate::naming;
 
 /// What is known of what is in a file.
@@ -55,12 +56,7 @@ impl Entry {
     pub fn is_clip(&self) -> bool {
         match &self.reading {
             Reading::Read(facts) => facts.kind == MediaKind::Clip || facts.is_frame,
-            Reading::Unread | Reading::Broken(_) => {
-                let extension = self.path.extension().unwrap_or_default().to_string_lossy();
-                ["mp4", "m4v", "mov", "webm", "mkv"]
-                    .iter()
-                    .any(|clip| extension.eq_ignore_ascii_case(clip))
-            }
+            Reading::Unread | Reading::Broken(_) => has_clip_name(&self.path),
         }
     }
 

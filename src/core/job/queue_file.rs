@@ -143,15 +143,6 @@ impl QueueFile {
         }
         write_atomically(path, &text)
     }
-
-    /// Copies a file that is not read whole beside itself, before a new one takes its place; gives the copy.
-    pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
-        let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
-        let free = (1..1000).map(name).find(|path| !path.exists());
-        let copy = free.unwrap_or_else(|| name(0));
-        fs::copy(path, &copy)?;
-        Ok(copy)
-    }
 }
 
 #[cfg(test)]
@@ -233,17 +224,5 @@ mod tests {
         }
         let newer = load("{\"version\": 2, \"jobs\": []}");
         assert!(matches!(newer, Err(QueueError::Newer { found: 2, .. })));
-    }
-
-    #[test]
-    fn a_file_that_is_kept_aside_takes_no_earlier_ones_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("queue.json");
-        for text in ["first", "second"] {
-            fs::write(&path, text).unwrap();
-            let copy = QueueFile::keep_aside(&path).unwrap();
-            assert_eq!(fs::read_to_string(copy).unwrap(), text);
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 }

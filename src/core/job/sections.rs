@@ -4,6 +4,7 @@
 //! Plain numbers: worker and engine count with the same ones. Knows no tensors and no files.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,10 @@ use crate::catalog::InputUse;
 const FRAMES_A_LATENT: u32 = 4;
 /// Latent frames of a section, as published.
 pub const WINDOW: u32 = 9;
+/// As many as a file may ask for: lists are as long as it says, and a form asks for a few hundred at most.
+const COUNTS: RangeInclusive<u32> = 1..=4096;
+/// Latent frames of a section in a file.
+const WINDOWS: RangeInclusive<u32> = 1..=32;
 /// Frames of a given clip that F1 is shown, as many as its 19 latent frames of history hold.
 pub const SEEN_FRAMES: u32 = 73;
 
@@ -77,8 +82,9 @@ impl FromStr for SectionOrder {
     }
 }
 
-/// How a clip is made of sections.
+/// How a clip is made of sections. None is read from a file that is beyond what can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Sections {
     /// How many, at least 1.
     pub count: u32,
@@ -87,12 +93,50 @@ pub struct Sections {
     pub order: SectionOrder,
     /// Latent frames in front of what is made, at least 1: that of the start picture, or the last of a clip that F1
     /// goes on from.
-    #[serde(default = "one")]
     pub lead: u32,
+}
+
+/// What a file says of sections.
+#[derive(Deserialize)]
+struct Written {
+    count: u32,
+    window: u32,
+    order: SectionOrder,
+    #[serde(default = "one")]
+    lead: u32,
 }
 
 fn one() -> u32 {
     1
+}
+
+impl TryFrom<Written> for Sections {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written {
+            count,
+            window,
+            order,
+            lead,
+        } = written;
+        let within = |what, range: &RangeInclusive<u32>, found| {
+            let (least, most) = (range.start(), range.end());
+            let is_within = range.contains(&found);
+            is_within
+                .then_some(())
+                .ok_or_else(|| format!("expected {least} to {most} {what}, found {found}"))
+        };
+        within("sections", &COUNTS, count)?;
+        within("latent frames a section", &WINDOWS, window)?;
+        within("latent frames in front", &(0..=window), lead)?;
+        Ok(Self {
+            count,
+            window,
+            order,
+            lead,
+        })
+    }
 }
 
 /// What one section's decoding gives, and where that belongs.
@@ -131,7 +175,14 @@ impl Sections {
 
     /// Frames of the whole clip, with those of its [lead](Self::lead).
     pub fn num_frames(&self) -> u32 {
-        self.count * FRAMES_A_LATENT * self.window + self.lead_frames()
+        // A wish for seconds may be for any number of them.
+        let new = self.count.saturating_mul(self.frames_a_section());
+        new.saturating_add(self.lead_frames())
+    }
+
+    /// The wish for seconds that exactly as many sections come of again.
+    pub fn secs(&self) -> f64 {
+        f64::from(self.count) * f64::from(self.frames_a_section()) / 30.0
     }
 
     /// Frames in front of what is made: 1 of a picture, or those where a clip is gone on from.
@@ -332,6 +383,48 @@ mod tests {
         let old = r#"{"count": 3, "window": 9, "order": "f1"}"#;
         let old: Sections = serde_json::from_str(old).unwrap();
         assert_eq!(old, sections(3, 9, SectionOrder::F1));
+    }
+
+    #[test]
+    fn numbers_of_a_file_that_no_clip_has_are_refused_in_a_sentence() {
+        let read = |count: u32, window: u32, lead: u32| {
+            let json = serde_json::json!({
+                "count": count, "window": window, "order": "original", "lead": lead,
+            });
+            serde_json::from_value::<Sections>(json).map_err(|err| err.to_string())
+        };
+        let longest = read(4096, 32, 32).unwrap();
+        assert_eq!(longest.num_frames(), 4096 * 4 * 32 + 125);
+        for (numbers, expected) in [
+            (
+                (u32::MAX, 9, 1),
+                "expected 1 to 4096 sections, found 4294967295",
+            ),
+            ((0, 9, 1), "expected 1 to 4096 sections, found 0"),
+            (
+                (1, u32::MAX, 1),
+                "expected 1 to 32 latent frames a section, found 4294967295",
+            ),
+            (
+                (1, 0, 0),
+                "expected 1 to 32 latent frames a section, found 0",
+            ),
+            (
+                (1, 9, 10),
+                "expected 0 to 9 latent frames in front, found 10",
+            ),
+        ] {
+            let (count, window, lead) = numbers;
+            assert_eq!(read(count, window, lead).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_wish_for_any_number_of_seconds_is_counted() {
+        let count = Sections::in_secs(1e300, 9);
+        let all = sections(count, 9, SectionOrder::Original);
+        assert_eq!((count, all.num_frames()), (u32::MAX, u32::MAX));
+        assert_eq!(sections(4, 9, SectionOrder::F1).secs(), 4.8);
     }
 
     #[test]

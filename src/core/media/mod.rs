@@ -4,6 +4,7 @@
 //! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
 
 mod clip;
+mod endings;
 mod error;
 mod fingerprint;
 mod kind;
@@ -22,6 +23,7 @@ pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
     numbered_path, write_clip, write_png,
 };
+pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};

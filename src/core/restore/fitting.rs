@@ -3,7 +3,7 @@
 
 use super::Restored;
 use crate::catalog::{Guidance, ModelSpec};
-use crate::job::{GenerateForm, Sections};
+use crate::job::GenerateForm;
 
 /// More steps nobody meant.
 const MAX_STEPS: u32 = 1000;
@@ -130,8 +130,6 @@ impl Restored {
 impl From<&crate::job::GenerateRequest> for Restored {
     fn from(request: &crate::job::GenerateRequest) -> Self {
         let sections = request.sections;
-        let secs =
-            |sections: &Sections| f64::from(sections.count * sections.frames_a_section()) / 30.0;
         Self {
             prompt: Some(request.prompt.clone()),
             negative_prompt: Some(request.negative_prompt.clone()),
@@ -141,7 +139,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             width: Some(request.width),
             height: Some(request.height),
             num_frames: sections.is_none().then_some(request.num_frames),
-            secs: sections.as_ref().map(secs),
+            secs: sections.map(|sections| sections.secs()),
             fps: Some(request.fps),
             strength: request.strength,
             ..Self::of("Safelight")

@@ -110,6 +110,11 @@ impl Paths {
         self.data.join("queue.json")
     }
 
+    /// What the window remembers, such as the form.
+    pub fn state_file(&self) -> PathBuf {
+        self.data.join("state.json")
+    }
+
     /// What was measured during the last jobs.
     pub fn telemetry(&self) -> PathBuf {
         self.data.join("telemetry")

@@ -5,7 +5,9 @@ use egui::{Slider, SliderClamping, Ui};
 use safelight_core::catalog::{Guidance, ModelSpec};
 
 use crate::app::form::{FormState, has_two_experts};
-use crate::ui::widgets::{Own, field_hint, group_label, own_row, reset_button, row, wide_slider};
+use crate::ui::widgets::{
+    Own, field_hint, group_label, own_row, reset_button, row, typed_number, wide_slider,
+};
 
 pub(super) fn guidance_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
     match spec.guidance {
@@ -58,6 +60,7 @@ fn real_ui(ui: &mut Ui, form: &mut FormState) {
         let slider = Slider::new(&mut form.true_cfg_scale, 1.0..=10.0)
             .step_by(0.1)
             .max_decimals(2)
+            .custom_parser(typed_number)
             .clamping(SliderClamping::Never);
         wide_slider(ui, slider, explanation).accessible_name(NAME);
     });
@@ -114,5 +117,6 @@ fn guidance_slider(scale: &mut f64) -> Slider<'_> {
     Slider::new(scale, 0.0..=15.0)
         .step_by(0.1)
         .max_decimals(2)
+        .custom_parser(typed_number)
         .clamping(SliderClamping::Never)
 }

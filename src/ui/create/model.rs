@@ -1,14 +1,14 @@
 //! The model picker: which model, what it is, and what to do when there is none.
 
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::catalog::{ModelSpec, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
 use crate::app::library::rows::needs_text;
 use crate::app::state::{Models, Page};
 use crate::ui::create::fetch::fetch_ui;
-use crate::ui::widgets::{bytes_text, flush, group_label, icon_button, palette, wide_note};
+use crate::ui::widgets::{flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -81,7 +81,7 @@ fn facts_text(spec: &ModelSpec) -> String {
         spec.family.label(),
         spec.variant,
         needs_text(spec),
-        bytes_text(spec.bytes)
+        size_text(spec.bytes)
     )
 }
 
@@ -92,7 +92,7 @@ fn hover_text(spec: &ModelSpec) -> String {
         thing_of(Some(spec)),
         needs_text(spec),
         spec.licence,
-        bytes_text(spec.bytes),
+        size_text(spec.bytes),
         spec.folder.display()
     )
 }

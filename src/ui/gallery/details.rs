@@ -154,7 +154,7 @@ fn several_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
     ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
     ui.add_space(theme::SMALL_GAP);
-    if let [one, other] = chosen.as_slice()
+    if let [one, other] = &chosen[..]
         && wide_button(ui, icons::COLUMNS, "Compare", "Both beside each other")
     {
         view.push(AppCommand::CompareFiles(

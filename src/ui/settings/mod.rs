@@ -134,6 +134,7 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut settings = view.settings.clone();
     let mut wishes = Vec::new();
+    let changed = settings.changed_keys(&Settings::default());
     let words = view.session.settings.search.trim().to_lowercase();
     let mut is_any = false;
     for section in rows::SECTIONS {
@@ -150,9 +151,11 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(section.name).strong());
         ui.separator();
         for row in found {
+            let is_default = !changed.iter().any(|key| row.holds(key));
             row_ui(
                 ui,
                 row,
+                is_default,
                 &mut settings,
                 &mut view.session.settings,
                 &mut wishes,
@@ -176,12 +179,12 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn row_ui(
     ui: &mut Ui,
     row: &Row,
+    is_default: bool,
     settings: &mut Settings,
     page: &mut SettingsPage,
     wishes: &mut Vec<AppCommand>,
 ) {
     let is_narrow = ui.available_width() < theme::SETTINGS_NARROW;
-    let is_default = settings.with_key_of(row.key, &Settings::default()) == *settings;
     let response = ui
         .push_id(row.key, |ui| {
             let mut contents = |ui: &mut Ui| {

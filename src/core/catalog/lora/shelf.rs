@@ -25,6 +25,8 @@ pub struct FoundLora {
     /// What the file says of itself, where it is a LoRA.
     pub card: Option<LoraCard>,
     pub fit: Fit,
+    /// All that a search looks at, in small letters.
+    haystack: String,
 }
 
 /// Whether a LoRA is for a model.
@@ -39,6 +41,32 @@ pub enum Fit {
 }
 
 impl FoundLora {
+    pub fn new(path: &Path, bytes: u64, card: Option<LoraCard>, fit: Fit) -> Self {
+        let mut haystack = path.to_string_lossy().into_owned();
+        if let Some(card) = &card {
+            let about = card.title.iter().chain(&card.base_model);
+            for part in about.chain(&card.trained_words).chain([&card.made_for]) {
+                haystack.push(' ');
+                haystack.push_str(part);
+            }
+        }
+        Self {
+            path: path.to_owned(),
+            bytes,
+            card,
+            fit,
+            haystack: haystack.to_lowercase(),
+        }
+    }
+
+    /// Whether each of the words, in small letters, stands in its path, in what it is for, or among the words it was
+    /// trained on.
+    pub fn has_words(&self, words: &str) -> bool {
+        words
+            .split_whitespace()
+            .all(|word| self.haystack.contains(word))
+    }
+
     /// The file's name without its ending.
     pub fn name(&self) -> String {
         super::stem(&self.path)
@@ -80,12 +108,7 @@ impl Fitting {
                 (Some(LoraCard::of(&file)), fit)
             }
         };
-        FoundLora {
-            path: path.to_owned(),
-            bytes: bytes.unwrap_or(0),
-            card,
-            fit,
-        }
+        FoundLora::new(path, bytes.unwrap_or(0), card, fit)
     }
 }
 

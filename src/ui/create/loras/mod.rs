@@ -13,7 +13,8 @@ use crate::app::form::{ChosenLora, has_two_experts};
 use crate::app::loras::{LoraShelf, LorasCommand};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{
-    chip_of, group_label, icon_button, palette, row, wide_note, wide_slider, with_icon,
+    chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
+    with_icon,
 };
 use crate::ui::{View, icons, theme};
 
@@ -153,6 +154,7 @@ fn strength_ui(
         let slider = Slider::new(strength, -2.0..=2.0)
             .step_by(0.05)
             .max_decimals(3)
+            .custom_parser(typed_number)
             .clamping(SliderClamping::Never);
         wide_slider(ui, slider, explanation)
             .accessible_name(name)

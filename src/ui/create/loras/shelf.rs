@@ -1,17 +1,16 @@
 //! The LoRAs on this machine, to choose from: first those for the chosen model.
 
-use std::sync::Arc;
-
 use egui::text::LayoutJob;
 use egui::{
     Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
     TextWrapMode, Ui, vec2,
 };
 use safelight_core::catalog::lora::{Fit, FoundLora};
+use safelight_core::catalog::size_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{bytes_text, palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::widgets::{palette, search_field, sentence, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
@@ -46,14 +45,8 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
+    let shown = view.session.loras.shown();
     let shelf = &view.session.loras;
-    let wanted = shelf.search.trim().to_lowercase();
-    let shown: Vec<Arc<FoundLora>> = shelf
-        .found
-        .iter()
-        .filter(|lora| (!shelf.hides_others || lora.fits()) && has(lora, &wanted))
-        .cloned()
-        .collect();
     if let Some(problem) = &shelf.problem {
         wide_note(ui, problem, palette(ui).error);
     }
@@ -183,7 +176,7 @@ fn facts_text(lora: &FoundLora) -> String {
         facts.extend(card.expert.map(|expert| format!("{expert} expert")));
         facts.extend(card.trained_words.first().map(|word| format!("“{word}”")));
     }
-    facts.push(bytes_text(lora.bytes));
+    facts.push(size_text(lora.bytes));
     facts.retain(|fact| !fact.is_empty());
     facts.join("  ·  ")
 }
@@ -198,22 +191,6 @@ fn cropped(text: &str, columns: usize) -> String {
         (used > columns).then_some(at)
     });
     end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
-}
-
-/// Each of the words stands in its name, in what it is for, or among the words it was trained on.
-fn has(lora: &FoundLora, wanted: &str) -> bool {
-    if wanted.is_empty() {
-        return true;
-    }
-    let mut text = lora.path.to_string_lossy().to_lowercase();
-    if let Some(card) = &lora.card {
-        let about = card.title.iter().chain(&card.base_model);
-        for part in about.chain(&card.trained_words).chain([&card.made_for]) {
-            text.push(' ');
-            text.push_str(&part.to_lowercase());
-        }
-    }
-    wanted.split_whitespace().all(|word| text.contains(word))
 }
 
 #[cfg(test)]

@@ -1,0 +1,138 @@
+//! What the window remembers, on disk: read before it opens, written a moment after a change and when it closes.
+//!
+//! The file is written as a whole or not at all, by the file thread. The window's place and size are eframe's.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use egui::Context;
+use safelight_core::files::{keep_aside, write_atomically};
+
+use crate::app::App;
+use crate::app::background::Task;
+use crate::app::state::State;
+
+/// A change is written no later than this.
+const WRITE_WITHIN_SECS: f64 = 3.0;
+
+/// What is known of the file.
+#[derive(Default)]
+pub(super) struct Remembering {
+    /// What stands in it, or is on its way there.
+    written: State,
+    /// Since when something else is to be remembered.
+    changed_at: Option<f64>,
+}
+
+impl Remembering {
+    pub fn new(written: State) -> Self {
+        Self {
+            written,
+            changed_at: None,
+        }
+    }
+}
+
+/// What an earlier window remembered; nothing where there was none. A file that is broken is kept under another name.
+pub(super) fn read(path: &Path) -> Option<State> {
+    let read = match fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return None,
+        Err(err) => Err(err),
+    };
+    let state = read.unwrap_or_else(|err| {
+        let place = path.display();
+        match keep_aside(path) {
+            Ok(copy) => tracing::warn!(
+                "what the window remembered cannot be read ({err}): {place}. The file is kept as {}",
+                copy.display()
+            ),
+            Err(_) => tracing::warn!("what the window remembered cannot be read ({err}): {place}"),
+        }
+        State::default()
+    });
+    Some(state)
+}
+
+impl App {
+    /// Has a change written, once there was time for others to follow it.
+    pub(super) fn remember_when_due(&mut self, ctx: &Context) {
+        if self.paths.is_none() {
+            return;
+        }
+        if *self.own_state() == self.remembering.written {
+            self.remembering.changed_at = None;
+            return;
+        }
+        let changed_at = *self.remembering.changed_at.get_or_insert(self.now_secs);
+        let due = changed_at + WRITE_WITHIN_SECS - self.now_secs;
+        if due > 0.0 {
+            ctx.request_repaint_after(Duration::try_from_secs_f64(due).unwrap_or_default());
+        } else {
+            self.remember();
+        }
+    }
+
+    /// Has it written, whatever the file says: the last time may have failed.
+    pub(super) fn remember(&mut self) {
+        let Some(paths) = &self.paths else {
+            return;
+        };
+        let state = self.own_state().into_owned();
+        let (remembered, path) = (state.clone(), paths.state_file());
+        let task = Task::Work(Box::new(move || {
+            if let Err(err) = write(&remembered, &path) {
+                let place = path.display();
+                tracing::warn!("what the window remembers cannot be written ({err}): {place}");
+            }
+            None
+        }));
+        if self.background.run(task) {
+            self.remembering = Remembering::new(state);
+        }
+    }
+
+    /// The state with the user's own form, also while another one is shown.
+    fn own_state(&self) -> Cow<'_, State> {
+        let form = self.own_form();
+        if std::ptr::eq(form, &raw const self.state.form) {
+            return Cow::Borrowed(&self.state);
+        }
+        Cow::Owned(State {
+            form: form.clone(),
+            ..self.state.clone()
+        })
+    }
+}
+
+fn write(state: &State, path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    write_atomically(path, &serde_json::to_vec(state)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_comes_back_and_a_broken_file_is_kept_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/state.json");
+        assert_eq!(read(&path), None);
+        let mut state = State::default();
+        state.form.prompt = "a red boat".to_owned();
+        state.library.favourites = vec!["wan".to_owned()];
+        write(&state, &path).unwrap();
+        assert_eq!(read(&path), Some(state));
+        fs::write(&path, "{\"form\": {\"prompt\": \"half a").unwrap();
+        let prompt = read(&path).map(|state| state.form.prompt);
+        assert_eq!(prompt.as_deref(), Some(""));
+        let copy = folder.path().join("data/state.broken-1.json");
+        assert!(fs::read_to_string(copy).unwrap().ends_with("half a"));
+    }
+}

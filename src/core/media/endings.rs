@@ -1,0 +1,41 @@
+//! What the names of pictures and clips end on: for filters, and for what is said before anybody looks inside.
+//!
+//! What a file is, its contents tell.
+
+use std::path::Path;
+
+/// Of pictures, some of which move.
+pub const PICTURE_ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+/// Of clips and nothing else.
+pub const CLIP_ENDINGS: [&str; 5] = ["mp4", "m4v", "mov", "webm", "mkv"];
+
+/// Whether the name is that of a picture.
+pub fn has_picture_name(path: &Path) -> bool {
+    ends_on(path, &PICTURE_ENDINGS)
+}
+
+/// Whether the name is that of a clip.
+pub fn has_clip_name(path: &Path) -> bool {
+    ends_on(path, &CLIP_ENDINGS)
+}
+
+fn ends_on(path: &Path, endings: &[&str]) -> bool {
+    path.extension()
+        .is_some_and(|end| endings.iter().any(|known| end.eq_ignore_ascii_case(known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_whether_it_is_a_clips_or_a_pictures_however_it_is_written() {
+        let kinds = |name: &str| {
+            let path = Path::new(name);
+            (has_picture_name(path), has_clip_name(path))
+        };
+        assert_eq!(kinds("/a/b.TIFF"), (true, false));
+        assert_eq!(kinds("b.mp4.MKV"), (false, true));
+        assert_eq!(kinds("mp4"), (false, false));
+    }
+}
