@@ -15,7 +15,6 @@ use crossbeam_channel::{Sender, bounded};
 use egui::{ColorImage, Context};
 use safelight_core::gallery::{Entry, Query, Sort, ThumbFolder, ThumbKey};
 use safelight_core::settings::Paths;
-use safelight_core::trash::Trashed;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -27,7 +26,7 @@ pub use reading::ThumbWish;
 use reading::{Desk, NUM_READERS};
 pub use selection::Selection;
 pub use thumbs::{Shown, Thumbs};
-pub use trashing::{TrashWish, TrashedResults};
+pub use trashing::{Bin, RestoredResults, TrashWish, TrashedResults};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
@@ -86,13 +85,14 @@ pub enum GalleryAnswer {
     /// A small picture, or why there is none.
     Thumb(ThumbWish, Result<ColorImage, String>),
     Trashed(TrashedResults),
-    /// So many files are back, and what went wrong with others.
-    Restored(usize, Vec<String>),
+    Restored(RestoredResults),
 }
 
 /// The page.
 #[derive(Default)]
 pub struct GalleryPage {
+    /// Where results lie.
+    folders: Vec<PathBuf>,
     /// What is looked for; the order is in [`GalleryLook`].
     pub query: Query,
     /// Nothing before the first answer.
@@ -115,12 +115,7 @@ pub struct GalleryPage {
     pub scrolled: (f32, f32),
     /// The search field gets the keyboard.
     pub is_search_wanted: bool,
-    /// What can be brought back.
-    pub trashed: Vec<Trashed>,
-    /// What was said of them.
-    pub trash_word: String,
-    /// Until they are in the trash nothing else goes there: what can be brought back would be lost.
-    is_trashing: bool,
+    pub bin: Bin,
     /// It is shown, and its folders are watched.
     is_open: bool,
     /// The neighbour of what goes is chosen.
@@ -140,6 +135,15 @@ impl GalleryPage {
         at_cursor
             .filter(|entry| self.selection.contains(&entry.path))
             .or_else(|| self.selection.entries(self.items()).next())
+    }
+
+    /// The path of a result below the folder of results in which it lies.
+    pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
+        let mut below = self
+            .folders
+            .iter()
+            .filter_map(|folder| path.strip_prefix(folder).ok());
+        below.next().unwrap_or(path)
     }
 
     /// The chosen ones, in the order of the page.
@@ -224,6 +228,7 @@ impl App {
         let folders = self.settings.result_folders(paths);
         let page = &mut self.session.gallery;
         page.query.sort = self.state.gallery.sort;
+        page.folders.clone_from(&folders);
         // What was drawn is drawn again.
         page.wanted = Wanted::default();
         let threads = page
@@ -278,17 +283,16 @@ impl App {
             GalleryAnswer::Listed(query, listing) => {
                 // An older question is not waited for any more.
                 if query == page.query {
-                    page.selection.settle(&listing.items, page.moves_on);
+                    page.is_cursor_hidden |= page.selection.settle(&listing.items, page.moves_on);
                     page.listing = Some(listing);
                     page.generation += 1;
-                    page.moves_on = false;
+                    // What is on its way to the trash may still be listed.
+                    page.moves_on &= page.bin.is_busy();
                 }
             }
             GalleryAnswer::Thumb(wish, made) => page.thumbs.keep(ctx, wish.key, wish.side, made),
             GalleryAnswer::Trashed(results) => self.take_trashed(results),
-            GalleryAnswer::Restored(num_files, problems) => {
-                self.take_restored(num_files, &problems);
-            }
+            GalleryAnswer::Restored(results) => self.take_restored(results),
         }
     }
 }

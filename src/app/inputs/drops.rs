@@ -186,6 +186,7 @@ impl App {
             // The picture says which shape the clip has.
             self.state.form.size = SizeChoice::Auto;
         }
+        self.settle_offers();
     }
 
     fn say_left_out(&mut self, num_files: usize, taken: &[String]) {

@@ -6,6 +6,8 @@ mod drops;
 pub(super) mod opening;
 pub(super) mod wayland_drop;
 
+use std::path::Path;
+
 use egui::{Rect, TextureHandle};
 use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{SourceClip, StartPicture};
@@ -32,7 +34,7 @@ pub enum Source {
 }
 
 impl Source {
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         match self {
             Self::Picture(picture) => &picture.path,
             Self::Clip(clip) => &clip.path,
@@ -118,6 +120,29 @@ impl Inputs {
 
     pub fn remove(&mut self, slot: Slot) {
         *self.place_of(slot) = None;
+    }
+
+    /// Takes a file out of every place in which it stands.
+    pub fn remove_file(&mut self, path: &Path) {
+        for slot in Slot::ALL {
+            if self
+                .get(slot)
+                .is_some_and(|input| input.source.path() == path)
+            {
+                self.remove(slot);
+            }
+        }
+    }
+
+    /// Makes the places what they were.
+    pub fn put_back(&mut self, [start, end, mask]: [Option<Input>; Slot::ALL.len()]) {
+        (self.start, self.end, self.mask) = (start, end, mask);
+    }
+
+    /// Whether the file stands in one of the places.
+    pub fn has_file(&self, path: &Path) -> bool {
+        let mut inputs = Slot::ALL.iter().filter_map(|slot| self.get(*slot));
+        inputs.any(|input| input.source.path() == path)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -11,7 +11,9 @@ use safelight_core::catalog::lora::{Fit, FoundLora};
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{bytes_text, palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::widgets::{
+    bytes_text, list_height, palette, search_field, sentence, wide_note, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
@@ -73,6 +75,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     ScrollArea::vertical()
         .id_salt("shelf")
         .max_height(theme::SHELF_HEIGHT)
+        .min_scrolled_height(list_height(ui, theme::SHELF_HEIGHT))
         .auto_shrink([false, true])
         .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
             for lora in shown.get(rows).unwrap_or_default() {
