@@ -279,3 +279,37 @@ fn inspect_says_how_another_programs_file_was_made() {
     let said = text(&output.stderr);
     assert!(said.contains("no model of its family is here"), "{said}");
 }
+
+#[test]
+fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
+    let home = Home::new();
+    let write = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();
+    write(
+        "nothing.png",
+        include_bytes!("../assets/icons/safelight-256.png"),
+    );
+    write(
+        "nothing",
+        include_bytes!("../assets/icons/safelight-256.png"),
+    );
+    write("other.json", b"{\"a\": 1}");
+    write("empty.png", b"");
+    write("plain.mp4", b"\0\0\0\x18ftypisom");
+    let large = format!("{{\"a\": \"{}\"}}", "x".repeat(30_000_000));
+    write("large.json", large.as_bytes());
+    let silent = "does not say how it was made";
+    for (name, part) in [
+        ("nothing.png", silent),
+        ("nothing", silent),
+        ("other.json", silent),
+        ("empty.png", "empty"),
+        ("plain.mp4", "plain.mp4"),
+        ("large.json", "at most 8.4 MB, found 30 MB"),
+    ] {
+        let output = run(&home, &["inspect", name]);
+        let said = text(&output.stderr);
+        assert!(said.contains(part), "{name}: {said}");
+        assert!(!said.contains("model,"), "{name}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+    }
+}

@@ -42,7 +42,7 @@ impl App {
                     self.state.form.reset_to(&spec);
                 }
             }
-            AppCommand::UseExample(prompt) => self.state.form.prompt = prompt,
+            AppCommand::UseExample(prompt) => self.use_example(prompt),
             AppCommand::Prompt(command) => self.run_prompt_command(command),
             AppCommand::Loras(command) => self.run_loras_command(command),
             AppCommand::RollSeed => self.roll_seed(),
@@ -53,7 +53,10 @@ impl App {
             }
             AppCommand::OpenInputs(paths, placing) => self.open_inputs(paths, placing),
             AppCommand::ContinueFromFile(path) => self.continue_from_file(path),
-            AppCommand::RemoveInput(slot) => self.session.inputs.remove(slot),
+            AppCommand::RemoveInput(slot) => {
+                self.session.inputs.remove(slot);
+                self.settle_offers();
+            }
             AppCommand::SwapInputs => self.session.inputs.swap(),
             AppCommand::Library(command) => self.run_library_command(command),
             AppCommand::Mask(command) => self.run_mask_command(ctx, &command),

@@ -138,12 +138,17 @@ pub struct NoticeAction {
 }
 
 impl Notice {
+    /// The file whose settings its button takes over.
+    pub fn offered_settings(&self) -> Option<&Path> {
+        match &self.action.as_ref()?.command {
+            AppCommand::UseSettingsOfFile(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether its button takes over the settings of this file.
     pub fn offers_settings_of(&self, path: &Path) -> bool {
-        let action = self.action.as_ref();
-        action.is_some_and(|action| {
-            matches!(&action.command, AppCommand::UseSettingsOfFile(offered) if offered == path)
-        })
+        self.offered_settings() == Some(path)
     }
 }
 

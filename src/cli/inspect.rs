@@ -26,7 +26,11 @@ pub struct InspectArgs {
 
 /// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
 pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
-    if let Some(found) = made_with::read(&args.path) {
+    if let Some(said) = made_with::read(&args.path) {
+        let found = match said {
+            Ok(found) => found,
+            Err(err) => return out::print_job_error(&err, args.json),
+        };
         return if args.json {
             out::print_json(&made_with::as_json(&args.path, &found), 0)
         } else {

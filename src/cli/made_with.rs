@@ -3,21 +3,36 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use safelight_core::media::{has_clip_name, has_picture_name};
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, Found, Restored};
 use serde_json::{Value, json};
 
 /// Endings of texts that can say how something was made.
 const TEXTS: [&str; 2] = ["json", "txt"];
 
-/// What the file says; nothing where it is no such file, or says nothing.
-pub(super) fn read(path: &Path) -> Option<Found> {
-    let end = path.extension()?;
+/// What the file says, or why that is nothing; `None` where it is no such file, and may be a model.
+pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
+    let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
-    // Others are looked at as models.
     let is_known = is_text || has_picture_name(path) || has_clip_name(path);
-    // What cannot be read is explained by who looks for a model in it.
-    (is_known && path.is_file()).then(|| restore::read(path).ok().flatten())?
+    if !path.is_file() || !(is_known || media_info(path).is_ok()) {
+        return None;
+    }
+    Some(match restore::read(path) {
+        Ok(Some(found)) => Ok(found),
+        // What is damaged or empty says why.
+        Ok(None) => Err(match media_info(path) {
+            Ok(_) | Err(MediaError::NotAPicture { .. }) => restore::says_nothing(path),
+            Err(err) => unreadable(&err),
+        }),
+        Err(err) => Err(unreadable(&err)),
+    })
+}
+
+fn unreadable(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Give a picture, a clip, a JSON file, or a model's file or folder")
 }
 
 pub(super) fn as_json(path: &Path, found: &Found) -> Value {

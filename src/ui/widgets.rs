@@ -86,6 +86,12 @@ pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
     ui.add(edit).accessible_name(name)
 }
 
+/// How high a list grows that comes bit by bit: this, where the window has room for it. It is asked for at once, because
+/// a popup keeps the height that it opened with.
+pub fn list_height(ui: &Ui, wished: f32) -> f32 {
+    wished.min(ui.ctx().content_rect().height() / 2.0)
+}
+
 /// The button that the whole window is about.
 pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Response {
     let palette = palette(ui);

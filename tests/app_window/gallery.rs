@@ -7,7 +7,7 @@ use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::commands::AppCommand;
-use safelight::app::gallery::GalleryCommand;
+use safelight::app::gallery::{GalleryCommand, TrashWish};
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
 use safelight_core::media::{ClipOptions, Picture, write_clip};
@@ -86,6 +86,11 @@ impl Bench {
     fn chosen(&mut self) -> Vec<String> {
         let chosen = self.app().session.gallery.chosen();
         chosen.iter().map(|entry| entry.file_name()).collect()
+    }
+
+    fn is_disabled(&self, name: &str) -> bool {
+        let button = self.harness.get_by_role_and_label(Role::Button, name);
+        button.accesskit_node().is_disabled()
     }
 
     fn search(&mut self, words: &str) {
@@ -188,6 +193,62 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     bench.until("it is back", |bench| bench.shown().len() == 2);
     assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
     assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        result(home.path(), &format!("{name}.png"), name, 7);
+    }
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.choose("a, picture");
+    let wishes = |name: &str| {
+        let path = results(home.path()).join(name);
+        let is_frame = false;
+        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashWish { path, is_frame }]))
+    };
+    // The second while the first is under way, and the first once more.
+    for name in ["a.png", "b.png", "a.png"] {
+        bench.app().push(wishes(name));
+    }
+    bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
+    assert!(bench.app().session.notices.is_empty());
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("one is back", |bench| {
+        bench.shown().len() == 2 && bench.chosen() == ["b.png"]
+    });
+    bench.assert_shows("1 result is in the trash");
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("the other is back", |bench| {
+        bench.shown().len() == 3 && bench.chosen() == ["a.png"]
+    });
+    assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn what_could_not_come_back_can_be_tried_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| {
+        bench.has("1 result is in the trash") && bench.shown().is_empty()
+    });
+    fs::create_dir(&path).unwrap();
+    bench.press("Undo");
+    bench.until("it is told", |bench| {
+        bench.has("Another file stands where this one was") || bench.has("another file stands")
+    });
+    fs::remove_dir(&path).unwrap();
+    bench.press("Undo");
+    bench.until("it is back", |bench| bench.shown().len() == 1);
+    assert!(path.is_file());
 }
 
 #[test]
@@ -370,4 +431,77 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.assert_shows("Expected a picture, found an empty file");
     assert!(bench.app().session.notices.is_empty());
     assert_eq!(bench.app().session.page, Page::Gallery);
+    for name in ["Play", "Use these settings", "Use as start picture"] {
+        assert!(bench.is_disabled(name), "{name}");
+    }
+    assert!(!bench.is_disabled("Delete"));
+}
+
+#[test]
+fn a_picture_without_settings_offers_none_and_tells_its_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = results(home.path()).join("old");
+    fs::create_dir(&folder).unwrap();
+    let plain = Picture::from_fn(96, 64, |_, _| [9; 3]).unwrap();
+    write_clip(&folder.join("a.png"), &[plain], ClipOptions::default()).unwrap();
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a.png, picture");
+    assert!(bench.is_disabled("Use these settings") && !bench.is_disabled("Play"));
+    bench.assert_shows("old/a.png, ");
+}
+
+#[test]
+fn the_right_button_opens_a_menu_of_what_can_be_done() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    result(home.path(), "b.png", "a hill", 8);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(2);
+    bench.choose("a hill, picture");
+    let cell = Role::ListBoxOption;
+    let other = bench
+        .harness
+        .get_by_role_and_label(cell, "a red boat, picture");
+    other.click_secondary();
+    bench.settle();
+    assert_eq!(
+        bench.chosen(),
+        ["a.png"],
+        "the menu is for what it lies over"
+    );
+    let count = |bench: &Bench, name: &str| {
+        let found = bench
+            .harness
+            .query_all_by_role_and_label(Role::Button, name);
+        found.count()
+    };
+    for name in ["Play", "Use these settings", "Copy path", "Delete"] {
+        assert_eq!(count(&bench, name), 2, "{name}");
+    }
+}
+
+#[test]
+fn what_leaves_results_out_is_named_and_filters_stay_where_they_are() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    let place = |bench: &Bench| {
+        let button = bench.harness.get_by_role_and_label(Role::Button, "Clips");
+        button.rect()
+    };
+    let before = place(&bench);
+    bench.press("Clips");
+    bench.press("Only favourites");
+    bench.until("nothing matches", |bench| {
+        bench.has("Only clips that are favourites are shown")
+    });
+    assert!(!bench.has("Other words"));
+    bench.search("zzz");
+    bench.until("nothing matches", |bench| bench.has("shown. Other words"));
+    assert_eq!(place(&bench), before);
 }

@@ -187,6 +187,7 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
 fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
     let mut bench = bench();
     bench.app().state.form.prompt = "a picture of".into();
+    bench.settle();
     add(&mut bench);
     bench.press("Insert word: b0at");
     assert_eq!(bench.app().state.form.prompt, "a picture of b0at");

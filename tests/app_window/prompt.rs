@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::StartupOptions;
 use safelight::app::form::SeedMode;
 use safelight_core::job::{JobOutcome, JobUpdate};
@@ -261,4 +261,67 @@ fn another_window_has_the_same_earlier_prompts() {
     second.until("it is there", |bench| {
         bench.has("Use: from the first window")
     });
+}
+
+#[test]
+fn a_wildcard_that_was_made_since_is_completed() {
+    let mut bench = bench();
+    bench.write_prompt("a boat ");
+    bench.until("there are none", |bench| {
+        bench.app().session.prompt.wildcards.is_some()
+    });
+    wildcard(&bench, "colour.txt", "red\n");
+    let folder = Paths::under(bench.home.path()).wildcards();
+    fs::write(folder.join("cold.txt"), b"caf\xe9\n").expect("it is written");
+    // Those that were looked at just now are not looked at again.
+    for _ in 0..10 {
+        bench.harness.step();
+    }
+    bench.write_prompt("__co");
+    bench.until("it is offered", |bench| bench.has("Complete colour"));
+    assert!(!bench.has("Complete cold"), "it is no text");
+}
+
+#[test]
+fn tab_behind_an_unfinished_name_stays_in_the_field() {
+    let mut bench = bench();
+    let has_focus = |bench: &Bench| {
+        let role = Role::MultilineTextInput;
+        let field = bench.harness.get_by_role_and_label(role, "Prompt");
+        field.accesskit_node().is_focused()
+    };
+    bench.write_prompt("a __nobody");
+    bench.harness.key_press(Key::Tab);
+    bench.settle();
+    assert!(has_focus(&bench));
+    assert_eq!(prompt(&mut bench), "a __nobody");
+    bench.write_prompt("__");
+    bench.harness.key_press(Key::Tab);
+    bench.settle();
+    assert!(!has_focus(&bench));
+}
+
+#[test]
+fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
+    let mut bench = bench();
+    assert!(bench.has("Example: a yellow balloon"));
+    bench.write_prompt("my own boat");
+    assert!(!bench.has("Example: a yellow balloon"));
+    bench.press("Random example");
+    assert_ne!(prompt(&mut bench), "my own boat");
+    bench.press("Random example");
+    bench.press("Earlier prompts");
+    bench.until("it is kept", |bench| bench.has("Use: my own boat"));
+    assert_eq!(bench.app().session.prompt.history.entries().len(), 1);
+}
+
+#[test]
+fn a_list_that_comes_late_gets_its_full_height() {
+    let mut bench = bench();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        wildcard(&bench, &format!("{name}.txt"), "x\n");
+    }
+    bench.press("Wildcards");
+    bench.until("they are listed", |bench| bench.has("Insert a"));
+    assert!(bench.has("Insert f"), "all rows are in sight");
 }

@@ -11,6 +11,7 @@ use safelight::app::form::{SeedMode, SizeChoice};
 use safelight::app::inputs::Slot;
 use safelight_core::job::{Sampler, SigmaSchedule};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::settings::Paths;
 
 use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec, spec};
 
@@ -86,8 +87,8 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
         (form.seed.as_str(), form.seed_mode),
         ("77", SeedMode::Fixed)
     );
-    // The picture stays what it was dropped as.
-    assert!(bench.app().session.inputs.get(Slot::Start).is_some());
+    // It was made from words alone.
+    assert!(bench.app().session.inputs.is_empty());
     assert!(!bench.has("Use its settings"));
     bench.assert_shows("flux1-dev-fp8, which is not here: Flux is chosen instead");
 }
@@ -118,9 +119,16 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     assert_eq!((form.shift, form.sampler), (Some(4.0), Sampler::DpmPp2m));
     assert_eq!((form.width, form.height), (256, 320));
     assert!(bench.app().session.inputs.is_empty());
-    // Nothing was left out, so no card is in the way.
-    assert!(bench.app().session.notices.is_empty());
-    bench.assert_shows("Settings of clip.json taken over");
+    // Nothing was left out.
+    bench.assert_shows("The settings of clip.json (Wan2GP) are in the form");
+    assert!(!bench.has("but not all"));
+    bench.press("Undo");
+    assert_eq!(bench.app().state.form.prompt, "");
+    assert_eq!(
+        bench.app().state.form.model.as_deref(),
+        Some("little-world")
+    );
+    assert!(!bench.has("The settings of clip.json"));
 }
 
 #[test]
@@ -148,7 +156,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
         bench.app().state.form.num_steps == 5
     });
     assert_eq!(bench.app().state.form.prompt, "a lighthouse");
-    assert!(bench.app().session.notices.is_empty());
+    assert!(!bench.has("but not all"));
 
     request["model"] = "wan9-gone".into();
     request["num_steps"] = 6.into();
@@ -219,4 +227,59 @@ fn the_menu_of_presets_offers_a_file() {
     bench
         .harness
         .get_by_role_and_label(Role::Button, "From a file…");
+}
+
+#[test]
+fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
+    let mut bench = bench();
+    let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
+    let path = picture_with(&bench, "fox.png", &text);
+    bench.drop_file(&path);
+    bench.until("it is offered", |bench| bench.has("says how it was made"));
+    bench.press("Use its settings");
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.num_steps == 9
+    });
+    assert!(bench.app().session.inputs.get(Slot::Start).is_some());
+}
+
+#[test]
+fn loras_of_another_family_are_left_out_and_told() {
+    let mut bench = Bench::new();
+    let folder = Paths::under(bench.home.path()).models().join("loras");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("ink.safetensors"), b"").expect("it is written");
+    let path = write(&bench, "fox.txt", FORGE);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().state.form.prompt == "a fox"
+    });
+    assert!(bench.app().state.form.loras.is_empty());
+    bench.assert_shows("Its LoRAs, which are for that family, are left out: ink (0.5)");
+}
+
+#[test]
+fn cards_that_are_not_true_any_more_go() {
+    let mut bench = bench();
+    let path = picture_with(&bench, "one.png", FORGE);
+    bench.drop_file(&path);
+    bench.until("it is offered", |bench| {
+        bench.has("The file one.png says how it was made")
+    });
+    let other = bench.picture_file("other.png", 64, 64);
+    bench.drop_file(&other);
+    bench.until("another has its place", |bench| {
+        bench.has("Start picture other.png")
+    });
+    assert!(!bench.has("one.png says how"));
+    for name in ["a", "b"] {
+        let text = FORGE.replace("a fox", name);
+        let path = write(&bench, &format!("{name}.txt"), &text);
+        bench.drop_file(&path);
+        bench.until("it is taken over", |bench| {
+            bench.app().state.form.prompt == name
+        });
+    }
+    bench.assert_shows("The settings of b.txt (Forge) are in the form");
+    assert!(!bench.has("The settings of a.txt"));
 }

@@ -8,6 +8,7 @@ mod selection;
 mod thumbs;
 mod trashing;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,6 @@ use crossbeam_channel::{Sender, bounded};
 use egui::{ColorImage, Context};
 use safelight_core::gallery::{Entry, Query, Sort, ThumbFolder, ThumbKey};
 use safelight_core::settings::Paths;
-use safelight_core::trash::Trashed;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -27,7 +27,7 @@ pub use reading::ThumbWish;
 use reading::{Desk, NUM_READERS};
 pub use selection::Selection;
 pub use thumbs::{Shown, Thumbs};
-pub use trashing::{TrashWish, TrashedResults};
+pub use trashing::{Bin, RestoredResults, TrashWish, TrashedResults};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
@@ -86,20 +86,21 @@ pub enum GalleryAnswer {
     /// A small picture, or why there is none.
     Thumb(ThumbWish, Result<ColorImage, String>),
     Trashed(TrashedResults),
-    /// So many files are back, and what went wrong with others.
-    Restored(usize, Vec<String>),
+    Restored(RestoredResults),
 }
 
 /// The page.
 #[derive(Default)]
 pub struct GalleryPage {
+    /// Where results lie.
+    folders: Vec<PathBuf>,
     /// What is looked for; the order is in [`GalleryLook`].
     pub query: Query,
     /// Nothing before the first answer.
     pub listing: Option<Listing>,
     pub selection: Selection,
     /// The chosen ones, of the choice and the list with these numbers.
-    chosen: Option<((u64, u64), Arc<[Arc<Entry>]>)>,
+    chosen: RefCell<Option<((u64, u64), Arc<[Arc<Entry>]>)>>,
     pub thumbs: Thumbs,
     /// The small pictures that were asked for last.
     pub wanted: Wanted,
@@ -117,12 +118,7 @@ pub struct GalleryPage {
     pub scrolled: (f32, f32),
     /// The search field gets the keyboard.
     pub is_search_wanted: bool,
-    /// What can be brought back.
-    pub trashed: Vec<Trashed>,
-    /// What was said of them.
-    pub trash_word: String,
-    /// Until they are in the trash nothing else goes there: what can be brought back would be lost.
-    is_trashing: bool,
+    pub bin: Bin,
     /// It is shown.
     is_open: bool,
     /// Its folders are watched.
@@ -159,16 +155,26 @@ impl GalleryPage {
             .or_else(|| self.selection.entries(self.items()).next())
     }
 
+    /// The path of a result below the folder of results in which it lies.
+    pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
+        let mut below = self
+            .folders
+            .iter()
+            .filter_map(|folder| path.strip_prefix(folder).ok());
+        below.next().unwrap_or(path)
+    }
+
     /// The chosen ones, in the order of the page; looked for when the choice or the list is another one.
-    pub fn chosen(&mut self) -> Arc<[Arc<Entry>]> {
+    pub fn chosen(&self) -> Arc<[Arc<Entry>]> {
         let now = (self.selection.revision(), self.generation);
-        if let Some((then, chosen)) = &self.chosen
+        let mut known = self.chosen.borrow_mut();
+        if let Some((then, chosen)) = &*known
             && *then == now
         {
             return Arc::clone(chosen);
         }
         let chosen: Arc<[_]> = self.selection.entries(self.items()).cloned().collect();
-        self.chosen = Some((now, Arc::clone(&chosen)));
+        *known = Some((now, Arc::clone(&chosen)));
         chosen
     }
 }
@@ -254,6 +260,7 @@ impl App {
         let folders = self.settings.result_folders(paths);
         let page = &mut self.session.gallery;
         page.query.sort = self.state.gallery.sort;
+        page.folders.clone_from(&folders);
         // What was drawn is drawn again.
         page.wanted = Wanted::default();
         let threads = page
@@ -310,17 +317,16 @@ impl App {
             GalleryAnswer::Listed(query, listing) => {
                 // An older question is not waited for any more.
                 if query == page.query {
-                    page.selection.settle(&listing.items, page.moves_on);
+                    page.is_cursor_hidden |= page.selection.settle(&listing.items, page.moves_on);
                     page.listing = Some(listing);
                     page.generation += 1;
-                    page.moves_on = false;
+                    // What is on its way to the trash may still be listed.
+                    page.moves_on &= page.bin.is_busy();
                 }
             }
             GalleryAnswer::Thumb(wish, made) => page.thumbs.keep(ctx, wish.key, wish.side, made),
             GalleryAnswer::Trashed(results) => self.take_trashed(results),
-            GalleryAnswer::Restored(num_files, problems) => {
-                self.take_restored(num_files, &problems);
-            }
+            GalleryAnswer::Restored(results) => self.take_restored(results),
         }
     }
 }

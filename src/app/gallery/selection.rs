@@ -19,6 +19,8 @@ pub struct Selection {
     anchor: Option<PathBuf>,
     /// Counts the choices.
     revision: u64,
+    /// These are chosen as soon as they are listed, unless something else is chosen before.
+    expected: Vec<PathBuf>,
 }
 
 impl Selection {
@@ -57,6 +59,11 @@ impl Selection {
         };
     }
 
+    /// Lets results be chosen that are to be listed soon.
+    pub fn expect(&mut self, paths: Vec<PathBuf>) {
+        self.expected = paths;
+    }
+
     /// The chosen ones in the order of the list.
     pub fn entries<'a>(&'a self, items: &'a [Arc<Entry>]) -> impl Iterator<Item = &'a Arc<Entry>> {
         // A long list is left as soon as all are found.
@@ -67,6 +74,7 @@ impl Selection {
 
     pub fn all(&mut self, items: &[Arc<Entry>]) {
         self.revision += 1;
+        self.expected.clear();
         self.chosen = items.iter().map(|entry| entry.path.clone()).collect();
         if self.cursor.is_none() {
             self.move_to(items, 0);
@@ -80,6 +88,7 @@ impl Selection {
         };
         let path = entry.path.clone();
         self.revision += 1;
+        self.expected.clear();
         if modifiers.shift {
             self.range_to(items, index, modifiers.command);
         } else if modifiers.command {
@@ -131,10 +140,13 @@ impl Selection {
     }
 
     /// Goes on in a new list: what is not in it is not chosen any more. With `moves_on` the neighbour of what has gone is
-    /// chosen instead.
-    pub fn settle(&mut self, items: &[Arc<Entry>], moves_on: bool) {
+    /// chosen instead. Tells whether what was expected has come, and is chosen now.
+    pub fn settle(&mut self, items: &[Arc<Entry>], moves_on: bool) -> bool {
+        if self.choose_expected(items) {
+            return true;
+        }
         if self.chosen.is_empty() && self.cursor.is_none() {
-            return;
+            return false;
         }
         let had_any = !self.chosen.is_empty();
         self.revision += 1;
@@ -144,13 +156,30 @@ impl Selection {
             .cloned()
             .collect();
         let Some((path, at)) = self.cursor.take() else {
-            return;
+            return false;
         };
         if let Some(at) = items.iter().position(|entry| entry.path == path) {
             self.cursor = Some((path, at));
         } else if moves_on && had_any && self.chosen.is_empty() && !items.is_empty() {
             self.click(items, at.min(items.len() - 1), Modifiers::NONE);
         }
+        false
+    }
+
+    fn choose_expected(&mut self, items: &[Arc<Entry>]) -> bool {
+        if self.expected.is_empty() {
+            return false;
+        }
+        let expected: HashSet<&PathBuf> = self.expected.iter().collect();
+        let is_expected = |entry: &&Arc<Entry>| expected.contains(&entry.path);
+        let Some(first) = items.iter().position(|entry| is_expected(&entry)) else {
+            return false;
+        };
+        let found = items.iter().filter(is_expected);
+        let chosen = found.map(|entry| entry.path.clone()).collect();
+        self.click(items, first, Modifiers::NONE);
+        self.chosen = chosen;
+        true
     }
 }
 
@@ -251,5 +280,23 @@ mod tests {
         assert!(selection.is_empty() && selection.cursor_at().is_none());
         moved.settle(&[], true);
         assert!(moved.is_empty());
+    }
+
+    #[test]
+    fn what_comes_back_is_chosen_unless_something_else_was_chosen_before() {
+        let listed = items(&["a", "b"]);
+        let mut selection = Selection::default();
+        selection.click(&listed, 0, Modifiers::NONE);
+        selection.expect(vec!["c".into(), "d".into()]);
+        assert!(!selection.settle(&listed, false));
+        assert_eq!(chosen(&selection, &listed), "a");
+        let mut other = selection.clone();
+        other.click(&listed, 1, Modifiers::NONE);
+        let more = items(&["a", "b", "c", "d"]);
+        assert!(selection.settle(&more, false));
+        assert_eq!(chosen(&selection, &more), "cd");
+        assert_eq!(selection.cursor_at(), Some(2));
+        assert!(!other.settle(&more, false));
+        assert_eq!(chosen(&other, &more), "b");
     }
 }

@@ -1,18 +1,21 @@
-//! Throwing results away, and bringing them back.
+//! Throwing results away, and bringing them back: one thing at a time, in the order of the wishes.
 //!
 //! Files only go to the desktop's trash. What a job writes or begins with stays.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
-use safelight_core::trash::{Trash, Trashed};
+use safelight_core::trash::{Trash, TrashError, Trashed};
 
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::gallery::librarian::{Errand, Order};
 use crate::app::gallery::{GalleryAnswer, problem_severity, tell};
+
+/// So many deletions can be taken back; older ones only with the desktop's own trash.
+const MAX_BATCHES: usize = 100;
 
 /// A result that is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,33 +25,119 @@ pub struct TrashWish {
     pub is_frame: bool,
 }
 
-/// What came of it.
+/// A result in the trash, with all its files.
+#[derive(Debug)]
+pub struct TrashedResult {
+    /// The name by which it was listed.
+    path: PathBuf,
+    files: Vec<Trashed>,
+}
+
+/// What came of a wish to delete.
+#[derive(Default)]
 pub struct TrashedResults {
-    /// Files, more than one of a clip of numbered pictures.
-    pub trashed: Vec<Trashed>,
-    /// The same under the names by which they are listed.
-    pub gone: Vec<PathBuf>,
-    pub num_results: usize,
+    trashed: Vec<TrashedResult>,
+    /// Files that are not there any more, under the names by which they are listed.
+    gone: Vec<PathBuf>,
     /// Why others stayed, a sentence each.
-    pub problems: Vec<String>,
+    problems: Vec<String>,
+}
+
+/// What came of a wish to bring something back.
+#[derive(Default)]
+pub struct RestoredResults {
+    /// Under the names by which they are listed.
+    restored: Vec<PathBuf>,
+    /// They are still in the trash.
+    failed: Vec<TrashedResult>,
+    /// Why, a sentence each.
+    problems: Vec<String>,
+}
+
+/// What is done with the trash.
+enum TrashErrand {
+    Put(Vec<TrashWish>),
+    Undo,
+}
+
+/// What can be taken back, and what is still to be done.
+#[derive(Default)]
+pub struct Bin {
+    /// What went together comes back together, the last one first.
+    batches: Vec<Vec<TrashedResult>>,
+    waiting: VecDeque<TrashErrand>,
+    is_busy: bool,
+    /// What can be taken back is told.
+    pub is_told: bool,
+}
+
+impl Bin {
+    /// There is something to take back, or will be.
+    pub fn can_undo(&self) -> bool {
+        self.is_busy || !self.batches.is_empty()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// What would come back, in words.
+    pub fn words(&self) -> Option<String> {
+        let last = self.batches.last().filter(|_| self.is_told)?;
+        Some(match last.len() {
+            1 => "1 result is in the trash".to_owned(),
+            more => format!("{more} results are in the trash"),
+        })
+    }
+
+    fn keep(&mut self, batch: Vec<TrashedResult>) {
+        self.batches.push(batch);
+        if self.batches.len() > MAX_BATCHES {
+            self.batches.remove(0);
+        }
+    }
 }
 
 impl App {
     pub(super) fn trash(&mut self, wishes: Vec<TrashWish>) {
+        self.do_with_trash(TrashErrand::Put(wishes));
+    }
+
+    pub(super) fn undo_trash(&mut self) {
+        self.do_with_trash(TrashErrand::Undo);
+    }
+
+    fn do_with_trash(&mut self, errand: TrashErrand) {
+        self.session.gallery.bin.waiting.push_back(errand);
+        self.go_on_with_trash();
+    }
+
+    /// Begins with what is wished next, unless something is under way.
+    fn go_on_with_trash(&mut self) {
+        while !self.session.gallery.bin.is_busy {
+            let Some(errand) = self.session.gallery.bin.waiting.pop_front() else {
+                return;
+            };
+            match errand {
+                TrashErrand::Put(wishes) => self.begin_to_trash(wishes),
+                TrashErrand::Undo => self.begin_to_restore(),
+            }
+        }
+    }
+
+    fn begin_to_trash(&mut self, wishes: Vec<TrashWish>) {
         let Some(paths) = &self.paths else {
             return;
         };
-        if self.session.gallery.is_trashing {
-            return;
-        }
-        let mut problems = Vec::new();
+        let mut results = TrashedResults::default();
         let free: Vec<TrashWish> = wishes
             .into_iter()
             .filter(|wish| {
                 let is_written = self.is_being_written(&wish.path);
                 if is_written {
                     let path = wish.path.display();
-                    problems.push(format!("the running job writes this file: {path}"));
+                    let why = format!("the running job writes this file: {path}");
+                    results.problems.push(why);
                 }
                 !is_written
             })
@@ -56,38 +145,27 @@ impl App {
         let trash = Trash::new(paths.trash());
         let needed = self.needed_files();
         self.session.gallery.moves_on = true;
-        self.session.gallery.is_trashing = true;
+        self.session.gallery.bin.is_busy = true;
         self.background.spawn("trash", move |postbox| {
-            let mut results = TrashedResults {
-                trashed: Vec::new(),
-                gone: Vec::new(),
-                num_results: 0,
-                problems,
-            };
             for wish in free {
-                // The result itself, then what belongs to it.
-                let files = files_of(&wish.path, wish.is_frame);
-                if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
-                    let path = file.display();
-                    let why = format!("a job in the queue begins with this file: {path}");
-                    results.problems.push(why);
-                    continue;
-                }
-                for (index, file) in files.into_iter().enumerate() {
-                    match trash.put(&file) {
-                        Ok(trashed) => {
-                            results.num_results += usize::from(index == 0);
-                            results.trashed.push(trashed);
-                            results.gone.push(file);
-                        }
-                        Err(err) => {
-                            results.problems.push(err.to_string());
-                            break;
-                        }
-                    }
-                }
+                results.put(&trash, wish, &needed);
             }
             let answer = GalleryAnswer::Trashed(results);
+            postbox.post(Answer::Gallery(Box::new(answer)));
+        });
+    }
+
+    fn begin_to_restore(&mut self) {
+        let Some(batch) = self.session.gallery.bin.batches.pop() else {
+            return;
+        };
+        self.session.gallery.bin.is_busy = true;
+        self.background.spawn("trash", move |postbox| {
+            let mut results = RestoredResults::default();
+            for result in batch {
+                results.bring_back(result);
+            }
+            let answer = GalleryAnswer::Restored(results);
             postbox.post(Answer::Gallery(Box::new(answer)));
         });
     }
@@ -121,57 +199,56 @@ impl App {
         let TrashedResults {
             trashed,
             gone,
-            num_results,
             problems,
         } = results;
+        let num_results = trashed.len();
         let page = &mut self.session.gallery;
-        page.is_trashing = false;
+        page.bin.is_busy = false;
         if num_results > 0 {
-            page.trash_word = match num_results {
-                1 => "1 result is in the trash".to_owned(),
-                more => format!("{more} results are in the trash"),
-            };
-            if let Some(threads) = &page.threads {
-                tell(&threads.librarian, Errand::Gone(gone));
-                tell(&threads.scanner, Order::Look);
-            }
-            page.trashed = trashed;
+            page.bin.keep(trashed);
+            page.bin.is_told = true;
+        }
+        if !gone.is_empty()
+            && let Some(threads) = &page.threads
+        {
+            page.moves_on = true;
+            tell(&threads.librarian, Errand::Gone(gone));
+            tell(&threads.scanner, Order::Look);
         }
         let what = match problems.as_slice() {
-            [] => return,
-            [one] => format!("not deleted: {one}"),
-            [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
+            [] => None,
+            [one] => Some(format!("not deleted: {one}")),
+            [first, ..] => Some(format!(
+                "{} files were not deleted: {first}",
+                problems.len()
+            )),
         };
-        let err = JobError::new(JobErrorKind::Disk, what)
-            .advise("They are where they were")
-            .detail(problems.join("\n"));
-        self.session.notify(problem_severity(num_results), err);
-    }
-
-    pub(super) fn undo_trash(&mut self) {
-        let trashed = std::mem::take(&mut self.session.gallery.trashed);
-        if trashed.is_empty() {
-            return;
+        if let Some(what) = what {
+            let err = JobError::new(JobErrorKind::Disk, what)
+                .advise("They are where they were")
+                .detail(problems.join("\n"));
+            self.session.notify(problem_severity(num_results), err);
         }
-        self.background.spawn("trash", move |postbox| {
-            let mut problems = Vec::new();
-            let mut num_files = 0;
-            for one in &trashed {
-                match one.restore() {
-                    Ok(()) => num_files += 1,
-                    Err(err) => problems.push(err.to_string()),
-                }
-            }
-            let answer = GalleryAnswer::Restored(num_files, problems);
-            postbox.post(Answer::Gallery(Box::new(answer)));
-        });
+        self.go_on_with_trash();
     }
 
-    pub(super) fn take_restored(&mut self, num_files: usize, problems: &[String]) {
-        self.session.gallery.trash_word.clear();
-        if num_files > 0 {
+    pub(super) fn take_restored(&mut self, results: RestoredResults) {
+        let RestoredResults {
+            restored,
+            failed,
+            problems,
+        } = results;
+        let num_results = restored.len();
+        let page = &mut self.session.gallery;
+        page.bin.is_busy = false;
+        if !failed.is_empty() {
+            // They can be tried again, and do not stand in the way of what went before them.
+            page.bin.batches.insert(0, failed);
+        }
+        if num_results > 0 {
+            page.selection.expect(restored);
             "Back from the trash".clone_into(&mut self.session.last_word);
-            if let Some(threads) = &self.session.gallery.threads {
+            if let Some(threads) = &page.threads {
                 tell(&threads.scanner, Order::Look);
             }
         }
@@ -179,7 +256,59 @@ impl App {
             let err = JobError::new(JobErrorKind::Disk, format!("not brought back: {first}"))
                 .advise("The desktop's trash still has it")
                 .detail(problems.join("\n"));
-            self.session.notify(problem_severity(num_files), err);
+            self.session.notify(problem_severity(num_results), err);
+        }
+        self.go_on_with_trash();
+    }
+}
+
+impl TrashedResults {
+    /// Throws away the result itself, then what belongs to it.
+    fn put(&mut self, trash: &Trash, wish: TrashWish, needed: &HashSet<PathBuf>) {
+        let files = files_of(&wish.path, wish.is_frame);
+        if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
+            let path = file.display();
+            let why = format!("a job in the queue begins with this file: {path}");
+            self.problems.push(why);
+            return;
+        }
+        let mut trashed = Vec::new();
+        for file in files {
+            match trash.put(&file) {
+                Ok(one) => trashed.push(one),
+                // Deleted twice, or by another program: that is what was wished.
+                Err(TrashError::Gone { .. }) => {}
+                Err(err) => {
+                    self.problems.push(err.to_string());
+                    break;
+                }
+            }
+            self.gone.push(file);
+        }
+        if !trashed.is_empty() {
+            let (path, files) = (wish.path, trashed);
+            self.trashed.push(TrashedResult { path, files });
+        }
+    }
+}
+
+impl RestoredResults {
+    fn bring_back(&mut self, result: TrashedResult) {
+        let TrashedResult { path, mut files } = result;
+        let mut is_whole = true;
+        files.retain(|file| {
+            let Err(err) = file.restore() else {
+                return false;
+            };
+            is_whole = false;
+            self.problems.push(err.to_string());
+            // Where the trash was emptied there is nothing to try again.
+            file.file.exists()
+        });
+        if is_whole {
+            self.restored.push(path);
+        } else if !files.is_empty() {
+            self.failed.push(TrashedResult { path, files });
         }
     }
 }

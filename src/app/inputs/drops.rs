@@ -227,6 +227,7 @@ impl App {
         for notice in misplaced {
             self.session.notify(Severity::Info, notice);
         }
+        self.settle_offers();
     }
 
     fn say_left_out(&mut self, form: &FormState, num_files: usize, taken: &[String]) {

@@ -88,7 +88,11 @@ mod tests {
     use crate::app::inputs::Inputs;
 
     fn given(path: &Path) -> Given {
-        unfold(vec![path.to_owned()], Placing::default(), Inputs::default().ticket())
+        unfold(
+            vec![path.to_owned()],
+            Placing::default(),
+            Inputs::default().ticket(),
+        )
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(super) mod folders;
 pub(super) mod opening;
 pub(super) mod wayland_drop;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use egui::{Rect, TextureHandle};
@@ -35,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         match self {
             Self::Picture(picture) => &picture.path,
             Self::Clip(clip) => &clip.path,
@@ -164,6 +165,29 @@ impl Inputs {
     /// Lets nothing in any more that is on its way now.
     pub fn forget_opening(&mut self) {
         self.tickets = Arc::default();
+    }
+
+    /// Takes a file out of every place in which it stands.
+    pub fn remove_file(&mut self, path: &Path) {
+        for slot in Slot::ALL {
+            if self
+                .get(slot)
+                .is_some_and(|input| input.source.path() == path)
+            {
+                self.remove(slot);
+            }
+        }
+    }
+
+    /// Makes the places what they were.
+    pub fn put_back(&mut self, [start, end, mask]: [Option<Input>; Slot::ALL.len()]) {
+        (self.start, self.end, self.mask) = (start, end, mask);
+    }
+
+    /// Whether the file stands in one of the places.
+    pub fn has_file(&self, path: &Path) -> bool {
+        let mut inputs = Slot::ALL.iter().filter_map(|slot| self.get(*slot));
+        inputs.any(|input| input.source.path() == path)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -121,9 +121,10 @@ impl LoraShelf {
         let acting = form.loras.iter().filter(|lora| lora.is_on);
         acting
             .filter_map(|lora| {
-                let message = self.objection(lora)?;
+                // Why, its own card says.
+                self.objection(lora)?;
                 let name = lora.name();
-                let message = format!("the LoRA {name}: {message}. Switch it off or remove it");
+                let message = format!("the LoRA {name} cannot act: switch it off or remove it");
                 Some(FieldError {
                     field: "lora",
                     message,

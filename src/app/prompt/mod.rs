@@ -23,6 +23,9 @@ use counting::{Counted, Counting};
 use history::{History, PromptEntry};
 use typing::Typing;
 
+/// Wildcards are looked at again after so long, when somebody is about to name one.
+const GLANCE_SECS: f64 = 2.0;
+
 /// The prompt field, by which the rest of the window knows whether somebody writes in it.
 pub fn field_id() -> egui::Id {
     egui::Id::unique("prompt field")
@@ -45,6 +48,8 @@ pub enum PromptCommand {
     Insert(String),
     /// Look which wildcards there are.
     LookAtWildcards,
+    /// The same, unless they were looked at just now.
+    GlanceAtWildcards,
     /// Show the folder of wildcards in the file manager; it is made if it is missing.
     OpenWildcardFolder,
 }
@@ -70,6 +75,9 @@ pub struct PromptDesk {
     pub counting: Counting,
     pub typing: Typing,
     has_begun: bool,
+    /// When the wildcards were looked at, and whether somebody is still at it.
+    looked_at: Option<f64>,
+    is_looking: bool,
     /// That the history cannot be kept was said.
     is_history_broken: bool,
 }
@@ -93,6 +101,13 @@ impl App {
                 self.session.prompt.counting.begin();
             }
             PromptCommand::LookAtWildcards => self.look_at_wildcards(),
+            PromptCommand::GlanceAtWildcards => {
+                let looked = self.session.prompt.looked_at;
+                let is_fresh = looked.is_some_and(|at| self.now_secs - at < GLANCE_SECS);
+                if !is_fresh && !self.session.prompt.is_looking {
+                    self.look_at_wildcards();
+                }
+            }
             PromptCommand::OpenWildcardFolder => self.open_wildcard_folder(),
         }
     }
@@ -108,7 +123,9 @@ impl App {
                 }
             }
             PromptAnswer::Wildcards(found) => {
+                desk.is_looking = false;
                 desk.wildcards = Some(Arc::new(found));
+                desk.typing.is_stale = true;
                 // One that was missing may be there now.
                 desk.counting.forget();
             }
@@ -135,6 +152,18 @@ impl App {
         self.change_history(move |entries| history::remember(entries, entry));
     }
 
+    /// Puts an example into the field. What somebody wrote there is still among the earlier prompts.
+    pub(in crate::app) fn use_example(&mut self, example: String) {
+        let written = self.state.form.prompt.trim();
+        let mut specs = self.session.models.all().iter();
+        let is_example = specs.any(|spec| spec.example_prompts.iter().any(|it| it == written));
+        let spec = self.session.model(&self.state.form).cloned();
+        if let Some(spec) = spec.filter(|_| !is_example) {
+            self.remember_prompt(&spec);
+        }
+        self.state.form.prompt = example;
+    }
+
     pub(in crate::app) fn wildcard_folders(&self) -> WildcardFolders {
         let paths = self.paths.as_ref();
         let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
@@ -145,7 +174,6 @@ impl App {
         self.session.prompt.counting.begin();
         if !std::mem::replace(&mut self.session.prompt.has_begun, true) {
             self.change_history(|_| {});
-            self.look_at_wildcards();
         }
     }
 
@@ -196,7 +224,9 @@ impl App {
         self.session.prompt.counting.begin();
     }
 
-    fn look_at_wildcards(&self) {
+    fn look_at_wildcards(&mut self) {
+        self.session.prompt.looked_at = Some(self.now_secs);
+        self.session.prompt.is_looking = true;
         let folders = self.wildcard_folders();
         self.background.spawn("wildcards", move |postbox| {
             postbox.post(Answer::Prompt(PromptAnswer::Wildcards(folders.list())));

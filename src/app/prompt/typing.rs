@@ -16,6 +16,10 @@ pub struct Typing {
     pub wanted_cursor: Option<usize>,
     /// The wildcards that are offered, and which of them the keyboard chose.
     pub offer: Option<Offer>,
+    /// A name is begun and not ended, whether anything is offered for it or not.
+    pub is_naming: bool,
+    /// Other names are known since the last look.
+    pub is_stale: bool,
     /// The pointer is over what is offered: a click there takes the focus from the field before it is one.
     pub is_pointer_over: bool,
     /// An offer that was declined: where its name begins.
@@ -33,7 +37,7 @@ pub struct Offer {
 
 impl Typing {
     pub(super) fn go_to_end(&mut self, prompt: &str) {
-        self.offer = None;
+        self.leave();
         self.wanted_cursor = Some(prompt.chars().count());
     }
 
@@ -57,8 +61,9 @@ impl Typing {
     /// Looks whether a name of a wildcard is being written, and which there are.
     pub fn look<'a>(&mut self, prompt: &str, names: impl Iterator<Item = &'a str>) {
         let beginning = self.cursor.and_then(|cursor| beginning(prompt, cursor));
-        let Some((start, begun)) = beginning.filter(|(start, _)| self.declined != Some(*start))
-        else {
+        let wanted = beginning.filter(|(start, _)| self.declined != Some(*start));
+        self.is_naming = wanted.is_some();
+        let Some((start, begun)) = wanted else {
             if beginning.is_none() {
                 self.declined = None;
             }
@@ -94,6 +99,7 @@ impl Typing {
         let Some(offer) = self.offer.take() else {
             return;
         };
+        self.is_naming = false;
         let (Some(name), Some(cursor)) = (offer.names.get(index), self.cursor) else {
             return;
         };
@@ -109,6 +115,13 @@ impl Typing {
     /// Offers nothing more for the name that is being written.
     pub fn decline(&mut self) {
         self.declined = self.offer.take().map(|offer| offer.start);
+        self.is_naming = false;
+    }
+
+    /// The field is left.
+    pub fn leave(&mut self) {
+        self.offer = None;
+        self.is_naming = false;
     }
 }
 

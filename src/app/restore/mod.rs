@@ -6,14 +6,17 @@ mod form;
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::lora;
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
+use safelight_core::catalog::{InputUse, lora};
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId};
+use safelight_core::media::media_info;
 use safelight_core::restore::{self, Found, Restored, match_model};
 
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
-use crate::app::state::{Models, NoticeAction, Severity};
+use crate::app::form::FormState;
+use crate::app::inputs::{Input, Slot};
+use crate::app::state::{Models, NoticeAction, Session, Severity};
 
 /// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
@@ -25,15 +28,25 @@ const MAX_SAID: usize = 4;
 pub enum RestoreCommand {
     /// Ask for a file in a dialog, and take over its settings.
     Pick,
+    /// The form that stood before the settings of a file.
+    Undo,
 }
 
 /// What the threads found.
 pub enum RestoreAnswer {
     Picked(Option<PathBuf>),
-    /// A file that was dropped as a picture carries settings of this program.
-    Offer(PathBuf, String),
+    /// A file that was dropped as a picture or clip carries settings.
+    Offer(Offer),
     /// What the file says, for the wish with this number.
     Read(u64, PathBuf, Result<Option<FoundSettings>, JobError>),
+}
+
+/// What can be had of a dropped file beside its pictures.
+pub struct Offer {
+    path: PathBuf,
+    /// The program that made it.
+    tool: String,
+    is_clip: bool,
 }
 
 /// What a file says, and the LoRAs that are here for what it says of those.
@@ -49,6 +62,17 @@ pub struct Restoring {
     number: u64,
     /// Read, but the models are still looked for.
     waiting: Option<(PathBuf, FoundSettings)>,
+    /// The card that tells of the settings that were taken over last.
+    card: Option<u64>,
+    before: Option<Before>,
+}
+
+/// The form as it was, to be had back.
+struct Before {
+    form: FormState,
+    inputs: [Option<Input>; Slot::ALL.len()],
+    /// The job whose settings it held.
+    edit: Option<JobId>,
 }
 
 impl Restoring {
@@ -76,6 +100,7 @@ impl App {
                 self.session.is_picking = true;
                 self.background.pick_settings_file();
             }
+            RestoreCommand::Undo => self.undo_restored(),
         }
     }
 
@@ -118,8 +143,13 @@ impl App {
             for path in paths {
                 // What is wrong with the file, who opens it says.
                 if let Ok(Some(found)) = restore::read(&path) {
-                    let tool = found.tool().to_owned();
-                    postbox.post(Answer::Restore(RestoreAnswer::Offer(path, tool)));
+                    let is_clip = media_info(&path).is_ok_and(|info| info.num_frames > 1);
+                    let offer = Offer {
+                        tool: found.tool().to_owned(),
+                        is_clip,
+                        path,
+                    };
+                    postbox.post(Answer::Restore(RestoreAnswer::Offer(offer)));
                     break;
                 }
             }
@@ -133,14 +163,17 @@ impl App {
                 self.commands
                     .extend(path.map(AppCommand::UseSettingsOfFile));
             }
-            RestoreAnswer::Offer(path, tool) => self.offer_settings(path, &tool),
+            RestoreAnswer::Offer(offer) => self.offer_settings(offer),
             RestoreAnswer::Read(number, path, found) if number == self.session.restoring.number => {
                 match found {
                     Ok(Some(found)) => {
                         self.session.restoring.waiting = Some((path, found));
                         self.settle_restored();
                     }
-                    Ok(None) => self.say_nothing_found(&path),
+                    Ok(None) => {
+                        let card = restore::says_nothing(&path);
+                        self.session.notify(Severity::Info, card);
+                    }
                     Err(err) => self.session.notify(Severity::Error, err),
                 }
             }
@@ -159,30 +192,76 @@ impl App {
         };
         let FoundSettings { found, lora_files } = found;
         let tool = found.tool().to_owned();
+        self.session.restoring.before = Some(Before {
+            form: self.state.form.clone(),
+            inputs: Slot::ALL.map(|slot| self.session.inputs.get(slot).cloned()),
+            edit: self.session.queue.edited(),
+        });
         let notes = match found {
-            Found::Own(carried) => self.use_own(carried.request),
-            Found::Other(restored) => self.use_restored(&restored, &lora_files),
+            Found::Own(carried) => self.use_own(carried.request, &path),
+            Found::Other(restored) => self.use_restored(&restored, &lora_files, &path),
         };
         self.session.is_seed_used = false;
         let name = name_of(&path);
         self.session.last_word = format!("Settings of {name} taken over");
+        // What an earlier file says is not in the form any more.
+        let earlier = self.session.restoring.card.take();
         self.session
             .notices
-            .retain(|notice| !notice.offers_settings_of(&path));
-        if !notes.is_empty() {
-            let summary = format!("the settings of {name} ({tool}) are in the form, but not all");
-            let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
-            let mut card =
-                JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
-            if notes.len() > MAX_SAID {
-                card = card.detail(notes.join("\n"));
-            }
-            self.session.notify(Severity::Warning, card);
+            .retain(|notice| Some(notice.id) != earlier && !notice.offers_settings_of(&path));
+        self.settle_offers();
+        let (severity, rest) = if notes.is_empty() {
+            (Severity::Info, "")
+        } else {
+            (Severity::Warning, ", but not all")
+        };
+        let summary = format!("the settings of {name} ({tool}) are in the form{rest}");
+        let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
+        let mut card =
+            JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
+        if notes.len() > MAX_SAID {
+            card = card.detail(notes.join("\n"));
+        }
+        self.session.notify(severity, card);
+        if let Some(notice) = self.session.notices.last_mut() {
+            notice.action = Some(NoticeAction {
+                label: "Undo",
+                explanation: "Brings back the form as it was before, with its pictures",
+                command: AppCommand::Restore(RestoreCommand::Undo),
+            });
+            self.session.restoring.card = Some(notice.id);
+        }
+    }
+
+    fn undo_restored(&mut self) {
+        let Some(before) = self.session.restoring.before.take() else {
+            return;
+        };
+        if before.edit != self.session.queue.edited() {
+            "The form is another job's by now".clone_into(&mut self.session.last_word);
+            return;
+        }
+        self.state.form = before.form;
+        self.session.inputs.put_back(before.inputs);
+        "The form is as it was before".clone_into(&mut self.session.last_word);
+    }
+
+    /// Takes away the offers of files that stand in no place any more: they are not used.
+    pub(in crate::app) fn settle_offers(&mut self) {
+        let Session {
+            notices, inputs, ..
+        } = &mut self.session;
+        // What is being opened stands nowhere yet.
+        if inputs.num_opening == 0 {
+            notices.retain(|notice| {
+                let offered = notice.offered_settings();
+                offered.is_none_or(|path| inputs.has_file(path))
+            });
         }
     }
 
     /// Our own settings: everything, where the model is here.
-    fn use_own(&mut self, request: GenerateRequest) -> Vec<String> {
+    fn use_own(&mut self, request: GenerateRequest, path: &Path) -> Vec<String> {
         let specs = self.session.models.all();
         if specs.iter().any(|spec| spec.id == request.model) {
             self.take_over_request(&request);
@@ -208,12 +287,17 @@ impl App {
                     vec![elsewhere(&wanted, &name)]
                 }
             }
-            None => self.use_restored(&restored, &[]),
+            None => self.use_restored(&restored, &[], path),
         }
     }
 
     /// Another program's settings: what the nearest model can be told.
-    fn use_restored(&mut self, restored: &Restored, lora_files: &[PathBuf]) -> Vec<String> {
+    fn use_restored(
+        &mut self,
+        restored: &Restored,
+        lora_files: &[PathBuf],
+        path: &Path,
+    ) -> Vec<String> {
         let specs = self.session.models.all();
         let name = restored.model.as_deref().unwrap_or("a model without name");
         let mut fitting = restored.clone();
@@ -224,7 +308,7 @@ impl App {
                 (Some(found.spec), Some(elsewhere(name, &found.spec.name)))
             }
             None => {
-                fitting.forget_sampling();
+                fitting.forget_family();
                 let current = self.session.model(&self.state.form);
                 let note = current.map(|spec| {
                     format!(
@@ -242,32 +326,39 @@ impl App {
             }
             return vec!["There is no model here yet: only the prompt was taken over".to_owned()];
         };
+        // It is the result, and not what that was made from.
+        if !restored.from_picture && spec.start_image != InputUse::Required {
+            self.session.inputs.remove_file(path);
+        }
         let notes = self.state.form.take_restored(&fitting, &spec, lora_files);
         note.into_iter().chain(notes).collect()
     }
 
-    fn offer_settings(&mut self, path: PathBuf, tool: &str) {
+    fn offer_settings(&mut self, offer: Offer) {
+        let Offer {
+            path,
+            tool,
+            is_clip,
+        } = offer;
         let name = name_of(&path);
+        let place = if is_clip {
+            "It is the clip to go on from"
+        } else {
+            "It is used as a picture"
+        };
         let card = JobError::new(
             JobErrorKind::InvalidRequest,
             format!("the file {name} says how it was made, with {tool}"),
         )
-        .advise("It is used as a picture. Its prompt, seed and the rest can be had too");
+        .advise(format!(
+            "{place}. Its prompt, seed and the rest can be had too"
+        ));
         let action = NoticeAction {
             label: "Use its settings",
             explanation: "Fills the form with what the file says",
             command: AppCommand::UseSettingsOfFile(path),
         };
         self.session.offer(card, action);
-    }
-
-    fn say_nothing_found(&mut self, path: &Path) {
-        let card = JobError::new(
-            JobErrorKind::InvalidRequest,
-            format!("the file {} does not say how it was made", name_of(path)),
-        )
-        .advise("Files of Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, until another program or a web site saves them anew");
-        self.session.notify(Severity::Info, card);
     }
 }
 

@@ -5,6 +5,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::catalog::size_text;
+
 /// Why a picture, a clip or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
@@ -57,7 +59,7 @@ pub enum MediaError {
         height: u32,
         path: PathBuf,
     },
-    #[error("expected a file of at most {max_bytes} bytes, found {found_bytes}: {path}", path = path.display())]
+    #[error("expected a file of at most {max}, found {found}: {path}", max = size_text(*max_bytes), found = size_text(*found_bytes), path = path.display())]
     FileTooLarge {
         max_bytes: u64,
         found_bytes: u64,
@@ -136,7 +138,7 @@ pub enum MediaError {
         height: u32,
         path: PathBuf,
     },
-    #[error("expected settings as a JSON object of at most {max_bytes} bytes, found {found}: {path}", path = path.display())]
+    #[error("expected settings as a JSON object of at most {max}, found {found}: {path}", max = size_text(*max_bytes), path = path.display())]
     Settings {
         max_bytes: u64,
         found: String,

@@ -30,8 +30,26 @@ pub(super) fn read(text: &str) -> Option<Restored> {
     for (name, value) in &settings {
         take(&mut restored, &name.to_lowercase(), value);
     }
+    // A second pass, which makes a picture larger, has a strength too.
+    let is_enlarged = settings
+        .iter()
+        .any(|(name, _)| name.to_lowercase().starts_with("hires"));
+    restored.from_picture |= restored.strength.is_some() && !is_enlarged;
     let says = restored.num_steps.is_some() || restored.seed.is_some();
     says.then_some(restored)
+}
+
+/// The first weight of words in a prompt, such as `(masterpiece:1.2)`.
+pub(super) fn first_weight(text: &str) -> Option<&str> {
+    const MAX_DIGITS: usize = 12;
+    text.match_indices(':').find_map(|(colon, _)| {
+        let behind = &text[colon + 1..];
+        let end = behind.bytes().take(MAX_DIGITS).position(|it| it == b')')?;
+        behind.get(..end)?.trim().parse::<f64>().ok()?;
+        let start = text[..colon].rfind(['(', ')'])?;
+        let is_plain = !text[..start].ends_with('\\') && text[start..].starts_with('(');
+        is_plain.then(|| &text[start..colon + 1 + end + 1])
+    })
 }
 
 /// The words, and the settings from the last line on that begins with the steps.
@@ -147,6 +165,7 @@ fn take(restored: &mut Restored, name: &str, value: &str) {
             restored.note("It was made larger in a second pass, which is not made here");
         }
         "mask blur" | "inpaint area" => {
+            restored.from_picture = true;
             restored.note("It was made with a mask, which the file does not carry");
         }
         _ if name.starts_with("controlnet") => {

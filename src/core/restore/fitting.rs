@@ -1,7 +1,7 @@
 //! What of another program's settings a chosen model can be told, as a form: the numbers that mean something to it,
 //! and a sentence for what does not.
 
-use super::Restored;
+use super::{Restored, RestoredLora};
 use crate::catalog::{Guidance, ModelSpec};
 use crate::job::GenerateForm;
 
@@ -11,13 +11,21 @@ const MAX_STEPS: u32 = 1000;
 const SECS: (f64, f64) = (1.0, 120.0);
 
 impl Restored {
-    /// Forgets the numbers that mean something to models of its own family alone.
-    pub fn forget_sampling(&mut self) {
+    /// Forgets what means something to models of its own family alone: numbers, and LoRAs, which is said.
+    pub fn forget_family(&mut self) {
         (self.num_steps, self.shift) = (None, None);
         (self.cfg_scale, self.cfg_scale_2) = (None, None);
         self.distilled_guidance = None;
         (self.sampler, self.sigma_schedule) = (None, None);
         (self.section_order, self.step_cache) = (None, None);
+        let loras = std::mem::take(&mut self.loras);
+        if !loras.is_empty() {
+            let names: Vec<String> = loras.iter().map(RestoredLora::described).collect();
+            let names = names.join(", ");
+            self.note(format!(
+                "Its LoRAs, which are for that family, are left out: {names}"
+            ));
+        }
     }
 
     /// The form for this model, and what was left out. The seed, where there was one, is in it; `sigma_schedule` is
@@ -142,6 +150,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             secs: sections.map(|sections| sections.secs()),
             fps: Some(request.fps),
             strength: request.strength,
+            from_picture: request.image.is_some() || request.extend.is_some(),
             ..Self::of("Safelight")
         }
     }

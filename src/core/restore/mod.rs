@@ -20,7 +20,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::catalog::Family;
-use crate::job::{Sampler, SectionOrder, SigmaSchedule, StepCache};
+use crate::job::{JobError, JobErrorKind, Sampler, SectionOrder, SigmaSchedule, StepCache};
 use crate::media::{self, MediaError, Text};
 
 pub use matching::{Match, match_model};
@@ -86,6 +86,8 @@ pub struct Restored {
     pub section_order: Option<SectionOrder>,
     pub step_cache: Option<StepCache>,
     pub loras: Vec<RestoredLora>,
+    /// It was made from a picture or clip, which is not in the file.
+    pub from_picture: bool,
     /// What was there and cannot be taken over, a sentence each.
     pub notes: Vec<String>,
 }
@@ -110,6 +112,12 @@ impl RestoredLora {
         }
     }
 
+    /// With or without its ending, and whatever its strength; but for one of two experts it is another.
+    fn is_same(&self, other: &Self) -> bool {
+        let stem = |name: &str| others::stem(name).to_lowercase();
+        stem(&self.name) == stem(&other.name) && self.strength_2 == other.strength_2
+    }
+
     /// `name (0.8)`.
     pub fn described(&self) -> String {
         format!("{} ({})", self.name, self.strength)
@@ -126,10 +134,10 @@ impl Restored {
 
     /// Whether there is anything that makes a difference.
     fn is_empty(&self) -> bool {
-        let Self { tool, notes, .. } = self;
         let nothing = Self {
-            tool: tool.clone(),
-            notes: notes.clone(),
+            tool: self.tool.clone(),
+            from_picture: self.from_picture,
+            notes: self.notes.clone(),
             ..Self::default()
         };
         *self == nothing
@@ -147,9 +155,22 @@ impl Restored {
         }
     }
 
+    /// Programs write one twice that stands in the prompt too.
     fn add_lora(&mut self, lora: RestoredLora) {
-        if self.loras.len() < MAX_LORAS && !lora.name.is_empty() {
+        let is_known = self.loras.iter().any(|known| known.is_same(&lora));
+        if self.loras.len() < MAX_LORAS && !lora.name.is_empty() && !is_known {
             self.loras.push(lora);
+        }
+    }
+
+    /// Says of weights of words that they are only letters here.
+    fn note_weights(&mut self) {
+        let weight_of = |text: &Option<String>| a1111::first_weight(text.as_deref()?).map(short);
+        let weight = weight_of(&self.prompt).or_else(|| weight_of(&self.negative_prompt));
+        if let Some(weight) = weight {
+            self.note(format!(
+                "Safelight knows no weights of words: {weight} stays in the prompt as it is written"
+            ));
         }
     }
 
@@ -219,6 +240,7 @@ impl Restored {
             section_order: self.section_order.or(other.section_order),
             step_cache: self.step_cache.or(other.step_cache),
             loras: self.loras,
+            from_picture: self.from_picture || other.from_picture,
             notes: if self.notes.is_empty() {
                 other.notes
             } else {
@@ -242,7 +264,17 @@ pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
             (within, beside) => within.or(beside),
         },
     };
-    Ok(found.map(|found| Found::Other(Box::new(found))))
+    Ok(found.map(|mut found| {
+        found.note_weights();
+        Found::Other(Box::new(found))
+    }))
+}
+
+/// What to tell of a file in which nothing was found.
+pub fn says_nothing(path: &Path) -> JobError {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let summary = format!("the file {name} does not say how it was made");
+    JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files of Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, until another program or a web site saves them anew")
 }
 
 /// What the texts of a file say: the most telling reading, with what others add to it.
@@ -263,7 +295,9 @@ fn of_texts(texts: &[Text]) -> Option<Restored> {
 
 fn of_text(text: &Text) -> Option<Restored> {
     if let Some(value) = fields::parse(&text.text) {
-        return graph::read(&value).or_else(|| others::read(&value));
+        let mut found = graph::read(&value).or_else(|| others::read(&value))?;
+        found.from_picture |= found.strength.is_some();
+        return Some(found);
     }
     // FramePack Studio's own texts in a PNG, beside those of graphs with the same names.
     let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());

@@ -97,12 +97,14 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         is_model.then(|| file.name(&["hash"])).flatten()
     });
     if params.has("initimage") {
+        restored.from_picture = true;
         restored.note("Its start picture is not in the file: drop it as well");
     }
     restored
 }
 
-fn stem(name: &str) -> &str {
+/// The name of a file of weights without its ending.
+pub(super) fn stem(name: &str) -> &str {
     ["safetensors", "gguf", "sft"]
         .iter()
         .find_map(|end| name.strip_suffix(end)?.strip_suffix('.'))
@@ -160,6 +162,7 @@ fn wan2gp(fields: Fields<'_>) -> Restored {
     wan2gp_loras(fields, &mut restored);
     for name in ["image_start", "image_end", "video_source", "video_guide"] {
         if fields.name(&[name]).is_some() || !fields.list(&[name]).is_empty() {
+            restored.from_picture = true;
             restored.note("Its pictures or clips are not taken over: drop them as well");
         }
     }
@@ -259,9 +262,11 @@ fn framepack(fields: Fields<'_>) -> Restored {
         _ => {}
     }
     if fields.is_on("has_input_image") || fields.name(&["input_image_path"]).is_some() {
+        restored.from_picture = true;
         restored.note("Its start picture is not in the file: drop it as well");
     }
     if fields.is_on("end_frame_used") {
+        restored.from_picture = true;
         restored.note("Its end picture is not in the file: drop it as well");
     }
     restored

@@ -12,6 +12,7 @@ use safelight_core::gallery::{Entry, Reading};
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::Shown;
+use crate::ui::gallery::actions::menu_ui;
 use crate::ui::widgets::{palette, seconds_text, sentence};
 use crate::ui::{View, icons, theme};
 
@@ -30,7 +31,9 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     if response.has_focus() {
         page.is_cell_focused = true;
     }
-    if response.clicked()
+    // What the menu is for is what is chosen.
+    let is_new_choice = response.secondary_clicked() && !is_chosen;
+    if (response.clicked() || is_new_choice)
         && let Some(listing) = &page.listing
     {
         let modifiers = ui.input(|input| input.modifiers);
@@ -42,6 +45,7 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     let broken = picture_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
     edge_ui(ui, view, entry, &response, is_chosen);
+    response.context_menu(|ui| menu_ui(ui, view, entry));
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
 

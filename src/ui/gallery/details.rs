@@ -1,23 +1,19 @@
-//! What is known of the chosen result, and what can be done with it.
+//! What is known of the chosen result.
 //!
-//! Does nothing by itself: buttons push commands.
+//! What can be done with it is [`super::actions`]'s.
 
 use std::sync::Arc;
 
 use egui::{
-    Align, Button, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2,
-    vec2,
+    Align, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2,
 };
 use safelight_core::catalog::size_text;
 use safelight_core::gallery::{Entry, Facts, Reading};
 
 use crate::app::commands::AppCommand;
-use crate::app::gallery::{GalleryCommand, Shown};
-use crate::app::inputs::{Placing, Slot};
-use crate::ui::gallery::keys;
-use crate::ui::widgets::{
-    duration_text, icon_button, icon_toggle, palette, seconds_text, sentence, with_icon,
-};
+use crate::app::gallery::Shown;
+use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
+use crate::ui::widgets::{duration_text, icon_button, palette, seconds_text, sentence};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -33,13 +29,14 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
             let num_chosen = view.session.gallery.selection.len();
             if num_chosen > 1 {
                 several_ui(ui, view, num_chosen);
-                file_actions_ui(ui, view, &entry, num_chosen);
             } else {
                 picture_ui(ui, view, &entry);
-                file_actions_ui(ui, view, &entry, num_chosen);
-                actions_ui(ui, view, &entry);
+            }
+            file_actions_ui(ui, view, &entry, num_chosen);
+            actions_ui(ui, view, &entry, num_chosen);
+            if num_chosen <= 1 {
                 prompt_ui(ui, view, &entry);
-                facts_ui(ui, &entry);
+                facts_ui(ui, view, &entry);
             }
         });
 }
@@ -82,86 +79,12 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-/// A button over the whole width; tells whether it was pressed.
-fn wide_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> bool {
-    let size = vec2(ui.available_width(), 0.0);
-    let button = Button::new(with_icon(icon, name)).min_size(size);
-    ui.add(button)
-        .on_hover_text(explanation)
-        .accessible_name(name)
-        .clicked()
-}
-
-fn actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
-    let path = || entry.path.clone();
-    if wide_button(ui, icons::PLAY, "Play", "Show it large (Enter)") {
-        view.push(AppCommand::PlayFile(path()));
-    }
-    let explanation = "Put the prompt, the seed and the settings that it carries into the form";
-    if wide_button(ui, icons::RESET, "Use these settings", explanation) {
-        view.push(AppCommand::UseSettingsOfFile(path()));
-    }
-    for (slot, name, explanation) in places(view, entry) {
-        if wide_button(ui, icons::ARROW_RIGHT, name, explanation) {
-            let placing = Placing {
-                slot: Some(slot),
-                ..Placing::default()
-            };
-            view.push(if entry.is_clip() {
-                AppCommand::ContinueFromFile(path())
-            } else {
-                AppCommand::OpenInputs(vec![path()], placing)
-            });
-        }
-    }
-}
-
-/// Where the chosen model takes a picture.
-fn places(view: &View<'_>, entry: &Entry) -> Vec<(Slot, &'static str, &'static str)> {
-    let Some(spec) = view.session.model(&view.state.form) else {
-        return Vec::new();
-    };
-    let mut places = Vec::new();
-    if spec.start_image.is_possible() {
-        places.push(if entry.is_clip() {
-            let explanation = "Its last frame begins the next part";
-            (Slot::Start, "Continue from last frame", explanation)
-        } else {
-            (
-                Slot::Start,
-                "Use as start picture",
-                "Begin with this picture",
-            )
-        });
-    }
-    if entry.is_clip() {
-        return places;
-    }
-    if spec.end_image.is_possible() {
-        places.push((Slot::End, "Use as end picture", "End with this picture"));
-    }
-    if spec.mask.is_possible() {
-        let explanation = "White is made anew, black stays";
-        places.push((Slot::Mask, "Use as mask", explanation));
-    }
-    places
-}
-
-/// What several chosen results have in common is what can be done with them.
 fn several_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     ui.label(RichText::new(format!("{count} results chosen")).strong());
     let chosen = view.session.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
     ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
     ui.add_space(theme::SMALL_GAP);
-    if let [one, other] = &chosen[..]
-        && wide_button(ui, icons::COLUMNS, "Compare", "Both beside each other")
-    {
-        view.push(AppCommand::CompareFiles(
-            one.path.clone(),
-            other.path.clone(),
-        ));
-    }
 }
 
 fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
@@ -193,13 +116,14 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     }
 }
 
-fn facts_ui(ui: &mut Ui, entry: &Entry) {
+fn facts_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
     ui.add_space(theme::SMALL_GAP);
     if let Some(facts) = entry.facts() {
         making_ui(ui, facts);
     }
     fact_ui(ui, "Made", &entry.made);
-    let file = format!("{}, {}", entry.file_name(), size_text(entry.stamp.bytes));
+    let place = view.session.gallery.place_of(&entry.path).display();
+    let file = format!("{place}, {}", size_text(entry.stamp.bytes));
     fact_ui(ui, "File", &file);
 }
 
@@ -263,37 +187,5 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
         let mut place = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
         place.label(RichText::new(name).color(weak));
         ui.add(Label::new(text).wrap().selectable(true));
-    });
-}
-
-/// What is done with files: one of them, or all that are chosen.
-fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, num_chosen: usize) {
-    ui.horizontal(|ui| {
-        let chosen = view.session.gallery.chosen();
-        let is_favourite = chosen.iter().all(|entry| entry.is_favourite);
-        let (name, explanation) = if is_favourite {
-            ("Not a favourite", "Take the star away (F)")
-        } else {
-            ("Favourite", "Give it a star, to find it again (F)")
-        };
-        if icon_toggle(ui, is_favourite, icons::STAR, name, explanation).clicked() {
-            keys::favour(view);
-        }
-        if num_chosen == 1 {
-            let explanation = "Show it in the file manager";
-            if icon_button(ui, icons::FOLDER_OPEN, "Open folder", explanation).clicked() {
-                let open = GalleryCommand::OpenFolder(entry.path.clone());
-                view.push(AppCommand::Gallery(open));
-            }
-            let explanation = "Put the file's path on the clipboard";
-            if icon_button(ui, icons::COPY, "Copy path", explanation).clicked() {
-                let path = entry.path.display().to_string();
-                view.push(AppCommand::CopyText(path));
-            }
-        }
-        let explanation = "Move it to the desktop's trash, from where it can come back (Delete)";
-        if icon_button(ui, icons::TRASH, "Delete", explanation).clicked() {
-            keys::trash(view);
-        }
     });
 }

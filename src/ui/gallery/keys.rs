@@ -5,8 +5,9 @@
 use egui::{Event, Key, Modifiers, Popup, Ui};
 
 use crate::app::commands::AppCommand;
-use crate::app::gallery::{GalleryCommand, TrashWish};
+use crate::app::gallery::GalleryCommand;
 use crate::ui::View;
+use crate::ui::gallery::actions::{favour, trash};
 
 /// The id of the search field, below its parent's.
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
@@ -26,7 +27,7 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     if is_elsewhere || was_elsewhere || Popup::is_any_open(ui.ctx()) {
         return;
     }
-    if pressed(Modifiers::COMMAND, Key::Z) && !view.session.gallery.trashed.is_empty() {
+    if pressed(Modifiers::COMMAND, Key::Z) && view.session.gallery.bin.can_undo() {
         view.push(AppCommand::Gallery(GalleryCommand::Undo));
     }
     choose(ui, view);
@@ -43,10 +44,10 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     // A key that is held throws one batch away, not one after the other.
     let is_fresh = is_pressed_anew(ui, Key::Delete);
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
-        trash(view);
+        view.push(trash(view));
     }
     if pressed(Modifiers::NONE, Key::F) {
-        favour(view);
+        view.push(favour(view));
     }
 }
 
@@ -90,24 +91,4 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
     if pressed(Modifiers::COMMAND, Key::A) {
         page.selection.all(&listing.items);
     }
-}
-
-/// Throws the chosen ones away.
-pub(super) fn trash(view: &mut View<'_>) {
-    let chosen = view.session.gallery.chosen();
-    let wishes = chosen.iter().map(|entry| TrashWish {
-        path: entry.path.clone(),
-        is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
-    });
-    let trash = GalleryCommand::Trash(wishes.collect());
-    view.push(AppCommand::Gallery(trash));
-}
-
-/// Makes the chosen ones favourites, or not any more when all of them are.
-pub(super) fn favour(view: &mut View<'_>) {
-    let chosen = view.session.gallery.chosen();
-    let is_favourite = !chosen.iter().all(|entry| entry.is_favourite);
-    let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
-    let favour = GalleryCommand::Favour(paths, is_favourite);
-    view.push(AppCommand::Gallery(favour));
 }

@@ -2,6 +2,7 @@
 //!
 //! Looks at no file: the app's threads do, and what they told stands in the session.
 
+mod actions;
 pub(in crate::ui) mod cell;
 mod details;
 mod grid;
@@ -11,7 +12,7 @@ use egui::{
     Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
     Slider, TextEdit, Ui, vec2,
 };
-use safelight_core::gallery::{Show, Sort};
+use safelight_core::gallery::{Query, Show, Sort};
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::GalleryCommand;
@@ -145,11 +146,15 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             field.request_focus();
         }
         let query = &mut view.session.gallery.query;
-        if !query.words.is_empty()
-            && icon_button(ui, icons::X, "Clear the search", "Show all again").clicked()
-        {
-            query.words.clear();
-        }
+        // Its place stays, so that nothing behind it moves while one types.
+        ui.scope(|ui| {
+            if query.words.is_empty() {
+                ui.set_invisible();
+            }
+            if icon_button(ui, icons::X, "Clear the search", "Show all again").clicked() {
+                query.words.clear();
+            }
+        });
         for show in Show::ALL {
             let explanation = match show {
                 Show::All => "Pictures and clips",
@@ -190,9 +195,9 @@ fn problems_ui(ui: &mut Ui, view: &View<'_>) {
 
 /// What was thrown away last can be brought back.
 fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.session.gallery.trash_word.is_empty() {
+    let Some(words) = view.session.gallery.bin.words() else {
         return;
-    }
+    };
     let palette = palette(ui);
     let frame = Frame::new()
         .fill(palette.raised)
@@ -204,7 +209,7 @@ fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(ui, |ui| {
             ui.horizontal(|ui| {
                 ui.label(RichText::new(icons::TRASH).color(palette.weak));
-                ui.label(&view.session.gallery.trash_word);
+                ui.label(words);
                 let undo = Button::new("Undo");
                 if ui
                     .add(undo)
@@ -217,11 +222,29 @@ fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let explanation = "Leave it in the trash; the desktop's own still has it";
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                     if icon_button(ui, icons::X, "Leave it in the trash", explanation).clicked() {
-                        view.session.gallery.trash_word.clear();
+                        view.session.gallery.bin.is_told = false;
                     }
                 });
             });
         });
+}
+
+/// What leaves results out.
+fn advice_of(query: &Query) -> String {
+    let shown = match (query.show, query.only_favourites) {
+        (Show::All, false) => "",
+        (Show::All, true) => "Only favourites are shown",
+        (Show::Pictures, false) => "Only pictures are shown",
+        (Show::Clips, false) => "Only clips are shown",
+        (Show::Pictures, true) => "Only pictures that are favourites are shown",
+        (Show::Clips, true) => "Only clips that are favourites are shown",
+    };
+    let words = "Other words, or fewer of them, may find more";
+    match (query.words.trim().is_empty(), shown) {
+        (_, "") => words.to_owned(),
+        (true, shown) => shown.to_owned(),
+        (false, shown) => format!("{shown}. {words}"),
+    }
 }
 
 /// Nothing is here yet, or nothing that is looked for.
@@ -233,13 +256,12 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         .is_some_and(|listing| !listing.is_looking);
     let leaves_out = page.query.leaves_out();
     let (icon, title, advice) = if !is_known {
-        (icons::IMAGES, "Looking for results…", "")
+        (icons::IMAGES, "Looking for results…", String::new())
     } else if leaves_out {
-        let advice = "Other words, or fewer of them, may find more";
-        (icons::SEARCH, "Nothing matches", advice)
+        (icons::SEARCH, "Nothing matches", advice_of(&page.query))
     } else {
         let advice = "Every picture and clip that you make appears here by itself, newest first";
-        (icons::IMAGES, "Nothing here yet", advice)
+        (icons::IMAGES, "Nothing here yet", advice.to_owned())
     };
     let palette = palette(ui);
     let area = ui.available_rect_before_wrap();
@@ -255,7 +277,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.vertical_centered(|ui| {
         ui.label(RichText::new(title).size(18.0));
         if !advice.is_empty() {
-            ui.label(RichText::new(sentence(advice)).color(palette.weak));
+            ui.label(RichText::new(sentence(&advice)).color(palette.weak));
         }
         if is_known && leaves_out {
             let all = Button::new("Show all results");

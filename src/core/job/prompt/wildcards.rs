@@ -37,11 +37,12 @@ impl WildcardFolders {
         self.0.first().map(PathBuf::as_path)
     }
 
-    /// All wildcards with what is in them, in the order of their names. Reads every file.
+    /// All wildcards with what is in them, in the order of their names. Reads every file, and leaves out those that are
+    /// no text.
     pub fn list(&self) -> Vec<WildcardFile> {
         let files = files(&self.0).into_iter();
         files
-            .map(|(name, path)| WildcardFile::of(name, &path))
+            .filter_map(|(name, path)| WildcardFile::of(name, &path))
             .collect()
     }
 }
@@ -57,8 +58,8 @@ pub struct WildcardFile {
 }
 
 impl WildcardFile {
-    /// A file that cannot be read has no lines; why is said when a prompt wants it.
-    fn of(name: String, path: &Path) -> Self {
+    /// A file that cannot be read has no lines; why is said when a prompt wants it. What is not UTF-8 is none.
+    fn of(name: String, path: &Path) -> Option<Self> {
         const NUM_SHOWN: usize = 8;
         const MAX_SHOWN: usize = 80;
         let mut found = Self {
@@ -67,7 +68,7 @@ impl WildcardFile {
             beginning: Vec::new(),
         };
         let Ok(file) = File::open(path) else {
-            return found;
+            return Some(found);
         };
         let mut reader = BufReader::new(file.take(MAX_FILE_BYTES));
         let mut bytes = Vec::new();
@@ -75,7 +76,7 @@ impl WildcardFile {
             .read_until(b'\n', &mut bytes)
             .is_ok_and(|read| read > 0)
         {
-            let text = String::from_utf8_lossy(&bytes);
+            let text = std::str::from_utf8(&bytes).ok()?;
             let line = text.trim_start_matches('\u{feff}').trim();
             if !line.is_empty() && !line.starts_with('#') {
                 found.num_lines += 1;
@@ -85,7 +86,7 @@ impl WildcardFile {
             }
             bytes.clear();
         }
-        found
+        Some(found)
     }
 }
 

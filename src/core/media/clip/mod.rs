@@ -24,6 +24,7 @@ pub(super) use webm::id;
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{MediaError, Picture};
+use crate::catalog::size_text;
 
 /// Who made the file, for those who look.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
@@ -148,7 +149,7 @@ impl ClipOptions {
         };
         match &self.settings {
             Some(settings) if settings.len() as u64 > MAX_SETTINGS_BYTES => {
-                wrong(format!("{} bytes", settings.len()))
+                wrong(size_text(settings.len() as u64))
             }
             Some(settings) if !is_json_object(settings) => wrong("something else".to_owned()),
             _ => Ok(()),

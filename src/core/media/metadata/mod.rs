@@ -17,6 +17,7 @@ use serde::de::IgnoredAny;
 
 use super::MediaError;
 use super::kind::{self, Kind};
+use crate::catalog::size_text;
 
 pub(super) use png::inflated;
 pub(super) use webm::element_at;
@@ -81,7 +82,7 @@ fn read_json<R: Read + Seek>(
         path: path.to_path_buf(),
     };
     if source.len > MAX_SETTINGS_BYTES {
-        return Err(wrong(format!("{} bytes", source.len)));
+        return Err(wrong(size_text(source.len)));
     }
     let bytes = source
         .read_at(0, source.len)

@@ -290,6 +290,7 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
         if let Some(image) = walk.text(source, &["image"]) {
             let image = short(file_name(&image));
             let which = if name == "end_image" { "end" } else { "start" };
+            restored.from_picture = true;
             restored.note(format!(
                 "Its {which} picture, {image}, is not in the file: drop it as well"
             ));

@@ -232,3 +232,43 @@ fn a_seed_below_zero_is_none() {
     let found = read_file("a.json", text.as_bytes()).unwrap();
     assert_eq!((found.seed, found.num_steps), (None, Some(4)));
 }
+
+#[test]
+fn a_lora_that_swarmui_writes_into_the_prompt_too_is_one() {
+    let params = json!({"sui_image_params": {
+        "prompt": "a fox <lora:Ink:0.75>", "model": "flux1-dev", "seed": 7, "steps": 9,
+        "loras": ["folder/ink.safetensors"], "loraweights": ["0.75"],
+    }});
+    let found = read_png("parameters", &params.to_string());
+    assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
+}
+
+#[test]
+fn weights_of_words_are_told_once_and_brackets_are_not() {
+    let of = |prompt: &str| {
+        let text = format!("{prompt}\nNegative prompt: (fog:1.5)\nSteps: 9, Seed: 7, CFG scale: 1");
+        read_png("parameters", &text).notes
+    };
+    let [note] = &of("a fox, (very (red:1.2)), (blue:0.8)")[..] else {
+        panic!("one note is expected")
+    };
+    assert!(note.contains(": (red:1.2) stays in the prompt"), "{note}");
+    let [note] = &of(r"a \(fox:1\) (at 10:30) (in: snow) :3) (x:é) (y:")[..] else {
+        panic!("one note is expected")
+    };
+    assert!(note.contains(": (fog:1.5) stays"), "{note}");
+}
+
+#[test]
+fn a_file_tells_whether_it_was_made_from_a_picture() {
+    for (more, expected) in [
+        ("", false),
+        (", Denoising strength: 0.6", true),
+        (", Denoising strength: 0.6, Hires upscale: 2", false),
+        (", Mask blur: 4", true),
+    ] {
+        let text = format!("a fox\nSteps: 9, Seed: 7, CFG scale: 1{more}");
+        let found = read_png("parameters", &text);
+        assert_eq!(found.from_picture, expected, "{more}");
+    }
+}

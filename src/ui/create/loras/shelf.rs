@@ -10,7 +10,7 @@ use safelight_core::catalog::size_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::widgets::{list_height, palette, search_field, sentence, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
@@ -66,6 +66,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     ScrollArea::vertical()
         .id_salt("shelf")
         .max_height(theme::SHELF_HEIGHT)
+        .min_scrolled_height(list_height(ui, theme::SHELF_HEIGHT))
         .auto_shrink([false, true])
         .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
             for lora in shown.get(rows).unwrap_or_default() {

@@ -9,10 +9,15 @@ use crate::ui::create::prompt::wildcards::lines_text;
 
 /// Up and down choose, Tab and Enter take, Escape declines.
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
-    let Some(offer) = &mut view.session.prompt.typing.offer else {
+    let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
+    let typing = &mut view.session.prompt.typing;
+    let Some(offer) = &mut typing.offer else {
+        // Who wants a name completed that nobody knows does not want to leave the field.
+        if typing.is_naming {
+            pressed(Key::Tab);
+        }
         return;
     };
-    let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let last = offer.names.len().saturating_sub(1);
     if pressed(Key::ArrowDown) {
         offer.chosen = if offer.chosen < last {
@@ -37,11 +42,12 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
 pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, cursor: Option<usize>) {
     let typing = &mut view.session.prompt.typing;
     if cursor.is_none() && !typing.is_pointer_over {
-        typing.offer = None;
+        typing.leave();
     }
     if let Some(cursor) = cursor {
         let has_moved = typing.cursor != Some(cursor) && typing.wanted_cursor.is_none();
-        if has_moved || field.changed() {
+        let is_stale = std::mem::take(&mut typing.is_stale);
+        if has_moved || is_stale || field.changed() {
             typing.cursor = Some(cursor);
             let names = view.session.prompt.wildcards.iter();
             let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));

@@ -5,7 +5,7 @@ use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, Scroll
 use crate::app::commands::AppCommand;
 use crate::app::prompt::PromptCommand;
 use crate::app::prompt::history::PromptEntry;
-use crate::ui::widgets::{icon_button, palette, search_field};
+use crate::ui::widgets::{icon_button, list_height, palette, search_field};
 use crate::ui::{View, icons, theme};
 
 /// A row shows so much of a prompt.
@@ -54,6 +54,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     ScrollArea::vertical()
         .id_salt("earlier prompts")
         .max_height(theme::PICKER_HEIGHT)
+        .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
         .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
             for entry in shown.get(rows).unwrap_or_default() {
                 wish = entry_ui(ui, entry).or_else(|| wish.take());

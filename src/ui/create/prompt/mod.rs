@@ -34,7 +34,8 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     field_ui(ui, view, label, hint);
     count::count_ui(ui, view);
     said_ui(ui, view, &["prompt"]);
-    if !examples.is_empty() {
+    // They take the place of what is written, so there is nothing yet.
+    if !examples.is_empty() && view.state.form.prompt.trim().is_empty() {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().button_padding.y = 2.0;
             for example in examples.iter().skip(1).take(NUM_CHIPS) {
@@ -113,7 +114,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         .desired_rows(3)
         .desired_width(f32::INFINITY)
         .margin(egui::Margin::same(9))
-        .lock_focus(view.session.prompt.typing.offer.is_some())
+        .lock_focus(view.session.prompt.typing.is_naming)
         .show(ui);
     let response = output.response.response.labelled_by(label);
     if is_wanted {
@@ -124,6 +125,10 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
     }
     let cursor = output.cursor_range.map(|range| range.primary.index.0);
     completion::completion_ui(ui, view, &response, cursor.filter(|_| has_focus));
+    let names = view.session.prompt.typing.is_naming && response.changed();
+    if response.gained_focus() || names {
+        view.push(AppCommand::Prompt(PromptCommand::GlanceAtWildcards));
+    }
 }
 
 /// Shown where it acts: without guidance nothing is steered away from.

@@ -5,7 +5,7 @@ use safelight_core::job::prompt::WildcardFile;
 
 use crate::app::commands::AppCommand;
 use crate::app::prompt::PromptCommand;
-use crate::ui::widgets::{icon_button, palette, search_field, wide_note, with_icon};
+use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -51,6 +51,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
             ScrollArea::vertical()
                 .id_salt("wildcards")
                 .max_height(theme::PICKER_HEIGHT)
+                .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
                 .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
                     for file in shown.get(rows).unwrap_or_default() {
                         if file_ui(ui, file) {
