@@ -252,7 +252,7 @@ impl App {
             notices, inputs, ..
         } = &mut self.session;
         // What is being opened stands nowhere yet.
-        if inputs.num_opening == 0 {
+        if !inputs.is_opening() {
             notices.retain(|notice| {
                 let offered = notice.offered_settings();
                 offered.is_none_or(|path| inputs.has_file(path))
