@@ -155,6 +155,8 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     bench.until("it is told", |bench| {
         bench.has("The queue could not be kept")
     });
+    // No later change is left that would be written by itself.
+    bench.assert_no_job();
     fs::remove_dir(&path).unwrap();
     until_kept(&mut bench, 1);
     bench.until("the warning is over", |bench| {
