@@ -209,6 +209,8 @@ fn begin_stroke(bench: &mut Bench) {
         pressed: true,
         modifiers: egui::Modifiers::NONE,
     });
+    // One frame asks for the stroke, the next one begins it.
+    bench.harness.step();
     bench.harness.step();
     let editor = bench.app().session.masking.editor.as_ref();
     assert!(editor.unwrap().is_painting());
