@@ -8,7 +8,7 @@ use std::time::Duration;
 use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::Harness;
-use egui_kittest::kittest::{AccessKitNode, NodeT as _, Queryable as _};
+use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::{App, StartupOptions};
@@ -343,9 +343,7 @@ impl Bench {
             let label = node.label().unwrap_or_default();
             node.role() == Role::Button && label.starts_with("Generate")
         };
-        self.harness
-            .get_by(|node| is_it(&node.accesskit_node()))
-            .click();
+        self.harness.get_by(is_it).click();
         self.settle();
     }
 
