@@ -21,6 +21,7 @@ mod problems;
 mod prompt;
 mod queue;
 mod queue_kept;
+mod reach;
 mod restoring;
 mod sections;
 #[path = "../common/server.rs"]

@@ -25,6 +25,17 @@ pub struct QueuePanel {
     pub is_open: bool,
 }
 
+/// Where the panel stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PanelPlace {
+    #[default]
+    Nowhere,
+    /// At the right of what is watched, or of another page.
+    Beside,
+    /// Over it, where there is no room for both and somebody asked for it.
+    Over,
+}
+
 /// What is known of the queue until the window closes, beside the jobs.
 pub struct QueueDesk {
     pub thumbs: Thumbs,
@@ -39,6 +50,10 @@ pub struct QueueDesk {
     pub several: Option<Several>,
     /// Pictures on their way to become a job each.
     pub opening: Vec<Opening>,
+    /// Where there is no room for it beside what is looked at, it lies over that.
+    pub is_over: bool,
+    /// Where it stood in the last frame.
+    pub place: PanelPlace,
     /// Whoever has closed the panel does not want it to open by itself.
     pub was_closed: bool,
     /// What happens when all is done.
@@ -60,6 +75,8 @@ impl Default for QueueDesk {
             removed: Vec::new(),
             several: None,
             opening: Vec::new(),
+            is_over: false,
+            place: PanelPlace::default(),
             was_closed: false,
             after: AfterQueue::default(),
             countdown: None,

@@ -16,7 +16,7 @@ use safelight_core::gallery::{Show, Sort};
 use crate::app::commands::AppCommand;
 use crate::app::gallery::GalleryCommand;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, wide_note};
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, sign, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -203,7 +203,7 @@ fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show_separator_line(false)
         .show(ui, |ui| {
             ui.horizontal(|ui| {
-                ui.label(RichText::new(icons::TRASH).color(palette.weak));
+                sign(ui, icons::TRASH, 13.5, palette.weak);
                 ui.label(&view.session.gallery.trash_word);
                 let undo = Button::new("Undo");
                 if ui

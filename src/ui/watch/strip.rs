@@ -10,10 +10,10 @@ use crate::app::player::commands::PlayerCommand;
 use crate::app::queue::ResultItem;
 use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
-use crate::ui::{View, theme};
+use crate::ui::{View, narrow, theme};
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.queue.results.is_empty() {
+    if !narrow::has_strip(ui.available_height(), view) {
         return;
     }
     let palette = palette(ui);
