@@ -185,6 +185,7 @@ impl App {
         } = startup;
         let ctx = &cc.egui_ctx;
         theme::install(ctx);
+        ui::focus::install(ctx);
         theme::choose(ctx, settings.interface.theme);
         // The settings' own keys do it.
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
@@ -226,6 +227,9 @@ impl App {
         if app.state.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
             app.state.form.seed = random_seed().to_string();
+        }
+        if files.is_empty() && app.state.page != Page::Watch {
+            app.show_page(app.state.page);
         }
         app.drop_files(files, SHOWN);
         for problem in problems {
@@ -312,6 +316,7 @@ impl eframe::App for App {
                 commands: &mut self.commands,
             },
         );
+        self.state.page = self.session.page.remembered();
         self.session.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());
         if std::mem::take(&mut self.session.is_submit_wanted) {
             self.commands.push(AppCommand::Submit);

@@ -90,7 +90,7 @@ impl App {
 
     pub(super) fn show_page(&mut self, page: Page) {
         self.session.page = page;
-        self.session.is_view_shown = true;
+        self.session.uncover_page();
         match page {
             Page::Watch | Page::Mask | Page::Settings | Page::Gallery => {}
             Page::Models => self.open_library(),

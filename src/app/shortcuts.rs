@@ -143,9 +143,9 @@ pub const SHORTCUTS: &[Shortcut] = &[
     anywhere(
         Group::Make,
         "queue",
-        "Show the queue",
+        "Show or hide the queue",
         &[ctrl_shift(Key::Q)],
-        || AppCommand::Queue(QueueCommand::Open(true)),
+        || AppCommand::Queue(QueueCommand::Toggle),
     ),
     anywhere(
         Group::Make,
@@ -431,6 +431,8 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
         Key::Comma => ",",
         Key::Period => ".",
         Key::Questionmark => "?",
+        Key::OpenBracket => "[",
+        Key::CloseBracket => "]",
         other => other.name(),
     });
     text
@@ -491,6 +493,8 @@ mod tests {
     fn keys_are_written_as_they_stand_on_keyboards() {
         assert_eq!(keys_text(ctrl_shift(Key::P)), "Ctrl+Shift+P");
         assert_eq!(keys_text(ctrl(Key::Plus)), "Ctrl++");
+        assert_eq!(keys_text(key(Key::OpenBracket)), "[");
+        assert_eq!(keys_text(key(Key::CloseBracket)), "]");
         assert_eq!(explained("Make it", "generate"), "Make it (Ctrl+Enter)");
         assert_eq!(explained("Swap", "swap"), "Swap");
     }

@@ -46,6 +46,8 @@ pub struct State {
     pub recent_settings: Vec<String>,
     /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
+    /// Of those that the next run opens again.
+    pub page: Page,
     pub queue: QueuePanel,
     /// How clips are played.
     pub playback: Playback,
@@ -62,6 +64,7 @@ impl Default for State {
             gallery: GalleryLook::default(),
             recent_settings: Vec::new(),
             recent_commands: Vec::new(),
+            page: Page::default(),
             queue: QueuePanel::default(),
             playback: Playback::default(),
         }
@@ -165,7 +168,7 @@ pub enum Viewing {
 }
 
 /// What the large part of the window, beside the form, is given to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Page {
     /// The picture that develops or plays.
     #[default]
@@ -180,6 +183,16 @@ pub enum Page {
     /// What the program shows when it starts for the first time.
     Welcome,
     Settings,
+}
+
+impl Page {
+    /// What the next run opens: neither an examination nor a mask begins by itself.
+    pub fn remembered(self) -> Self {
+        match self {
+            Self::Watch | Self::Doctor | Self::Mask | Self::Welcome => Self::Watch,
+            Self::Gallery | Self::Models | Self::Settings => self,
+        }
+    }
 }
 
 /// Everything that ends with the window.
@@ -261,6 +274,12 @@ impl Session {
             || self.are_shortcuts_shown
             || egui::Popup::is_any_open(ctx)
             || ctx.memory(|memory| memory.top_modal_layer().is_some())
+    }
+
+    /// The page has the place beside the form, or where there is no room for both, the whole window.
+    pub(in crate::app) fn uncover_page(&mut self) {
+        self.is_view_shown = true;
+        self.queue.is_over = false;
     }
 
     pub fn notify(&mut self, severity: Severity, err: JobError) {

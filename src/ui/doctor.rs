@@ -9,7 +9,9 @@ use egui::{
 use crate::app::commands::AppCommand;
 use crate::app::state::Page;
 use crate::doctor::{Check, Group, Status};
-use crate::ui::widgets::{group_label, icon_button, palette, sentence, with_icon};
+use crate::ui::widgets::{
+    at_right, group_label, icon_button, page_button, palette, sentence, sign, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -35,39 +37,34 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_small = ui.available_width() < theme::STACK_WIDTH;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Doctor").heading().strong());
-        ui.add_space(theme::GAP);
-        summary_ui(ui, view);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            ui.add_space(12.0);
-            if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
-                view.push(AppCommand::ShowPage(Page::Watch));
+        at_right(ui, "doctor", |ui| {
+            let is_enabled = !view.session.doctor.is_examining;
+            let explanation = "Takes some seconds, while the GPU and the disk are measured";
+            let again = ui.add_enabled_ui(is_enabled, |ui| {
+                page_button(ui, is_small, icons::RESET, "Examine again", explanation)
+            });
+            if again.inner.clicked() {
+                view.push(AppCommand::Examine);
             }
-            let copy = Button::new(with_icon(icons::COPY, "Copy report"));
-            if ui
-                .add(copy)
-                .on_hover_text("Everything here as text, for a report of a fault")
-                .accessible_name("Copy report")
-                .clicked()
-            {
+            let explanation = "Everything here as text, for a report of a fault";
+            if page_button(ui, is_small, icons::COPY, "Copy report", explanation).clicked() {
                 let report = view.session.doctor.report();
                 view.push(AppCommand::CopyText(report));
             }
-            let again = Button::new(with_icon(icons::RESET, "Examine again"));
-            let is_enabled = !view.session.doctor.is_examining;
-            if ui
-                .add_enabled(is_enabled, again)
-                .on_hover_text("Takes some seconds, while the GPU and the disk are measured")
-                .accessible_name("Examine again")
-                .clicked()
-            {
-                view.push(AppCommand::Examine);
+            if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
+                view.push(AppCommand::ShowPage(Page::Watch));
             }
+            ui.add_space(theme::GAP);
         });
     });
-    let page = &mut view.session.doctor;
-    ui.checkbox(&mut page.hides_fine, "Show only what needs attention");
+    ui.horizontal_wrapped(|ui| {
+        summary_ui(ui, view);
+        let page = &mut view.session.doctor;
+        ui.checkbox(&mut page.hides_fine, "Show only what needs attention");
+    });
 }
 
 /// How many are how, or that more is to come.
@@ -84,12 +81,13 @@ fn summary_ui(ui: &mut Ui, view: &View<'_>) {
         }
         let (icon, colour) = verdict(ui, status);
         let word = if count == 1 { one } else { several };
-        ui.label(RichText::new(icon).size(16.0).color(colour));
+        sign(ui, icon, 16.0, colour);
         ui.label(format!("{count} {word}"));
         ui.add_space(theme::SMALL_GAP);
     }
     if page.is_examining {
         ui.label(RichText::new("Examining…").color(palette(ui).amber));
+        ui.add_space(theme::SMALL_GAP);
     }
 }
 
@@ -139,24 +137,45 @@ fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
     ui.add_space(theme::GAP);
 }
 
-/// A verdict, a name, and the words behind them at one edge.
+/// A verdict, a name, and the words behind them at one edge; below the name, where there is little room.
 fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
-    let (icon, colour) = verdict(ui, check.status);
     let weak = palette(ui).weak;
+    let height = theme::CHECK_HEIGHT;
+    let title = RichText::new(title(name)).color(weak);
     ui.spacing_mut().interact_size.y = 0.0;
+    let is_stacked = ui.available_width() < theme::STACK_WIDTH;
+    if is_stacked && !name.is_empty() {
+        ui.horizontal(|ui| {
+            ui.add_space(theme::CHECK_ICON_WIDTH + ui.spacing().item_spacing.x);
+            ui.label(title.clone());
+        });
+    }
     ui.with_layout(Layout::left_to_right(Align::TOP), |ui| {
-        let height = theme::CHECK_HEIGHT;
         fixed_ui(ui, vec2(theme::CHECK_ICON_WIDTH, height), |ui| {
-            ui.label(RichText::new(icon).size(16.0).color(colour));
+            verdict_ui(ui, check.status);
         });
-        fixed_ui(ui, vec2(theme::CHECK_NAME_WIDTH, height), |ui| {
-            ui.label(RichText::new(title(name)).color(weak));
-        });
+        if !is_stacked {
+            fixed_ui(ui, vec2(theme::CHECK_NAME_WIDTH, height), |ui| {
+                ui.label(title);
+            });
+        }
         ui.vertical(|ui| {
             ui.set_width(ui.available_width());
             words_ui(ui, view, check);
         });
     });
+}
+
+/// The sign of a verdict, which screen readers say.
+fn verdict_ui(ui: &mut Ui, status: Status) {
+    let (icon, colour) = verdict(ui, status);
+    let name = match status {
+        Status::Ok => "Fine",
+        Status::Warn => "Note",
+        Status::Fail => "Problem",
+    };
+    sign(ui, icon, 16.0, colour)
+        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
 }
 
 /// The name of a check as people write it.
@@ -217,14 +236,17 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
 fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
     let weak = palette(ui).weak;
     let (rate, details) = figure.split_once(" (").unwrap_or((figure, ""));
+    let has_room = ui.available_width() >= theme::CHECK_FIGURE_AT + 2.0 * theme::VALUE_WIDTH;
+    if !has_room {
+        ui.add(Label::new(sentence(what)).wrap());
+    }
     ui.horizontal(|ui| {
-        fixed_ui(
-            ui,
-            vec2(theme::CHECK_FIGURE_AT, theme::CHECK_HEIGHT),
-            |ui| {
+        if has_room {
+            let size = vec2(theme::CHECK_FIGURE_AT, theme::CHECK_HEIGHT);
+            fixed_ui(ui, size, |ui| {
                 ui.label(sentence(what));
-            },
-        );
+            });
+        }
         ui.label(RichText::new(rate).strong());
         let details = RichText::new(details.trim_end_matches(')'))
             .small()

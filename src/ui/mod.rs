@@ -5,6 +5,7 @@
 
 mod create;
 mod doctor;
+pub mod focus;
 mod gallery;
 mod icons;
 mod library;
@@ -20,12 +21,13 @@ pub mod theme;
 mod watch;
 pub mod widgets;
 
-use egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
+use egui::{CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, RichText, Ui};
 use safelight_core::settings::Settings;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
 use crate::app::queue::JobQueue;
+use crate::app::queue::desk::PanelPlace;
 use crate::app::settings::SettingsCommand;
 use crate::app::shortcuts;
 use crate::app::state::{Page, Session, State};
@@ -71,8 +73,14 @@ impl View<'_> {
 
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
+    close_menus(ui.ctx());
+    ui.ctx()
+        .accesskit_node_builder(egui::accesskit_root_id(), |node| {
+            node.set_label("Safelight")
+        });
     let palette = palette(ui);
     if view.session.watch.is_full && view.session.page == Page::Watch {
+        view.session.queue.place = PanelPlace::Nowhere;
         CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
@@ -85,6 +93,19 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::shelf::shelf_ui(ui.ctx(), view);
     create::inputs::drop_overlay(ui, view);
+}
+
+/// A menu that was open does not stay above a question that comes.
+fn close_menus(ctx: &Context) {
+    let modal = ctx.memory(egui::Memory::top_modal_layer);
+    let id = Id::unique("modal of the frame before");
+    let before = ctx.data_mut(|data| {
+        let kept = data.get_temp_mut_or_default::<Option<LayerId>>(id);
+        std::mem::replace(kept, modal)
+    });
+    if modal.is_some() && modal != before {
+        Popup::close_all(ctx);
+    }
 }
 
 /// Form, pages, memory and the status line.
@@ -109,6 +130,7 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
         ..Margin::symmetric(0, 10)
     });
     if is_narrow && !view.session.is_view_shown {
+        view.session.queue.place = PanelPlace::Nowhere;
         CentralPanel::default()
             .frame(form)
             .show(ui, |ui| create::create_ui(ui, view));
@@ -128,7 +150,8 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);
-    if queue == queue::panel::Place::Whole {
+    view.session.queue.place = queue;
+    if queue == PanelPlace::Over {
         queue::panel::whole_ui(ui, view);
         return;
     }
@@ -136,7 +159,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
         narrow::graph_ui(ui, view, bar);
     }
     // Beside what is watched: the memory needs the whole width.
-    if queue == queue::panel::Place::Beside {
+    if queue == PanelPlace::Beside {
         queue::panel::panel_ui(ui, view);
     }
     CentralPanel::default()
@@ -159,43 +182,39 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
         });
 }
 
+/// The pages that the header leads to, with the commands that do it too.
+const PAGES: [(Page, char, &str, &str, &str); 3] = [
+    (
+        Page::Gallery,
+        icons::IMAGES,
+        "Gallery",
+        "All results: search, look at them again, go on from them",
+        "gallery",
+    ),
+    (
+        Page::Doctor,
+        icons::STETHOSCOPE,
+        "Doctor",
+        "Examine this machine: GPU, memory, libtorch, speed, models",
+        "doctor",
+    ),
+    (
+        Page::Settings,
+        icons::GEAR,
+        "Settings",
+        "Device, folders and looks",
+        "settings",
+    ),
+];
+
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let accent = palette(ui).accent;
-        ui.label(RichText::new(icons::APERTURE).size(24.0).color(accent));
+        widgets::sign(ui, icons::APERTURE, 24.0, accent);
         ui.label(RichText::new("Safelight").heading().strong());
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+        widgets::at_right(ui, "header", |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             ui.spacing_mut().button_padding.x = 7.0;
-            let explanation = shortcuts::explained("Device, folders and looks", "settings");
-            page_button(
-                ui,
-                view,
-                Page::Settings,
-                icons::GEAR,
-                "Settings",
-                &explanation,
-            );
-            let explanation = "Examine this machine: GPU, memory, libtorch, speed, models";
-            page_button(
-                ui,
-                view,
-                Page::Doctor,
-                icons::STETHOSCOPE,
-                "Doctor",
-                explanation,
-            );
-            let explanation = "All results: search, look at them again, go on from them";
-            let explanation = shortcuts::explained(explanation, "gallery");
-            page_button(
-                ui,
-                view,
-                Page::Gallery,
-                icons::IMAGES,
-                "Gallery",
-                &explanation,
-            );
-            queue::panel::header_button(ui, view);
             let is_dark = ui.visuals().dark_mode;
             let (icon, name) = if is_dark {
                 (icons::SUN, "Light theme")
@@ -205,6 +224,11 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             let explanation = shortcuts::explained("Switch between darkroom and daylight", "theme");
             if widgets::icon_button(ui, icon, name, &explanation).clicked() {
                 view.push(AppCommand::Settings(SettingsCommand::SwitchTheme));
+            }
+            queue::panel::header_button(ui, view);
+            for (page, icon, name, explanation, keys) in PAGES {
+                let explanation = shortcuts::explained(explanation, keys);
+                page_button(ui, view, page, icon, name, &explanation);
             }
         });
     });
@@ -219,7 +243,7 @@ fn page_button(
     name: &str,
     explanation: &str,
 ) {
-    let is_open = view.session.page == page;
+    let is_open = view.session.page == page && view.session.queue.place != PanelPlace::Over;
     let button = if is_open {
         widgets::icon_toggle(ui, true, icon, name, explanation)
     } else {

@@ -1,5 +1,5 @@
 //! Windows with little room, such as one at a scale of 300 %: the form and what is beside it take turns, and the memory
-//! graph scrolls.
+//! and the strip of results leave the picture its part.
 //!
 //! What the panels show is theirs.
 
@@ -22,22 +22,47 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// The memory graph, which leaves room for what is above it.
+/// The memory graph, as high as what is above it allows: it scrolls, and where next to nothing is left it is not there.
 pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
-    let height = ui.available_height();
-    let is_short = height < theme::SHORT_HEIGHT;
-    if is_short && view.session.page != Page::Watch {
+    let room = room_for_graph(ui.available_height(), view);
+    if room < theme::MEMORY_MIN_HEIGHT {
         return;
     }
-    let panel = Panel::bottom("memory").frame(bar).resizable(false);
-    if !is_short || view.queue.memory().samples().is_empty() {
-        panel.show(ui, |ui| memory::memory_ui(ui, view));
-        return;
+    let height = room - bar.total_margin().sum().y;
+    Panel::bottom("memory")
+        .frame(bar)
+        .resizable(false)
+        .max_size(room)
+        .show(ui, |ui| {
+            ScrollArea::vertical()
+                .id_salt("memory")
+                .auto_shrink([false, true])
+                .max_height(height)
+                .min_scrolled_height(height)
+                .show(ui, |ui| memory::memory_ui(ui, view));
+        });
+}
+
+/// What the memory may have of this height.
+fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
+    if view.session.page != Page::Watch {
+        return height - theme::PAGE_MIN_HEIGHT;
     }
-    panel.exact_size(height * 0.4).show(ui, |ui| {
-        ScrollArea::vertical()
-            .id_salt("memory")
-            .auto_shrink([false, false])
-            .show(ui, |ui| memory::memory_ui(ui, view));
-    });
+    let strip = if has_strip(height, view) {
+        theme::STRIP_HEIGHT
+    } else {
+        0.0
+    };
+    height - stage_height(height) - view.session.watch.controls_height - strip
+}
+
+/// Whether there are results, and room for their strip below the picture.
+pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
+    let below = view.session.watch.controls_height + theme::STRIP_HEIGHT;
+    !view.queue.results.is_empty() && height - below >= stage_height(height)
+}
+
+/// What the picture has at least of this height.
+fn stage_height(height: f32) -> f32 {
+    theme::STAGE_HEIGHT.min(height * theme::STAGE_SHARE)
 }

@@ -1,62 +1,72 @@
 //! The status line: what happens now, how far it is, and how long it will still take.
 
-use egui::{Button, ProgressBar, RichText, Ui};
+use egui::accesskit::Live;
+use egui::{Align, Button, Label, Layout, ProgressBar, RichText, Ui};
 use safelight_core::job::{Recipe, Stage};
 
 use crate::app::queue::RunningJob;
 use crate::app::state::Models;
-use crate::ui::widgets::{duration_text, palette};
+use crate::ui::widgets::{duration_text, palette, progress_bar};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        let text = status_text(view);
-        let colour = if view.queue.running.is_some() {
-            palette.amber
-        } else {
-            palette.weak
-        };
         if let Some(job) = &view.queue.running {
             let bar = ProgressBar::new(job.progress())
-                .desired_width(180.0)
+                .desired_width(180.0_f32.min(ui.available_width() * 0.25))
                 .desired_height(8.0)
                 .fill(palette.accent);
-            ui.add(bar).accessible_name("Progress");
+            progress_bar(ui, bar).accessible_name("Progress");
         }
-        ui.label(RichText::new(text).color(colour));
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            let is_open = view.state.is_graph_open;
-            let name = if is_open {
-                "Hide memory"
-            } else {
-                "Show memory"
-            };
-            let icon = if is_open {
-                icons::CARET_DOWN
-            } else {
-                icons::CARET_RIGHT
-            };
-            let button = Button::new(RichText::new(format!("{icon} Memory")).small())
-                .frame_when_inactive(false);
-            if ui
-                .add(button)
-                .on_hover_text("The memory graph")
-                .accessible_name(name)
-                .clicked()
-            {
-                view.state.is_graph_open = !is_open;
-            }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            memory_button(ui, view);
             ui.add_space(theme::SMALL_GAP);
-            if !view.session.device_line.is_empty() {
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                text_ui(ui, view);
                 let line = &view.session.device_line;
-                ui.add(
-                    egui::Label::new(RichText::new(line).small().color(palette.weak)).truncate(),
-                )
-                .on_hover_text(line);
-            }
+                if !line.is_empty() && ui.available_width() > theme::LABEL_WIDTH {
+                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        let text = RichText::new(line).small().color(palette.weak);
+                        ui.add(Label::new(text).truncate()).on_hover_text(line);
+                    });
+                }
+            });
         });
     });
+}
+
+/// What happens now. Screen readers tell what changes, but not each step of a job.
+fn text_ui(ui: &mut Ui, view: &View<'_>) {
+    let is_running = view.queue.running.is_some();
+    let colour = if is_running {
+        palette(ui).amber
+    } else {
+        palette(ui).weak
+    };
+    let text = RichText::new(status_text(view)).color(colour);
+    let response = ui.add(Label::new(text).truncate());
+    if !is_running {
+        ui.ctx()
+            .accesskit_node_builder(response.id, |node| node.set_live(Live::Polite));
+    }
+}
+
+fn memory_button(ui: &mut Ui, view: &mut View<'_>) {
+    let is_open = view.state.is_graph_open;
+    let (icon, name) = if is_open {
+        (icons::CARET_DOWN, "Hide memory")
+    } else {
+        (icons::CARET_RIGHT, "Show memory")
+    };
+    let text = RichText::new(format!("{icon} Memory")).small();
+    let button = ui
+        .add(Button::new(text).frame_when_inactive(false))
+        .on_hover_text("The memory graph")
+        .accessible_name(name);
+    if button.clicked() {
+        view.state.is_graph_open = !is_open;
+    }
 }
 
 /// One line that always says what happens.

@@ -83,6 +83,8 @@ pub const CHECK_HEIGHT: f32 = 18.0;
 pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
 /// Of such a slider with its name and its value.
 pub const TOOL_WIDTH: f32 = 228.0;
+/// In less width, the search for a model has a row of its own.
+pub const SEARCH_BESIDE_WIDTH: f32 = 580.0;
 /// The list of models beside the card of one.
 pub const MODELS_WIDTH: f32 = 380.0;
 /// Narrower, in a small window.
@@ -119,12 +121,23 @@ pub const KEYS_WIDTH: f32 = 150.0;
 pub const PALETTE_ROW: f32 = 28.0;
 /// A window of less width shows the form or what is beside it.
 pub const NARROW_WIDTH: f32 = 760.0;
-/// In a window of less height the memory graph takes at most a part of it.
+/// In a window of less height the queue scrolls as a whole.
 pub const SHORT_HEIGHT: f32 = 520.0;
+/// The picture has at least this height, or this share of what there is: the memory and the strip make room for it.
+pub const STAGE_HEIGHT: f32 = 240.0;
+pub const STAGE_SHARE: f32 = 0.4;
+/// Another page above the memory has at least this height.
+pub const PAGE_MIN_HEIGHT: f32 = 320.0;
+/// Lower than this, the memory is not shown.
+pub const MEMORY_MIN_HEIGHT: f32 = 96.0;
+/// Height of the strip of results.
+pub const STRIP_HEIGHT: f32 = THUMB_SIDE + 28.0;
+/// In less width, what stands beside each other elsewhere stands below each other, and buttons are icons.
+pub const STACK_WIDTH: f32 = 500.0;
 /// Width of the queue's panel.
 pub const QUEUE_WIDTH: f32 = 316.0;
-/// Beside the queue, what is watched has at least this width, or none.
-pub const WATCH_MIN_WIDTH: f32 = 220.0;
+/// Beside the queue, what is watched has at least this width; in less, the queue lies over it.
+pub const WATCH_MIN_WIDTH: f32 = 340.0;
 /// And another page.
 pub const PAGE_MIN_WIDTH: f32 = 480.0;
 /// Height of a job in it.
@@ -239,18 +252,18 @@ const DAYLIGHT: Palette = Palette {
     hovered: rgb(0xdb_d1c5),
     line: rgb(0xd3_c8bb),
     text: rgb(0x2b_2420),
-    weak: rgb(0x6f_645b),
+    weak: rgb(0x67_5d55),
     accent: rgb(0xc9_3519),
     on_accent: rgb(0xff_fdfa),
-    amber: rgb(0xa8_5d0c),
+    amber: rgb(0x8f_4f0a),
     error: rgb(0xb0_2a12),
-    good: rgb(0x3f_7a2c),
-    used: rgb(0xb8_6a12),
+    good: rgb(0x37_6b27),
+    used: rgb(0x9d_5b0f),
     allocated: rgb(0xc9_3519),
     reserved: rgb(0x80_4a75),
-    cap: rgb(0x7d_7268),
+    cap: rgb(0x74_6960),
     cache: rgb(0x2f_6b80),
-    available: rgb(0x4a_7a3a),
+    available: rgb(0x48_7638),
 };
 
 /// The colours in use.
@@ -335,6 +348,11 @@ pub fn other(ctx: &Context) -> Theme {
     }
 }
 
+/// Behind what is chosen. Words on it have the colour of text: no other is dark or light enough.
+fn selected(palette: &Palette) -> Color32 {
+    palette.accent.gamma_multiply(0.55)
+}
+
 fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
     let mut visuals = theme.default_visuals();
     visuals.panel_fill = palette.panel;
@@ -355,7 +373,7 @@ fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
     // A blinking cursor paints the window twice a second, for as long as a field has the keyboard.
     visuals.text_cursor.blink = false;
     visuals.selection = Selection {
-        bg_fill: palette.accent.gamma_multiply(0.55),
+        bg_fill: selected(palette),
         stroke: Stroke::new(1.0, palette.text),
     };
     visuals.widgets = widgets(palette);
@@ -409,5 +427,59 @@ mod tests {
             delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
         }
         assert_eq!(delay, Some(std::time::Duration::MAX));
+    }
+
+    /// As WCAG 2 defines it; 4.5 can be read by most people.
+    fn contrast(one: Color32, other: Color32) -> f32 {
+        let luminance = |colour: Color32| {
+            let [red, green, blue, _] = egui::Rgba::from(colour).to_array();
+            0.2126 * red + 0.7152 * green + 0.0722 * blue
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn every_colour_of_words_can_be_read_on_what_it_stands_on() {
+        for (look, palette) in [("dark", &DARKROOM), ("light", &DAYLIGHT)] {
+            let assert_readable = |ink: Color32, fill: Color32, least: f32, what: &str| {
+                let found = contrast(ink, fill);
+                assert!(found >= least, "{look}: {what} has a contrast of {found}");
+            };
+            let fills = [
+                ("panel", palette.panel),
+                ("stage", palette.stage),
+                ("field", palette.field),
+                ("raised", palette.raised),
+            ];
+            let inks = [
+                ("text", palette.text),
+                ("weak", palette.weak),
+                ("amber", palette.amber),
+                ("error", palette.error),
+                ("good", palette.good),
+            ];
+            for (name, fill) in fills {
+                for (ink_name, ink) in inks {
+                    assert_readable(ink, fill, 4.5, &format!("{ink_name} on {name}"));
+                }
+                let chosen = fill.blend(selected(palette));
+                assert_readable(palette.text, chosen, 4.5, &format!("chosen on {name}"));
+            }
+            assert_readable(palette.text, palette.hovered, 4.5, "text on hovered");
+            // Large words only.
+            assert_readable(palette.on_accent, palette.accent, 3.0, "the main button");
+            let of_legend = [
+                ("used", palette.used),
+                ("allocated", palette.allocated),
+                ("reserved", palette.reserved),
+                ("cap", palette.cap),
+                ("cache", palette.cache),
+                ("available", palette.available),
+            ];
+            for (name, ink) in of_legend {
+                assert_readable(ink, palette.panel, 4.5, name);
+            }
+        }
     }
 }

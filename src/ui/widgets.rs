@@ -4,8 +4,8 @@
 //! knows a job.
 
 use egui::{
-    Align, Align2, Button, Color32, CornerRadius, Frame, Label, Layout, Margin, Response, RichText,
-    Slider, Stroke, TextEdit, Ui, vec2,
+    Align, Align2, Button, Color32, CornerRadius, FontId, Frame, Id, Label, Layout, Margin,
+    ProgressBar, Response, RichText, Sense, Slider, Stroke, TextEdit, Ui, vec2,
 };
 
 use crate::ui::icons;
@@ -24,6 +24,22 @@ pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Re
         .accessible_name(name)
 }
 
+/// A button at the top of a page; where there is little room, its icon alone.
+pub fn page_button(
+    ui: &mut Ui,
+    is_small: bool,
+    icon: char,
+    name: &str,
+    explanation: &str,
+) -> Response {
+    if is_small {
+        return icon_button(ui, icon, name, explanation);
+    }
+    ui.add(Button::new(with_icon(icon, name)))
+        .on_hover_text(explanation)
+        .accessible_name(name)
+}
+
 /// An icon button that is on or off.
 pub fn icon_toggle(
     ui: &mut Ui,
@@ -32,17 +48,56 @@ pub fn icon_toggle(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = if is_on {
-        palette(ui).amber
-    } else {
-        palette(ui).weak
-    };
+    let colour = ink(ui, is_on);
     let button = Button::new(RichText::new(icon).size(17.0).color(colour))
         .frame_when_inactive(false)
         .selected(is_on);
     ui.add(button)
         .on_hover_text(explanation)
         .accessible_name(name)
+}
+
+/// The colour of quiet words on a button that is chosen or is not.
+pub fn ink(ui: &Ui, is_chosen: bool) -> Color32 {
+    if is_chosen {
+        palette(ui).text
+    } else {
+        palette(ui).weak
+    }
+}
+
+/// A sign without a word for screen readers: what it says stands beside it.
+pub fn sign(ui: &mut Ui, icon: char, size: f32, colour: Color32) -> Response {
+    let font = FontId::proportional(size);
+    let galley = ui.painter().layout_no_wrap(icon.into(), font, colour);
+    let (rect, response) = ui.allocate_exact_size(galley.size(), Sense::hover());
+    ui.painter().galley(rect.min, galley, colour);
+    response
+}
+
+/// How far something is, in hundredths.
+pub fn progress_bar(ui: &mut Ui, bar: ProgressBar) -> Response {
+    let response = ui.add(bar);
+    ui.ctx().accesskit_node_builder(response.id, |node| {
+        node.set_min_numeric_value(0.0);
+        node.set_max_numeric_value(100.0);
+    });
+    response
+}
+
+/// Puts controls at the right end of a row. They are drawn, and walked with Tab, from left to right.
+pub fn at_right<R>(ui: &mut Ui, row: &str, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    let id = Id::unique(("at right", row));
+    let before: f32 = ui.data(|data| data.get_temp(id)).unwrap_or_default();
+    ui.add_space((ui.available_width() - before).max(0.0));
+    let shown = ui.horizontal(contents);
+    let width = shown.response.rect.width();
+    if (width - before).abs() > 0.5 {
+        ui.data_mut(|data| data.insert_temp(id, width));
+        ui.ctx()
+            .request_discard("the right end of a row is as wide as its controls");
+    }
+    shown.inner
 }
 
 /// A frameless button in line with the text above and below it.

@@ -24,6 +24,7 @@ mod prompt;
 mod queue;
 mod queue_again;
 mod queue_kept;
+mod reach;
 mod remembering;
 mod restoring;
 mod sections;

@@ -448,11 +448,14 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
 }
 
 #[test]
-fn in_a_window_with_little_room_the_queue_takes_the_place_of_the_picture() {
+fn in_a_window_with_little_room_the_queue_lies_over_the_picture_when_it_is_asked_for() {
     let (mut bench, _first) = waiting(&["one", "two"]);
     bench.harness.set_size(egui::vec2(413.0, 300.0));
     bench.settle();
     bench.press("View");
+    assert!(!bench.has("Close the queue"));
+    bench.press("Form");
+    bench.press("Queue");
     bench.harness.get_by_label("Close the queue");
     bench.scroll_to("More for: one");
     choose(&mut bench, "one", "Move down");

@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::app::background::{Answer, Background, Task};
 use crate::app::inputs::SHOWN;
 use crate::app::queue::RunningJob;
+use crate::app::queue::desk::PanelPlace;
 use crate::ui::theme;
 use ended::Unseen;
 use instance::Instance;
@@ -142,6 +143,9 @@ impl App {
             DesktopCommand::FocusPrompt => {
                 self.session.is_view_shown = false;
                 self.session.desktop.is_prompt_wanted = true;
+            }
+            DesktopCommand::Back if self.session.queue.place == PanelPlace::Over => {
+                self.session.queue.is_over = false;
             }
             // What is chosen in the gallery lies above it, and so does what is compared above the picture.
             DesktopCommand::Back if self.unchoose() || self.leave_watched() => {}

@@ -39,6 +39,8 @@ pub struct Watch {
     pub file: Option<PlayedFile>,
     pub compare: Option<Compare>,
     pub zoom: Zoom,
+    /// How high the controls below the picture were in the last frame.
+    pub controls_height: f32,
     /// The picture has the whole window.
     pub is_full: bool,
     /// The user chose what is looked at; the next job does not take its place.

@@ -104,6 +104,7 @@ impl App {
         watch.wish += 1;
         watch.opening = None;
         act(self);
+        self.session.queue.is_over = false;
         self.session.watch.is_chosen = self.session.viewing != Viewing::Live;
     }
 
@@ -130,6 +131,7 @@ impl App {
 
     fn begin_opening(&mut self, ctx: &Context, path: &Path) -> (u64, u32, Wake) {
         self.session.page = Page::Watch;
+        self.session.queue.is_over = false;
         let watch = &mut self.session.watch;
         watch.wish += 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -7,6 +7,7 @@ use safelight_core::job::JobId;
 use crate::app::App;
 use crate::app::queue::PauseWish;
 use crate::app::queue::after::AfterQueue;
+use crate::app::queue::desk::PanelPlace;
 use crate::app::queue::list::Place;
 use crate::app::queue::several::Choice;
 
@@ -15,6 +16,8 @@ use crate::app::queue::several::Choice;
 pub enum QueueCommand {
     /// Show the panel or hide it.
     Open(bool),
+    /// Show it when it is not on the screen, else hide it.
+    Toggle,
     Move(JobId, Place),
     /// Put a job's settings into the form.
     Edit(JobId),
@@ -52,11 +55,9 @@ pub enum QueueCommand {
 impl App {
     pub(in crate::app) fn run_queue_command(&mut self, command: QueueCommand) {
         match command {
-            QueueCommand::Open(is_open) => {
-                self.state.queue.is_open = is_open;
-                self.session.queue.was_closed = !is_open;
-                // Where form and view take turns, it stands in the view.
-                self.session.is_view_shown |= is_open;
+            QueueCommand::Open(is_open) => self.open_queue(is_open),
+            QueueCommand::Toggle => {
+                self.open_queue(self.session.queue.place == PanelPlace::Nowhere);
             }
             QueueCommand::Move(id, place) => self.queue.move_job(id, place),
             QueueCommand::Edit(id) => self.edit_job(id),
@@ -126,6 +127,15 @@ impl App {
         if !removed.is_empty() {
             self.session.queue.removed = removed;
         }
+    }
+
+    fn open_queue(&mut self, is_open: bool) {
+        self.state.queue.is_open = is_open;
+        self.session.queue.is_over = is_open;
+        self.session.queue.was_closed = !is_open;
+        // Where form and view take turns, it stands in the view; no panel stands beside a picture in the whole window.
+        self.session.is_view_shown |= is_open;
+        self.session.watch.is_full &= !is_open;
     }
 
     fn pause_running(&mut self, wish: PauseWish) {

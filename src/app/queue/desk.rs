@@ -24,6 +24,17 @@ pub struct QueuePanel {
     pub is_open: bool,
 }
 
+/// Where the panel stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PanelPlace {
+    #[default]
+    Nowhere,
+    /// At the right of what is watched, or of another page.
+    Beside,
+    /// Over it, where there is no room for both and somebody asked for it.
+    Over,
+}
+
 /// What is known of the queue until the window closes, beside the jobs.
 pub struct QueueDesk {
     pub thumbs: Thumbs,
@@ -40,6 +51,10 @@ pub struct QueueDesk {
     pub opening: Vec<Opening>,
     /// How many there were: the last one's number.
     pub(super) num_openings: u64,
+    /// Where there is no room for it beside what is looked at, it lies over that.
+    pub is_over: bool,
+    /// Where it stood in the last frame.
+    pub place: PanelPlace,
     /// Whoever has closed the panel does not want it to open by itself.
     pub was_closed: bool,
     /// What happens when all is done.
@@ -62,6 +77,8 @@ impl Default for QueueDesk {
             several: None,
             opening: Vec::new(),
             num_openings: 0,
+            is_over: false,
+            place: PanelPlace::default(),
             was_closed: false,
             after: AfterQueue::default(),
             countdown: None,

@@ -89,6 +89,7 @@ impl App {
         }
         if has_old || !self.queue.stopped.is_empty() {
             self.state.queue.is_open = true;
+            self.session.queue.is_over = true;
         }
     }
 

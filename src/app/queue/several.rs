@@ -125,6 +125,7 @@ impl App {
             mask,
         });
         self.state.queue.is_open = true;
+        self.session.queue.is_over = true;
         self.background.spawn("pictures", move |postbox| {
             for path in paths {
                 if stop.is_cancelled() {

@@ -102,7 +102,7 @@ impl App {
             }
             SettingsCommand::Show(key) => {
                 self.session.page = Page::Settings;
-                self.session.is_view_shown = true;
+                self.session.uncover_page();
                 self.session.settings.search.clear();
                 self.session.settings.shown_key = Some(key);
             }

@@ -6,7 +6,7 @@ use safelight_core::catalog::{CatalogEntry, Source, size_text};
 use crate::app::commands::AppCommand;
 use crate::app::fetching::{Fetch, FetchState, Quoted};
 use crate::download::{Phase, Progress};
-use crate::ui::widgets::{card, duration_text, palette, wide_note};
+use crate::ui::widgets::{card, duration_text, palette, progress_bar, wide_note};
 use crate::ui::{View, theme};
 
 /// The model that is looked at or on its way.
@@ -120,8 +120,10 @@ fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
             (share, running_text(progress))
         },
     );
-    ui.add(ProgressBar::new(share).desired_height(theme::SMALL_GAP))
-        .on_hover_text("How much has come");
+    let bar = ProgressBar::new(share).desired_height(theme::SMALL_GAP);
+    progress_bar(ui, bar)
+        .on_hover_text("How much has come")
+        .accessible_name("How much has come");
     wide_note(ui, &text, palette(ui).text);
     button(ui, view, "Pause", AppCommand::PauseFetch);
 }

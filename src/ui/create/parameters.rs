@@ -227,17 +227,20 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let own = Own::of("length", &form.num_frames, &default, words);
     let reset = own_row(ui, "Length", explanation, &own, |ui, label| {
         let stride = spec.limits.frame_stride.max(1);
-        let mut groups = form.num_frames.saturating_sub(1) / stride;
-        let most = spec.limits.max_frames.saturating_sub(1) / stride;
+        // In whole groups, and told in frames.
+        let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
+        let mut frames = whole(form.num_frames);
         ui.spacing_mut().slider_width = (ui.available_width() - 106.0).max(40.0);
-        let slider = Slider::new(&mut groups, 0..=most).show_value(false);
+        let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
+            .step_by(f64::from(stride))
+            .show_value(false);
         if ui
             .add(slider)
             .on_hover_text(explanation)
             .labelled_by(label)
             .changed()
         {
-            form.num_frames = groups * stride + 1;
+            form.num_frames = frames;
         }
         ui.add(
             DragValue::new(&mut form.num_frames)

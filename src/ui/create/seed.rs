@@ -8,6 +8,9 @@ use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{icon_button, row};
 use crate::ui::{View, icons, theme};
 
+/// As many as a new seed has; the field shows them whole.
+const SEEN_DIGITS: usize = 9;
+
 pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
     let thing = view.thing();
     let explanation = format!(
@@ -20,7 +23,13 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             // A seed of nine digits is seen whole.
             .margin(Margin::symmetric(5, 2))
             .desired_width(width);
-        let response = ui.add(edit).labelled_by(label).on_hover_text(&explanation);
+        let response = ui.add(edit).labelled_by(label).on_hover_ui(|ui| {
+            // A longer one is cut off in its field.
+            if view.state.form.seed.len() > SEEN_DIGITS {
+                ui.label(&view.state.form.seed);
+            }
+            ui.label(&explanation);
+        });
         if response.changed() {
             view.session.is_seed_used = false;
         }

@@ -17,7 +17,7 @@ use safelight_core::gallery::{Query, Show, Sort};
 use crate::app::commands::AppCommand;
 use crate::app::gallery::GalleryCommand;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, wide_note};
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, sign, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -208,7 +208,7 @@ fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show_separator_line(false)
         .show(ui, |ui| {
             ui.horizontal(|ui| {
-                ui.label(RichText::new(icons::TRASH).color(palette.weak));
+                sign(ui, icons::TRASH, 13.5, palette.weak);
                 ui.label(words);
                 let undo = Button::new("Undo");
                 if ui

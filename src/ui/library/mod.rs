@@ -29,62 +29,86 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
         header_ui(ui, view);
         ui.add_space(theme::SMALL_GAP);
         let rect = ui.available_rect_before_wrap();
-        let width = (rect.width() * 0.45).clamp(theme::MODELS_MIN_WIDTH, theme::MODELS_WIDTH);
-        let (left, right) = rect.split_left_right_at_x(rect.left() + width);
+        let (list, mut card) = if rect.width() < theme::STACK_WIDTH {
+            rect.split_top_bottom_at_fraction(theme::STAGE_SHARE)
+        } else {
+            let width = (rect.width() * 0.45).clamp(theme::MODELS_MIN_WIDTH, theme::MODELS_WIDTH);
+            rect.split_left_right_at_x(rect.left() + width)
+        };
         let layout = Layout::top_down(Align::Min);
-        ui.scope_builder(UiBuilder::new().max_rect(left).layout(layout), |ui| {
+        ui.scope_builder(UiBuilder::new().max_rect(list).layout(layout), |ui| {
             list::list_ui(ui, view);
         });
-        let mut right = right;
-        right.min.x += theme::GAP;
-        ui.scope_builder(UiBuilder::new().max_rect(right).layout(layout), |ui| {
+        if card.left() > list.left() {
+            card.min.x += theme::GAP;
+        } else {
+            card.min.y += theme::SMALL_GAP;
+        }
+        ui.scope_builder(UiBuilder::new().max_rect(card).layout(layout), |ui| {
             details::details_ui(ui, view);
         });
     });
 }
 
+/// The title, the search and the buttons; the search in a row of its own where there is little room.
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Models").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(
-                ui,
-                icons::X,
-                "Close the models",
-                "Back to the picture (Escape)",
-            )
-            .clicked()
-            {
-                view.push(AppCommand::ShowPage(Page::Watch));
+            buttons_ui(ui, view);
+            if !is_small {
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    search_ui(ui, view);
+                });
             }
-            if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
-                view.push(AppCommand::ReloadModels);
-            }
-            let explanation = "What was found, what this machine can run, and what to fetch";
-            if ui
-                .button("First steps")
-                .on_hover_text(explanation)
-                .clicked()
-            {
-                view.push(AppCommand::ShowPage(Page::Welcome));
-            }
-            let explanation = "Look for models in one more folder; nothing is copied or moved";
-            let is_free = !view.session.is_picking;
-            let add = egui::Button::new(with_icon(icons::FOLDER_OPEN, "Add a folder…"));
-            if ui
-                .add_enabled(is_free, add)
-                .on_hover_text(explanation)
-                .accessible_name("Add a models folder")
-                .clicked()
-            {
-                let purpose = crate::app::commands::FolderSetting::Models;
-                view.push(AppCommand::PickFolder(purpose));
-            }
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                search_ui(ui, view);
-            });
         });
     });
+    if is_small {
+        ui.horizontal(|ui| search_ui(ui, view));
+    }
+}
+
+/// From the last to the first.
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if icon_button(
+        ui,
+        icons::X,
+        "Close the models",
+        "Back to the picture (Escape)",
+    )
+    .clicked()
+    {
+        view.push(AppCommand::ShowPage(Page::Watch));
+    }
+    if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+        view.push(AppCommand::ReloadModels);
+    }
+    let explanation = "What was found, what this machine can run, and what to fetch";
+    if ui
+        .button("First steps")
+        .on_hover_text(explanation)
+        .clicked()
+    {
+        view.push(AppCommand::ShowPage(Page::Welcome));
+    }
+    let explanation = "Look for models in one more folder; nothing is copied or moved";
+    let is_free = !view.session.is_picking;
+    // Its words would need more than there is.
+    let text = if ui.available_width() < theme::KEYS_WIDTH {
+        icons::FOLDER_OPEN.to_string()
+    } else {
+        with_icon(icons::FOLDER_OPEN, "Add a folder…")
+    };
+    if ui
+        .add_enabled(is_free, egui::Button::new(text))
+        .on_hover_text(explanation)
+        .accessible_name("Add a models folder")
+        .clicked()
+    {
+        let purpose = crate::app::commands::FolderSetting::Models;
+        view.push(AppCommand::PickFolder(purpose));
+    }
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {

@@ -13,7 +13,9 @@ use crate::app::library::{LibraryCommand, first_model};
 use crate::app::state::{Models, Page};
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::library::fit_colour;
-use crate::ui::widgets::{card, icon_button, main_button, palette, sentence, wide_note, with_icon};
+use crate::ui::widgets::{
+    card, icon_button, main_button, palette, sentence, sign, wide_note, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 /// Models that are offered for fetching.
@@ -51,7 +53,7 @@ pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let accent = palette(ui).accent;
-        ui.label(RichText::new(icons::APERTURE).size(34.0).color(accent));
+        sign(ui, icons::APERTURE, 34.0, accent);
         ui.vertical(|ui| {
             ui.label(RichText::new("Welcome to Safelight").heading().strong());
             let weak = palette(ui).weak;

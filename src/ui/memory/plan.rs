@@ -9,12 +9,14 @@ use safelight_core::settings::MemorySettings;
 use crate::app::commands::AppCommand;
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::words;
-use crate::ui::widgets::{bytes_text, palette};
+use crate::ui::widgets::{bytes_text, ink, palette};
 use crate::ui::{View, theme};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 /// Width of the sliders.
 const SLIDER_WIDTH: f32 = 170.0;
+/// Of the cap with its name.
+const CAP_WIDTH: f32 = 180.0;
 
 const PRESERVED: &str = "Memory of the device kept free for what a model makes besides its weights. More is safer and slower: what does not stay is read anew in each step";
 const CAP: &str =
@@ -27,8 +29,13 @@ pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
     verdict_ui(ui, view, &planned);
     ui.horizontal_wrapped(|ui| {
         preserved_ui(ui, view, &planned.plan);
-        ui.add_space(theme::GAP);
-        cap_ui(ui, view, &planned.plan);
+        // In one piece, and its words as high as its field.
+        if ui.available_size_before_wrap().x < CAP_WIDTH {
+            ui.end_row();
+        } else {
+            ui.add_space(theme::GAP);
+        }
+        ui.horizontal(|ui| cap_ui(ui, view, &planned.plan));
     });
     ui.add_space(theme::SMALL_GAP);
 }
@@ -86,7 +93,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
     let text = format!("suggested {}", bytes_text(plan.suggested_preserved_bytes));
-    let tick = Button::new(RichText::new(text).small().color(weak)).selected(set.is_none());
+    let is_own = set.is_none();
+    let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
     let explanation = "Computed for each job: what it is estimated to make, and a margin";
     if ui.add(tick).on_hover_text(explanation).clicked() {
         view.session.planning.preserved_draft = None;

@@ -11,7 +11,7 @@ use egui::{
 
 use crate::app::commands::AppCommand;
 use crate::app::palette::{Entry, Palette};
-use crate::ui::widgets::palette as colours;
+use crate::ui::widgets::{ink, palette as colours};
 use crate::ui::{View, theme};
 
 pub(super) use shortcuts::shortcuts_ui;
@@ -109,7 +109,7 @@ fn list_ui(ui: &mut Ui, palette: &mut Palette, height: f32) -> Option<usize> {
 }
 
 fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
-    let weak = colours(ui).weak;
+    let weak = ink(ui, is_chosen);
     ui.push_id(&entry.id, |ui| {
         let size = egui::vec2(ui.available_width(), theme::PALETTE_ROW);
         let button = Button::new("")

@@ -2,7 +2,7 @@
 //!
 //! It shows the table that the keys are taken from, so it cannot be out of date.
 
-use egui::{Context, Frame, Grid, Id, Margin, Modal, RichText, ScrollArea, Ui};
+use egui::{Context, Frame, Grid, Id, Label, Margin, Modal, RichText, ScrollArea, Ui};
 
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
 use crate::ui::widgets::{icon_button, palette};
@@ -45,16 +45,27 @@ fn group_ui(ui: &mut Ui, group: Group) {
     let of_group = |shortcut: &&Shortcut| shortcut.group == group && !shortcut.keys.is_empty();
     ui.add_space(theme::SMALL_GAP);
     ui.label(RichText::new(group.name()).strong());
+    if ui.available_width() < theme::STACK_WIDTH {
+        for shortcut in SHORTCUTS.iter().filter(of_group) {
+            ui.label(shortcut.name);
+            ui.add(Label::new(keys_of(shortcut).color(palette(ui).weak)).wrap());
+        }
+        return;
+    }
     Grid::new(("shortcuts", group.name()))
         .num_columns(2)
         .min_col_width(theme::KEYS_WIDTH)
         .spacing([24.0, 4.0])
         .show(ui, |ui| {
             for shortcut in SHORTCUTS.iter().filter(of_group) {
-                let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
-                ui.label(RichText::new(keys.join(" or ")).monospace());
+                ui.label(keys_of(shortcut));
                 ui.label(shortcut.name);
                 ui.end_row();
             }
         });
+}
+
+fn keys_of(shortcut: &Shortcut) -> RichText {
+    let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
+    RichText::new(keys.join(" or ")).monospace()
 }

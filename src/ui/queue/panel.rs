@@ -11,38 +11,29 @@ use egui::{
 use crate::app::commands::AppCommand;
 use crate::app::queue::after::AfterQueue;
 use crate::app::queue::commands::QueueCommand;
+use crate::app::queue::desk::PanelPlace;
 use crate::app::queue::list::Removed;
+use crate::app::shortcuts;
 use crate::app::state::Page;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
-use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
+use crate::ui::widgets::{icon_button, icon_toggle, palette, progress_bar, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// Where the panel stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ui) enum Place {
-    Nowhere,
-    /// At the right of what is watched, or of another page.
-    Beside,
-    /// In its place, where there is no room for both.
-    Whole,
-}
-
 /// Where the panel has room in this width beside the form.
-pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> Place {
-    let is_watching = view.session.page == Page::Watch;
-    let needed = if is_watching {
+pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
+    let needed = if view.session.page == Page::Watch {
         theme::WATCH_MIN_WIDTH
     } else {
         theme::PAGE_MIN_WIDTH
     };
-    match (
-        view.state.queue.is_open,
-        width >= needed + theme::QUEUE_WIDTH,
-    ) {
-        (true, true) => Place::Beside,
-        (true, false) if is_watching => Place::Whole,
-        _ => Place::Nowhere,
+    if width >= needed + theme::QUEUE_WIDTH {
+        if view.state.queue.is_open {
+            return PanelPlace::Beside;
+        }
+    } else if view.session.queue.is_over {
+        return PanelPlace::Over;
     }
+    PanelPlace::Nowhere
 }
 
 pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -53,7 +44,7 @@ pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(ui, |ui| contents_ui(ui, view));
 }
 
-/// The panel in place of what is watched.
+/// The panel over the page.
 pub(in crate::ui) fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
     CentralPanel::default()
         .frame(frame(ui))
@@ -109,7 +100,8 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
         (_, 0) => format!("The jobs that run and wait: {num_waiting} waiting"),
         _ => format!("The jobs that run and wait: {num_waiting} waiting, {num_stopped} stopped"),
     };
-    let is_open = view.state.queue.is_open;
+    let explanation = shortcuts::explained(&explanation, "queue");
+    let is_open = view.session.queue.place != PanelPlace::Nowhere;
     let button = if is_open {
         icon_toggle(ui, true, icons::QUEUE, "Queue", &explanation)
     } else {
@@ -130,12 +122,7 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
         );
     }
     if button.clicked() {
-        view.push(AppCommand::Queue(QueueCommand::Open(!is_open)));
-        let beside = ui.ctx().content_rect().width() - theme::FORM_WIDTH;
-        if !is_open && beside < theme::PAGE_MIN_WIDTH + theme::QUEUE_WIDTH {
-            // Other pages leave it no room.
-            view.push(AppCommand::ShowPage(Page::Watch));
-        }
+        view.push(AppCommand::Queue(QueueCommand::Toggle));
     }
 }
 
@@ -225,7 +212,7 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
                 });
             });
             let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
-            ui.add(bar).accessible_name("Files opened");
+            progress_bar(ui, bar).accessible_name("Files opened");
         });
     }
 }

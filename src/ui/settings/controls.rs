@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use egui::{ComboBox, DragValue, Response, Slider, TextEdit, Ui};
+use egui::{ComboBox, DragValue, Label, Response, Slider, TextEdit, Ui};
 use safelight_core::job::DeviceChoice;
 
 use super::Edit;
@@ -74,7 +74,7 @@ impl Edit<'_> {
                 19..=27 => "small",
                 _ => "visibly worse",
             };
-            ui.label(words);
+            ui.add(Label::new(words).extend());
         });
     }
 
@@ -95,6 +95,8 @@ impl Edit<'_> {
             self.settings.interface.scale = (percent / 100.0) as f32;
         }
         self.called(response);
+        // All of them in one row.
+        ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
         for choice in [100, 125, 150, 200, 300] {
             let is_chosen = (current - f64::from(choice)).abs() < 0.5;
             let name = format!("Scale {choice} %");

@@ -27,15 +27,23 @@ use batch::batch_ui;
 
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_empty = view.session.has_nothing_to_watch(view.queue);
+    let mut controls_height = 0.0;
     if is_empty {
         view.session.watch.is_full = false;
     } else {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
-        Panel::bottom("player")
+        let shown = Panel::bottom("player")
             .frame(bar)
             .resizable(false)
             .show_separator_line(false)
             .show(ui, |ui| controls_ui(ui, view));
+        controls_height = shown.response.rect.height();
+    }
+    if std::mem::replace(&mut view.session.watch.controls_height, controls_height)
+        != controls_height
+    {
+        // What stands below them makes room for it.
+        ui.ctx().request_repaint();
     }
     let area = ui.available_rect_before_wrap();
     if is_empty {

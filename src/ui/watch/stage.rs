@@ -11,10 +11,14 @@ use crate::ui::theme;
 /// How much a line of the wheel enlarges.
 const WHEEL_SPEED: f32 = 0.004;
 
+/// Around the picture in a small place.
+const MARGIN_SHARE: f32 = 0.06;
+
 /// Takes what is done with the wheel and the pointer; gives where a picture of this size in pixels lies.
 pub(super) fn stage_ui(ui: &mut Ui, area: Rect, zoom: &mut Zoom, size: Vec2) -> (Response, Rect) {
     let response = ui.allocate_rect(area, Sense::click_and_drag());
-    let place = area.shrink(theme::STAGE_MARGIN);
+    let margin = theme::STAGE_MARGIN.min(area.size().min_elem() * MARGIN_SHARE);
+    let place = area.shrink(margin);
     if let Some(pointer) = response.hover_pos() {
         let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta().y, input.zoom_delta()));
         let factor = (scroll * WHEEL_SPEED).exp() * pinch;

@@ -10,13 +10,13 @@ use crate::app::player::commands::PlayerCommand;
 use crate::app::queue::ResultItem;
 use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
-use crate::ui::{View, theme};
+use crate::ui::{View, narrow, theme};
 
 /// Around a thumbnail: the edge of its button, and what is between.
 const MARGIN: Vec2 = Vec2::splat(3.0);
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.queue.results.is_empty() {
+    if !narrow::has_strip(ui.available_height(), view) {
         return;
     }
     let palette = palette(ui);

@@ -13,7 +13,9 @@ use safelight_core::job::random_seed;
 use crate::app::commands::AppCommand;
 use crate::app::prompt::{PromptCommand, field_id};
 use crate::ui::create::advanced::said_ui;
-use crate::ui::widgets::{chip, group_label, icon_button, icon_toggle, palette, wide_note};
+use crate::ui::widgets::{
+    at_right, chip, group_label, icon_button, icon_toggle, palette, wide_note,
+};
 use crate::ui::{View, icons, theme};
 
 /// Examples that are shown at once behind the first, which is the hint; the dice reaches them all.
@@ -64,14 +66,9 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
     );
     ui.horizontal(|ui| {
         let label = group_label(ui, "Prompt", &explanation);
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            if !examples.is_empty() {
-                let roll = icon_button(ui, icons::DICE, "Random example", "Another example prompt");
-                if roll.clicked() {
-                    let pick = another(examples, &view.state.form.prompt);
-                    view.push(AppCommand::UseExample(pick));
-                }
-            }
+        at_right(ui, "prompt", |ui| {
+            history::button_ui(ui, view);
+            wildcards::button_ui(ui, view);
             let is_on = view.state.form.is_one_a_line;
             let meaning = if is_on {
                 "Each line is a job of its own. Click to read all lines as one prompt"
@@ -81,8 +78,13 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
             if icon_toggle(ui, is_on, icons::ROWS, "One job a line", meaning).clicked() {
                 view.state.form.is_one_a_line = !is_on;
             }
-            wildcards::button_ui(ui, view);
-            history::button_ui(ui, view);
+            if !examples.is_empty() {
+                let roll = icon_button(ui, icons::DICE, "Random example", "Another example prompt");
+                if roll.clicked() {
+                    let pick = another(examples, &view.state.form.prompt);
+                    view.push(AppCommand::UseExample(pick));
+                }
+            }
         });
         label.id
     })

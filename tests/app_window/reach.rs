@@ -1,0 +1,307 @@
+//! Small windows, the keyboard, and what a screen reader is told.
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers, Vec2, vec2};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::queue::desk::PanelPlace;
+use safelight::app::state::Page;
+use safelight_core::job::{JobUpdate, Recipe};
+
+use crate::harness::{Bench, sample};
+
+const SMALLEST: Vec2 = vec2(900.0, 600.0);
+/// The smallest window, a usual screen at 200 and at 300 %, and the smallest window at 150 %.
+const SMALL: [Vec2; 4] = [
+    SMALLEST,
+    vec2(960.0, 540.0),
+    vec2(640.0, 360.0),
+    vec2(600.0, 400.0),
+];
+
+fn press_keys(bench: &mut Bench, modifiers: Modifiers, key: Key) {
+    bench.harness.key_press_modifiers(modifiers, key);
+    bench.settle();
+}
+
+/// A finished clip that is looked at, a second one that runs with a graph, and a third that waits.
+fn busy() -> Bench {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    bench.finish_job(&first, 4);
+    bench.press("Generate");
+    let second = bench.next_job();
+    bench.say(second.id, JobUpdate::Started(Recipe::of(&second.request)));
+    for second_of_job in 0..6 {
+        bench.say(
+            second.id,
+            sample(f64::from(second_of_job), 600, 400, 500, 1024),
+        );
+    }
+    bench.press("Generate");
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench
+}
+
+#[test]
+fn what_tab_goes_to_is_scrolled_into_sight() {
+    let mut bench = Bench::new();
+    bench.app().state.is_advanced_open = true;
+    bench.harness.set_size(SMALLEST);
+    bench.settle();
+    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
+    let ctx = bench.harness.ctx.clone();
+    let mut seen = std::collections::HashSet::new();
+    for modifiers in [Modifiers::NONE, Modifiers::SHIFT] {
+        for _ in 0..30 {
+            press_keys(&mut bench, modifiers, Key::Tab);
+            let Some(id) = ctx.memory(egui::Memory::focused) else {
+                continue;
+            };
+            seen.insert(id);
+            let response = ctx.read_response(id).expect("what has the focus is drawn");
+            let rect = response.rect;
+            assert!(
+                response.interact_rect.expand(1.0).contains_rect(rect),
+                "{rect:?} is cut off in {:#?}",
+                bench.harness.root()
+            );
+        }
+    }
+    assert!(seen.len() > 20, "Tab went to {} controls", seen.len());
+}
+
+#[test]
+fn nothing_scrolls_away_under_a_pointer_that_presses_it() {
+    let mut bench = Bench::new();
+    bench.app().state.is_advanced_open = true;
+    bench.harness.set_size(SMALLEST);
+    bench.settle();
+    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
+    let before = bench.harness.get_by_label("Size").rect();
+    let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
+    let at = field.rect().center();
+    bench.harness.drag_at(at);
+    bench.harness.drop_at(at);
+    bench.settle();
+    assert_eq!(bench.harness.get_by_label("Size").rect(), before);
+}
+
+#[test]
+fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
+    let mut bench = busy();
+    bench.press("Settings");
+    bench.harness.set_size(SMALLEST);
+    bench.settle();
+    assert_eq!(bench.app().session.queue.place, PanelPlace::Nowhere);
+    bench.assert_shows("Open settings file");
+    let keys = Modifiers::COMMAND | Modifiers::SHIFT;
+    press_keys(&mut bench, keys, Key::Q);
+    bench.assert_shows("Pause after this job");
+    assert!(!bench.has("Open settings file"));
+    press_keys(&mut bench, keys, Key::Q);
+    bench.assert_shows("Open settings file");
+    assert!(!bench.has("Pause after this job"));
+    press_keys(&mut bench, keys, Key::Q);
+    bench.press("Gallery");
+    assert!(!bench.has("Pause after this job"), "a page was asked for");
+    press_keys(&mut bench, keys, Key::Q);
+    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    assert!(!bench.has("Pause after this job"));
+    assert_eq!(
+        bench.app().session.page,
+        Page::Gallery,
+        "Escape took the queue alone"
+    );
+}
+
+#[test]
+fn a_small_window_keeps_its_picture_where_a_large_one_has_the_queue_beside_it() {
+    let mut bench = busy();
+    bench.harness.set_size(vec2(1500.0, 900.0));
+    bench.settle();
+    assert_eq!(bench.app().session.queue.place, PanelPlace::Beside);
+    bench.harness.set_size(SMALLEST);
+    bench.settle();
+    assert_eq!(bench.app().session.queue.place, PanelPlace::Nowhere);
+    bench
+        .harness
+        .get_by_role_and_label(Role::Image, "Finished clip");
+}
+
+#[test]
+fn the_picture_has_its_part_of_every_small_window_and_lies_over_nothing() {
+    let mut bench = busy();
+    for size in SMALL {
+        bench.harness.set_size(size);
+        bench.settle();
+        let picture = bench
+            .harness
+            .get_by_role_and_label(Role::Image, "Finished clip");
+        let picture = picture.rect();
+        let least = (size.y * 0.3).min(200.0);
+        assert!(picture.height() >= least, "{picture:?} of {size}");
+        for name in ["Pause", "Open folder", "Continue from last frame"] {
+            let button = bench
+                .harness
+                .get_by_role_and_label(Role::Button, name)
+                .rect();
+            assert!(
+                !picture.intersects(button),
+                "{name} {button:?}, {picture:?} of {size}"
+            );
+            assert!(
+                button.bottom() <= size.y && button.right() <= size.x,
+                "{name}: {button:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_have_their_buttons_within_every_small_window() {
+    let mut bench = Bench::new();
+    for size in SMALL.into_iter().chain([vec2(450.0, 300.0)]) {
+        bench.harness.set_size(size);
+        for (page, names) in [
+            (
+                Page::Doctor,
+                ["Examine again", "Copy report", "Close the doctor"],
+            ),
+            (
+                Page::Models,
+                ["First steps", "Add a models folder", "Close the models"],
+            ),
+        ] {
+            bench
+                .app()
+                .push(safelight::app::commands::AppCommand::ShowPage(page));
+            bench.settle();
+            let mut left = 0.0;
+            for name in names {
+                let button = bench
+                    .harness
+                    .get_by_role_and_label(Role::Button, name)
+                    .rect();
+                assert!(button.right() <= size.x, "{name} {button:?} of {size}");
+                if page == Page::Doctor {
+                    assert!(button.left() >= left, "{name} {button:?} of {size}");
+                    left = button.right();
+                }
+            }
+        }
+        let search = bench
+            .harness
+            .get_by_role_and_label(Role::TextInput, "Search models")
+            .rect();
+        assert!(search.width() > 200.0, "{search:?} of {size}");
+        press_keys(&mut bench, Modifiers::NONE, Key::F1);
+        let title = bench.harness.get_by_label("Keyboard shortcuts").rect();
+        assert!(title.left() >= 0.0, "{title:?} of {size}");
+        press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    }
+}
+
+#[test]
+fn tab_walks_the_header_as_it_is_read() {
+    let mut bench = Bench::new();
+    bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Queue")
+        .focus();
+    bench.settle();
+    for name in ["Gallery", "Doctor", "Settings"] {
+        press_keys(&mut bench, Modifiers::NONE, Key::Tab);
+        let button = bench.harness.get_by_role_and_label(Role::Button, name);
+        assert!(button.is_focused(), "{name}");
+    }
+}
+
+#[test]
+fn a_screen_reader_hears_no_icons_and_real_figures() {
+    let mut bench = busy();
+    let bar = bench
+        .harness
+        .get_by_role_and_label(Role::ProgressIndicator, "Progress");
+    let node = bar.accesskit_node();
+    let range = (node.min_numeric_value(), node.max_numeric_value());
+    assert_eq!(range, (Some(0.0), Some(100.0)));
+    let length = bench.harness.get_by_role_and_label(Role::Slider, "Length");
+    assert_eq!(length.accesskit_node().numeric_value(), Some(17.0));
+    assert_eq!(
+        bench.harness.root().accesskit_node().label().as_deref(),
+        Some("Safelight")
+    );
+    for page in [
+        Page::Watch,
+        Page::Settings,
+        Page::Doctor,
+        Page::Models,
+        Page::Gallery,
+    ] {
+        bench
+            .app()
+            .push(safelight::app::commands::AppCommand::ShowPage(page));
+        bench.settle();
+        for node in bench.harness.root().children_recursive() {
+            let node = node.accesskit_node();
+            let texts = node.label().into_iter().chain(node.value());
+            for text in texts {
+                let is_icon = |letter: char| ('\u{e000}'..='\u{f8ff}').contains(&letter);
+                assert!(!text.contains(is_icon), "{text:?} on {page:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_question_closes_the_menu_that_was_open() {
+    let mut bench = Bench::of(crate::harness::pair_spec());
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Seed mode")
+        .click();
+    bench.settle();
+    let ctx = bench.harness.ctx.clone();
+    assert!(egui::Popup::is_any_open(&ctx));
+    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
+    assert!(!egui::Popup::is_any_open(&ctx));
+    bench.assert_shows("Search commands");
+}
+
+#[test]
+fn the_next_run_is_told_the_page() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    assert_eq!(bench.app().state.page, Page::Settings);
+    bench.press("Doctor");
+    assert_eq!(
+        bench.app().state.page,
+        Page::Watch,
+        "no examination begins by itself"
+    );
+}
+
+#[test]
+fn a_seed_of_nine_digits_is_seen_whole() {
+    let mut bench = Bench::new();
+    bench.app().state.form.seed = "888888888".into();
+    bench.settle();
+    let field = bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Seed")
+        .rect();
+    let font = egui::FontId::proportional(13.5);
+    let ctx = bench.harness.ctx.clone();
+    let text = ctx.fonts_mut(|fonts| {
+        fonts
+            .layout_no_wrap("888888888".into(), font, egui::Color32::WHITE)
+            .size()
+    });
+    assert!(field.width() >= text.x + 10.0, "{field:?} for {text}");
+    let mode = bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Seed mode")
+        .rect();
+    let dice = bench.harness.get_by_label("Roll a new seed").rect();
+    assert!(mode.left() >= field.right() && dice.right() <= 348.0 - 14.0);
+}
