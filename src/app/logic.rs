@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Placing;
+use crate::app::notices::Notice;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Models, Severity, Viewing, color_image};
 use crate::worker::WorkerEvent;
@@ -115,7 +116,7 @@ impl App {
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
                 self.queue.fail(&job, err.clone());
-                self.session.notify(Severity::Error, err);
+                self.session.show_notice(Notice::of_failed(job.id, err));
                 self.find_left();
             }
         }

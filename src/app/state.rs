@@ -2,7 +2,7 @@
 //!
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::{ColorImage, Context, TextureHandle, TextureOptions};
@@ -11,7 +11,6 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::{Picture, resize_lanczos};
 use serde::{Deserialize, Serialize};
 
-use crate::app::commands::AppCommand;
 use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::Fetch;
@@ -22,6 +21,7 @@ use crate::app::library::{Library, Remembered};
 use crate::app::loras::LoraShelf;
 use crate::app::mask::Masking;
 use crate::app::memory::planning::Planning;
+use crate::app::notices::Notice;
 use crate::app::palette::Palette;
 use crate::app::player::{Playback, Player, Watch};
 use crate::app::presets::OwnPresets;
@@ -106,36 +106,6 @@ pub enum Severity {
     Info,
     Warning,
     Error,
-}
-
-/// Something to tell the user: a sentence, what to do, and details to copy.
-#[derive(Clone, Debug)]
-pub struct Notice {
-    pub id: u64,
-    pub severity: Severity,
-    pub summary: String,
-    pub advice: String,
-    pub details: String,
-    /// What can be done about it with one click.
-    pub action: Option<NoticeAction>,
-}
-
-/// A button on a card.
-#[derive(Clone, Debug)]
-pub struct NoticeAction {
-    pub label: &'static str,
-    pub explanation: &'static str,
-    pub command: AppCommand,
-}
-
-impl Notice {
-    /// Whether its button takes over the settings of this file.
-    pub fn offers_settings_of(&self, path: &Path) -> bool {
-        let action = self.action.as_ref();
-        action.is_some_and(|action| {
-            matches!(&action.command, AppCommand::UseSettingsOfFile(offered) if offered == path)
-        })
-    }
 }
 
 /// What the middle of the window shows.
@@ -277,7 +247,8 @@ pub struct Session {
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,
-    next_notice: u64,
+    /// How many there ever were.
+    pub(in crate::app) num_notices: u64,
 }
 
 impl Session {
@@ -287,27 +258,6 @@ impl Session {
             || self.are_shortcuts_shown
             || egui::Popup::is_any_open(ctx)
             || ctx.memory(|memory| memory.top_modal_layer().is_some())
-    }
-
-    pub fn notify(&mut self, severity: Severity, err: JobError) {
-        let JobError {
-            kind: _,
-            summary,
-            advice,
-            details,
-            fault: _,
-        } = err;
-        // The same thing twice is one card.
-        self.notices.retain(|notice| notice.summary != summary);
-        self.next_notice += 1;
-        self.notices.push(Notice {
-            id: self.next_notice,
-            severity,
-            summary,
-            advice,
-            details,
-            action: None,
-        });
     }
 
     /// Which picture of a batch is looked at; 0 for everything else.

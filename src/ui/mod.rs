@@ -20,7 +20,7 @@ pub mod theme;
 mod watch;
 pub mod widgets;
 
-use egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui};
+use egui::{CentralPanel, Frame, Margin, Panel, Rect, RichText, Ui};
 use safelight_core::settings::Settings;
 
 use crate::app::commands::AppCommand;
@@ -72,14 +72,17 @@ impl View<'_> {
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
-    if view.session.watch.is_full && view.session.page == Page::Watch {
-        CentralPanel::default()
+    let picture = if view.session.watch.is_full && view.session.page == Page::Watch {
+        let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
+        Some(shown.inner)
     } else {
-        whole_ui(ui, view);
+        whole_ui(ui, view)
+    };
+    if let Some(area) = picture {
+        notices::over_ui(ui.ctx(), view, area);
     }
-    notices::notices_ui(ui.ctx(), view);
     queue::questions::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
@@ -87,8 +90,8 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     create::inputs::drop_overlay(ui, view);
 }
 
-/// Form, pages, memory and the status line.
-fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// Form, pages, memory and the status line; gives the place of the picture, where it is seen.
+fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
     let palette = palette(ui);
     let bar = Frame::new()
         .fill(palette.panel)
@@ -109,28 +112,30 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
         ..Margin::symmetric(0, 10)
     });
     if is_narrow && !view.session.is_view_shown {
+        notices::below_ui(ui, view);
         CentralPanel::default()
             .frame(form)
             .show(ui, |ui| create::create_ui(ui, view));
-    } else {
-        if !is_narrow {
-            Panel::left("form")
-                .frame(form)
-                .resizable(false)
-                .exact_size(theme::FORM_WIDTH)
-                .show(ui, |ui| create::create_ui(ui, view));
-        }
-        beside_form_ui(ui, view, bar);
+        return None;
     }
+    if !is_narrow {
+        Panel::left("form")
+            .frame(form)
+            .resizable(false)
+            .exact_size(theme::FORM_WIDTH)
+            .show(ui, |ui| create::create_ui(ui, view));
+    }
+    beside_form_ui(ui, view, bar)
 }
 
-/// What is looked at, and the memory graph below it.
-fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+/// What is looked at, and the memory graph below it; gives the place of the picture, where it is seen.
+fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);
     if queue == queue::panel::Place::Whole {
+        notices::below_ui(ui, view);
         queue::panel::whole_ui(ui, view);
-        return;
+        return None;
     }
     if view.state.is_graph_open {
         narrow::graph_ui(ui, view, bar);
@@ -139,24 +144,31 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     if queue == queue::panel::Place::Beside {
         queue::panel::panel_ui(ui, view);
     }
-    CentralPanel::default()
+    if view.session.page != Page::Watch {
+        notices::below_ui(ui, view);
+    }
+    let shown = CentralPanel::default()
         .frame(
             Frame::new()
                 .fill(palette.stage)
                 .inner_margin(Margin::same(0)),
         )
-        .show(ui, |ui| match view.session.page {
-            Page::Watch => {
-                watch::strip::strip_ui(ui, view);
-                watch::watch_ui(ui, view);
+        .show(ui, |ui| {
+            match view.session.page {
+                Page::Watch => {
+                    watch::strip::strip_ui(ui, view);
+                    return Some(watch::watch_ui(ui, view));
+                }
+                Page::Models => library::library_ui(ui, view),
+                Page::Welcome => library::welcome::welcome_ui(ui, view),
+                Page::Mask => mask::mask_ui(ui, view),
+                Page::Gallery => gallery::gallery_ui(ui, view),
+                Page::Doctor => doctor::doctor_ui(ui, view),
+                Page::Settings => settings::settings_ui(ui, view),
             }
-            Page::Models => library::library_ui(ui, view),
-            Page::Welcome => library::welcome::welcome_ui(ui, view),
-            Page::Mask => mask::mask_ui(ui, view),
-            Page::Gallery => gallery::gallery_ui(ui, view),
-            Page::Doctor => doctor::doctor_ui(ui, view),
-            Page::Settings => settings::settings_ui(ui, view),
+            None
         });
+    shown.inner
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {

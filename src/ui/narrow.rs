@@ -25,19 +25,19 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// The memory graph, which leaves room for what is above it.
 pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     let height = ui.available_height();
-    let is_short = height < theme::SHORT_HEIGHT;
-    if is_short && view.session.page != Page::Watch {
+    if height < theme::SHORT_HEIGHT && view.session.page != Page::Watch {
         return;
     }
-    let panel = Panel::bottom("memory").frame(bar).resizable(false);
-    if !is_short || view.queue.memory().samples().is_empty() {
-        panel.show(ui, |ui| memory::memory_ui(ui, view));
-        return;
-    }
-    panel.exact_size(height * 0.4).show(ui, |ui| {
-        ScrollArea::vertical()
-            .id_salt("memory")
-            .auto_shrink([false, false])
-            .show(ui, |ui| memory::memory_ui(ui, view));
-    });
+    let height = height * theme::MEMORY_SHARE;
+    Panel::bottom("memory")
+        .frame(bar)
+        .resizable(false)
+        .show(ui, |ui| {
+            ScrollArea::vertical()
+                .id_salt("memory")
+                .auto_shrink([false, true])
+                .max_height(height)
+                .min_scrolled_height(height)
+                .show(ui, |ui| memory::memory_ui(ui, view, height));
+        });
 }

@@ -13,6 +13,7 @@ mod look;
 mod loras;
 mod mask;
 mod models;
+mod notices;
 mod pictures;
 mod planning;
 mod playback;

@@ -77,6 +77,7 @@ impl App {
                     self.end_edit();
                 }
                 self.queue.restart(id);
+                self.forget_failure(id);
             }
             QueueCommand::ReleaseHeld => self.release_held(),
             QueueCommand::ClearHeld => {
@@ -122,11 +123,21 @@ impl App {
         {
             self.end_edit();
         }
+        for id in ids {
+            self.forget_failure(*id);
+        }
         let removed = ids.iter().filter_map(|id| self.queue.remove(*id));
         let removed: Vec<_> = removed.collect();
         if !removed.is_empty() {
             self.session.queue.removed = removed;
         }
+    }
+
+    /// A card about a job that is not among the stopped ones any more.
+    fn forget_failure(&mut self, id: JobId) {
+        self.session
+            .notices
+            .retain(|notice| !notice.offers_restart_of(id));
     }
 
     fn release_held(&mut self) {

@@ -13,7 +13,8 @@ use safelight_core::restore::{self, Found, Restored, match_model};
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
-use crate::app::state::{Models, NoticeAction, Severity};
+use crate::app::notices::{Notice, NoticeAction};
+use crate::app::state::{Models, Severity};
 
 /// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
@@ -134,7 +135,7 @@ impl App {
                         self.settle_restored();
                     }
                     Ok(None) => self.say_nothing_found(&path),
-                    Err(err) => self.session.notify(Severity::Error, err),
+                    Err(err) => self.session.show_notice(Notice::of_input(err)),
                 }
             }
             // A later wish has taken its place.
@@ -246,14 +247,13 @@ impl App {
             format!("the file {name} says how it was made, with {tool}"),
         )
         .advise("It is used as a picture. Its prompt, seed and the rest can be had too");
-        self.session.notify(Severity::Info, card);
-        if let Some(notice) = self.session.notices.last_mut() {
-            notice.action = Some(NoticeAction {
-                label: "Use its settings",
-                explanation: "Fills the form with what the file says",
-                command: AppCommand::UseSettingsOfFile(path),
-            });
-        }
+        let offer = NoticeAction {
+            label: "Use its settings",
+            explanation: "Fills the form with what the file says",
+            command: AppCommand::UseSettingsOfFile(path),
+        };
+        self.session
+            .show_notice(Notice::new(Severity::Info, card).with(vec![offer]));
     }
 
     fn say_nothing_found(&mut self, path: &Path) {

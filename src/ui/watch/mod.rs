@@ -24,7 +24,8 @@ use crate::ui::View;
 use crate::ui::widgets::palette;
 use batch::batch_ui;
 
-pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// Gives the place of the picture.
+pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     if is_empty(view) {
         view.session.watch.is_full = false;
     } else {
@@ -39,13 +40,14 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
     if is_empty(view) {
         ui.allocate_rect(area, egui::Sense::hover());
         empty::empty_ui(ui, area.shrink(16.0), view);
-        return;
+        return area;
     }
     if view.session.viewing == Viewing::Compare {
         compare::pictures_ui(ui, view, area);
     } else {
         picture_ui(ui, view, area);
     }
+    area
 }
 
 /// The window has nothing to show and makes nothing.

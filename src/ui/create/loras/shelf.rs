@@ -11,18 +11,21 @@ use safelight_core::catalog::lora::{Fit, FoundLora};
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{bytes_text, palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::widgets::{
+    bytes_text, modal_width, palette, search_field, sentence, wide_note, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
     if !view.session.loras.is_open {
         return;
     }
+    let width = modal_width(ctx, theme::SHELF_WIDTH);
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(20));
     let response = Modal::new(egui::Id::unique("loras"))
         .frame(frame)
         .show(ctx, |ui| {
-            ui.set_width(theme::SHELF_WIDTH);
+            ui.set_width(width);
             ui.heading("Add a LoRA");
             ui.add_space(theme::SMALL_GAP);
             search_ui(ui, view);
@@ -72,7 +75,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut clicked = None;
     ScrollArea::vertical()
         .id_salt("shelf")
-        .max_height(theme::SHELF_HEIGHT)
+        .max_height(theme::SHELF_HEIGHT.min(ui.ctx().content_rect().height() * 0.5))
         .auto_shrink([false, true])
         .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
             for lora in shown.get(rows).unwrap_or_default() {
