@@ -107,6 +107,8 @@ pub enum AppCommand {
     /// Give the text to the clipboard.
     CopyText(String),
     DismissNotice(u64),
+    /// All of them.
+    DismissNotices,
     TogglePlay,
     /// Go so many frames on (or back) and stop there.
     StepFrame(i64),

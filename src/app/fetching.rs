@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::app::background::{Answer, Background};
 use crate::app::commands::AppCommand;
 use crate::app::form::FormState;
-use crate::app::state::NoticeAction;
+use crate::app::notices::{Notice, NoticeAction};
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.
@@ -267,7 +267,8 @@ impl App {
                 explanation: "The prompt stays, and other values become the model's own",
                 command: AppCommand::ChooseModel(id),
             };
-            self.session.offer(card, action);
+            self.session
+                .show_notice(Notice::new(Severity::Info, card).with(vec![action]));
         }
     }
 }

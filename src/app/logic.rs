@@ -12,6 +12,7 @@ use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
 use crate::app::form::FormState;
 use crate::app::inputs::Placing;
+use crate::app::notices::Notice;
 use crate::app::queue::editing::Editing;
 use crate::app::queue::{ResultItem, RunningJob};
 use crate::app::state::{Aside, Models, Severity, Viewing};
@@ -120,7 +121,7 @@ impl App {
             JobOutcome::Failed(err) => {
                 self.session.last_word = "The last job failed".to_owned();
                 self.queue.fail(&job, err.clone());
-                self.session.notify(Severity::Error, err);
+                self.session.show_notice(Notice::of_failed(job.id, err));
                 self.find_left();
             }
         }

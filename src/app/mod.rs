@@ -17,6 +17,7 @@ mod logic;
 pub mod loras;
 pub mod mask;
 pub mod memory;
+pub mod notices;
 pub mod palette;
 pub mod player;
 pub mod presets;

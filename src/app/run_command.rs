@@ -80,6 +80,7 @@ impl App {
             AppCommand::Gallery(command) => self.run_gallery_command(command),
             AppCommand::CopyText(text) => ctx.copy_text(text),
             AppCommand::DismissNotice(id) => self.session.notices.retain(|notice| notice.id != id),
+            AppCommand::DismissNotices => self.session.notices.clear(),
             AppCommand::UseSettingsOfFile(path) => self.use_settings_of_file(path),
             AppCommand::Restore(command) => self.run_restore_command(command),
             AppCommand::PlayFile(path) => self.play_file(ctx, path),

@@ -2,7 +2,7 @@
 //!
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use egui::{ColorImage, Context};
 use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
@@ -10,7 +10,6 @@ use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
 use safelight_core::media::Picture;
 use serde::{Deserialize, Serialize};
 
-use crate::app::commands::AppCommand;
 use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::{Arriving, Fetch};
@@ -21,6 +20,7 @@ use crate::app::library::{Library, Remembered};
 use crate::app::loras::LoraShelf;
 use crate::app::mask::Masking;
 use crate::app::memory::planning::Planning;
+use crate::app::notices::Notice;
 use crate::app::palette::Palette;
 use crate::app::player::screen::Screen;
 use crate::app::player::{Playback, Player, Watch};
@@ -118,41 +118,6 @@ pub enum Severity {
     Info,
     Warning,
     Error,
-}
-
-/// Something to tell the user: a sentence, what to do, and details to copy.
-#[derive(Clone, Debug)]
-pub struct Notice {
-    pub id: u64,
-    pub severity: Severity,
-    pub summary: String,
-    pub advice: String,
-    pub details: String,
-    /// What can be done about it with one click.
-    pub action: Option<NoticeAction>,
-}
-
-/// A button on a card.
-#[derive(Clone, Debug)]
-pub struct NoticeAction {
-    pub label: &'static str,
-    pub explanation: &'static str,
-    pub command: AppCommand,
-}
-
-impl Notice {
-    /// The file whose settings its button takes over.
-    pub fn offered_settings(&self) -> Option<&Path> {
-        match &self.action.as_ref()?.command {
-            AppCommand::UseSettingsOfFile(path) => Some(path),
-            _ => None,
-        }
-    }
-
-    /// Whether its button takes over the settings of this file.
-    pub fn offers_settings_of(&self, path: &Path) -> bool {
-        self.offered_settings() == Some(path)
-    }
 }
 
 /// What the middle of the window shows.
@@ -264,7 +229,8 @@ pub struct Session {
     /// The shortcut for Generate was pressed.
     pub is_submit_wanted: bool,
     pub ui_calls: u64,
-    next_notice: u64,
+    /// How many there ever were.
+    pub(in crate::app) num_notices: u64,
 }
 
 impl Session {
@@ -280,35 +246,6 @@ impl Session {
     pub(in crate::app) fn uncover_page(&mut self) {
         self.is_view_shown = true;
         self.queue.is_over = false;
-    }
-
-    pub fn notify(&mut self, severity: Severity, err: JobError) {
-        let JobError {
-            kind: _,
-            summary,
-            advice,
-            details,
-            fault: _,
-        } = err;
-        // The same thing twice is one card.
-        self.notices.retain(|notice| notice.summary != summary);
-        self.next_notice += 1;
-        self.notices.push(Notice {
-            id: self.next_notice,
-            severity,
-            summary,
-            advice,
-            details,
-            action: None,
-        });
-    }
-
-    /// Tells of something that can be had with one click.
-    pub fn offer(&mut self, card: JobError, action: NoticeAction) {
-        self.notify(Severity::Info, card);
-        if let Some(notice) = self.notices.last_mut() {
-            notice.action = Some(action);
-        }
     }
 
     /// Nothing is shown in the middle of the window, and nothing is made.

@@ -21,7 +21,7 @@ pub mod theme;
 mod watch;
 pub mod widgets;
 
-use egui::{CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, RichText, Ui};
+use egui::{CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, RichText, Ui};
 use safelight_core::settings::Settings;
 
 use crate::app::commands::AppCommand;
@@ -79,15 +79,18 @@ pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
             node.set_label("Safelight")
         });
     let palette = palette(ui);
-    if view.session.watch.is_full && view.session.page == Page::Watch {
+    let picture = if view.session.watch.is_full && view.session.page == Page::Watch {
         view.session.queue.place = PanelPlace::Nowhere;
-        CentralPanel::default()
+        let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
+        Some(shown.inner)
     } else {
-        whole_ui(ui, view);
+        whole_ui(ui, view)
+    };
+    if let Some(area) = picture {
+        notices::over_ui(ui.ctx(), view, area);
     }
-    notices::notices_ui(ui.ctx(), view);
     queue::questions::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
@@ -108,8 +111,8 @@ fn close_menus(ctx: &Context) {
     }
 }
 
-/// Form, pages, memory and the status line.
-fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// Form, pages, memory and the status line; gives the place of the picture, where it is seen.
+fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
     let palette = palette(ui);
     let bar = Frame::new()
         .fill(palette.panel)
@@ -131,29 +134,31 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
     if is_narrow && !view.session.is_view_shown {
         view.session.queue.place = PanelPlace::Nowhere;
+        notices::below_ui(ui, view);
         CentralPanel::default()
             .frame(form)
             .show(ui, |ui| create::create_ui(ui, view));
-    } else {
-        if !is_narrow {
-            Panel::left("form")
-                .frame(form)
-                .resizable(false)
-                .exact_size(theme::FORM_WIDTH)
-                .show(ui, |ui| create::create_ui(ui, view));
-        }
-        beside_form_ui(ui, view, bar);
+        return None;
     }
+    if !is_narrow {
+        Panel::left("form")
+            .frame(form)
+            .resizable(false)
+            .exact_size(theme::FORM_WIDTH)
+            .show(ui, |ui| create::create_ui(ui, view));
+    }
+    beside_form_ui(ui, view, bar)
 }
 
-/// What is looked at, and the memory graph below it.
-fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+/// What is looked at, and the memory graph below it; gives the place of the picture, where it is seen.
+fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);
     view.session.queue.place = queue;
     if queue == PanelPlace::Over {
+        notices::below_ui(ui, view);
         queue::panel::whole_ui(ui, view);
-        return;
+        return None;
     }
     if view.state.is_graph_open {
         narrow::graph_ui(ui, view, bar);
@@ -162,24 +167,31 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
     if queue == PanelPlace::Beside {
         queue::panel::panel_ui(ui, view);
     }
-    CentralPanel::default()
+    if view.session.page != Page::Watch {
+        notices::below_ui(ui, view);
+    }
+    let shown = CentralPanel::default()
         .frame(
             Frame::new()
                 .fill(palette.stage)
                 .inner_margin(Margin::same(0)),
         )
-        .show(ui, |ui| match view.session.page {
-            Page::Watch => {
-                watch::strip::strip_ui(ui, view);
-                watch::watch_ui(ui, view);
+        .show(ui, |ui| {
+            match view.session.page {
+                Page::Watch => {
+                    watch::strip::strip_ui(ui, view);
+                    return Some(watch::watch_ui(ui, view));
+                }
+                Page::Models => library::library_ui(ui, view),
+                Page::Welcome => library::welcome::welcome_ui(ui, view),
+                Page::Mask => mask::mask_ui(ui, view),
+                Page::Gallery => gallery::gallery_ui(ui, view),
+                Page::Doctor => doctor::doctor_ui(ui, view),
+                Page::Settings => settings::settings_ui(ui, view),
             }
-            Page::Models => library::library_ui(ui, view),
-            Page::Welcome => library::welcome::welcome_ui(ui, view),
-            Page::Mask => mask::mask_ui(ui, view),
-            Page::Gallery => gallery::gallery_ui(ui, view),
-            Page::Doctor => doctor::doctor_ui(ui, view),
-            Page::Settings => settings::settings_ui(ui, view),
+            None
         });
+    shown.inner
 }
 
 /// The pages that the header leads to, with the commands that do it too.

@@ -24,7 +24,8 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The memory graph, as high as what is above it allows: it scrolls, and where next to nothing is left it is not there.
 pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
-    let room = room_for_graph(ui.available_height(), view);
+    let height = ui.available_height();
+    let room = room_for_graph(height, view).min(height * theme::MEMORY_SHARE);
     if room < theme::MEMORY_MIN_HEIGHT {
         return;
     }
@@ -39,7 +40,7 @@ pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
                 .auto_shrink([false, true])
                 .max_height(height)
                 .min_scrolled_height(height)
-                .show(ui, |ui| memory::memory_ui(ui, view));
+                .show(ui, |ui| memory::memory_ui(ui, view, height));
         });
 }
 

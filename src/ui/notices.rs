@@ -1,55 +1,134 @@
-//! Notices as cards over the picture: a sentence, what to do, and details to copy.
+//! Notices as cards: a sentence, what to do, buttons, and details to copy.
+//!
+//! They lie over the picture alone. Everywhere else they have room of their own, so that they cover no control.
 
-use egui::{Align2, Area, Context, Order, RichText, ScrollArea, vec2};
+use egui::{
+    Align, Align2, Area, Context, Frame, Id, Layout, Margin, Order, Panel, Rect, Response,
+    RichText, ScrollArea, Ui, vec2,
+};
 
 use crate::app::commands::AppCommand;
-use crate::app::state::{Notice, Severity};
+use crate::app::notices::Notice;
+use crate::app::state::Severity;
 use crate::ui::widgets::{card, icon_button, palette, sentence, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// Cards shown at once; older ones follow when these are dismissed.
+/// Cards seen at once; older ones follow when these are gone.
 const MAX_SHOWN: usize = 3;
+/// Between the cards and the edges of what they lie over.
+const MARGIN: f32 = 16.0;
+/// Below other things they have at most this share of the height.
+const MAX_SHARE: f32 = 0.4;
 
-pub(super) fn notices_ui(ctx: &Context, view: &mut View<'_>) {
+/// The cards over the picture, which lies in this area.
+pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
     if view.session.notices.is_empty() {
         return;
     }
-    let notices: Vec<Notice> = view
-        .session
-        .notices
-        .iter()
-        .rev()
-        .take(MAX_SHOWN)
-        .cloned()
-        .collect();
-    Area::new(egui::Id::unique("notices"))
+    let room = area.shrink(MARGIN);
+    Area::new(Id::unique("notices"))
         .order(Order::Middle)
-        .anchor(Align2::RIGHT_TOP, vec2(-16.0, 16.0))
+        .pivot(Align2::RIGHT_TOP)
+        .fixed_pos(room.right_top())
         .show(ctx, |ui| {
-            ui.set_width(theme::CARD_WIDTH);
-            for notice in &notices {
-                notice_ui(ui, view, notice);
-                ui.add_space(theme::SMALL_GAP);
-            }
+            ui.set_width(theme::CARD_WIDTH.min(room.width()));
+            scrolled_ui(ui, view, room.height());
         });
 }
 
-fn notice_ui(ui: &mut egui::Ui, view: &mut View<'_>, notice: &Notice) {
+/// The cards below a form or a page.
+pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if view.session.notices.is_empty() {
+        return;
+    }
+    let height = ui.available_height() * MAX_SHARE;
+    let frame = Frame::new()
+        .fill(palette(ui).stage)
+        .inner_margin(Margin::from(vec2(MARGIN, theme::SMALL_GAP)));
+    Panel::bottom("notices")
+        .frame(frame)
+        .resizable(false)
+        .show(ui, |ui| {
+            ui.set_max_width(theme::CARD_WIDTH.min(ui.available_width()));
+            scrolled_ui(ui, view, height);
+        });
+}
+
+fn scrolled_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
+    ScrollArea::vertical()
+        .id_salt("notices")
+        .max_height(height)
+        .min_scrolled_height(height)
+        .show(ui, |ui| cards_ui(ui, view));
+}
+
+fn cards_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let mut notices = std::mem::take(&mut view.session.notices);
+    let now = ui.input(|input| input.time);
+    if notices.len() > 1 {
+        all_ui(ui, view, notices.len());
+    }
+    for notice in notices.iter_mut().rev().take(MAX_SHOWN) {
+        let response = notice_ui(ui, view, notice);
+        let is_held = response.contains_pointer() || has_keyboard(ui, response.rect);
+        match notice.secs_left(now, is_held) {
+            None => {}
+            Some(secs) if secs > 0.0 => {
+                ui.ctx().request_repaint_after_secs(secs as f32);
+            }
+            Some(_) => view.push(AppCommand::DismissNotice(notice.id)),
+        }
+        ui.add_space(theme::SMALL_GAP);
+    }
+    view.session.notices = notices;
+}
+
+/// A control in this place has the keyboard.
+fn has_keyboard(ui: &Ui, place: Rect) -> bool {
+    let focused = ui.ctx().memory(egui::Memory::focused);
+    let response = focused.and_then(|id| ui.ctx().read_response(id));
+    response.is_some_and(|it| it.layer_id == ui.layer_id() && place.contains_rect(it.rect))
+}
+
+/// How many there are beside those that are seen, and a button that closes them all.
+fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
+    let palette = palette(ui);
+    let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));
+    frame.show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.horizontal(|ui| {
+            let text = match count.saturating_sub(MAX_SHOWN) {
+                0 => format!("{count} notices"),
+                more => format!("{count} notices, {more} more than are seen"),
+            };
+            ui.label(RichText::new(text).small().color(palette.weak));
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                let button = ui.button("Close all");
+                if button.on_hover_text("Close all notices").clicked() {
+                    view.push(AppCommand::DismissNotices);
+                }
+            });
+        });
+    });
+    ui.add_space(theme::SMALL_GAP);
+}
+
+fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
     let palette = palette(ui);
     let (icon, colour) = match notice.severity {
         Severity::Info => (icons::INFO, palette.weak),
         Severity::Warning => (icons::WARNING, palette.amber),
         Severity::Error => (icons::WARNING, palette.error),
     };
-    card(ui, colour).show(ui, |ui| {
+    let shown = card(ui, colour).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
             ui.label(RichText::new(icon).size(20.0).color(colour));
-            ui.with_layout(egui::Layout::right_to_left(egui::Align::TOP), |ui| {
+            ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
                     view.push(AppCommand::DismissNotice(notice.id));
                 }
-                ui.with_layout(egui::Layout::top_down(egui::Align::LEFT), |ui| {
+                ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                     ui.label(RichText::new(sentence(&notice.summary)).strong());
                     if !notice.advice.is_empty() {
                         ui.label(RichText::new(&notice.advice).color(palette.weak));
@@ -57,36 +136,51 @@ fn notice_ui(ui: &mut egui::Ui, view: &mut View<'_>, notice: &Notice) {
                 });
             });
         });
-        if let Some(action) = &notice.action {
-            let button = ui.button(action.label).on_hover_text(action.explanation);
-            if button.clicked() {
-                view.push(action.command.clone());
-                view.push(AppCommand::DismissNotice(notice.id));
-            }
-        }
-        if !notice.details.is_empty() {
-            details_ui(ui, view, notice);
+        if !notice.actions.is_empty() || !notice.details.is_empty() {
+            ui.push_id(notice.id, |ui| {
+                ui.horizontal_wrapped(|ui| {
+                    actions_ui(ui, view, notice);
+                    copy_ui(ui, view, notice);
+                });
+                details_ui(ui, notice);
+            });
         }
     });
+    shown.response
 }
 
-fn details_ui(ui: &mut egui::Ui, view: &mut View<'_>, notice: &Notice) {
-    ui.push_id(notice.id, |ui| {
-        ui.horizontal(|ui| {
-            let copy = ui.button(with_icon(icons::COPY, "Copy details"));
-            if copy
-                .on_hover_text("For a bug report")
-                .accessible_name("Copy details")
-                .clicked()
-            {
-                let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
-                view.push(AppCommand::CopyText(text));
-            }
-        });
-        ui.collapsing("Details", |ui| {
-            ScrollArea::vertical().max_height(160.0).show(ui, |ui| {
-                ui.label(RichText::new(&notice.details).monospace().small());
-            });
+fn actions_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
+    for action in &notice.actions {
+        let button = ui.button(action.label).on_hover_text(action.explanation);
+        if button.clicked() {
+            view.push(action.command.clone());
+            view.push(AppCommand::DismissNotice(notice.id));
+        }
+    }
+}
+
+fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
+    if notice.details.is_empty() {
+        return;
+    }
+    let copy = ui.button(with_icon(icons::COPY, "Copy details"));
+    if copy
+        .on_hover_text("For a bug report")
+        .accessible_name("Copy details")
+        .clicked()
+    {
+        let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
+        view.push(AppCommand::CopyText(text));
+    }
+}
+
+fn details_ui(ui: &mut Ui, notice: &Notice) {
+    if notice.details.is_empty() {
+        return;
+    }
+    ui.collapsing("Details", |ui| {
+        ScrollArea::vertical().max_height(160.0).show(ui, |ui| {
+            ui.label(RichText::new(&notice.details).monospace().small());
         });
     });
 }

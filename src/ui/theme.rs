@@ -8,12 +8,17 @@ use egui::{
     Color32, Context, CornerRadius, FontFamily, FontId, Margin, Stroke, TextStyle, Vec2, Visuals,
     vec2,
 };
+use safelight_core::job::Stage;
 use safelight_core::settings::Theme;
 
 /// Width of the column with the form.
 pub const FORM_WIDTH: f32 = 348.0;
-/// Height of the memory graph.
-pub const GRAPH_HEIGHT: f32 = 124.0;
+/// What the memory panel has at most of the height: the rest is the picture's.
+pub const MEMORY_SHARE: f32 = 0.36;
+/// Height of the memory graph with the lines of words above it.
+pub const GRAPH_HEIGHT: f32 = 176.0;
+/// The graph alone is no lower.
+pub const GRAPH_MIN_HEIGHT: f32 = 64.0;
 /// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
 /// The longer side of a picture of a batch below the one that is looked at.
@@ -162,6 +167,10 @@ pub const MENU_WIDTH: f32 = 240.0;
 pub const VALUE_WIDTH: f32 = 70.0;
 /// Around the picture.
 pub const STAGE_MARGIN: f32 = 16.0;
+/// The player's buttons and the gaps between them.
+pub const BAR_BUTTONS_WIDTH: f32 = 420.0;
+/// A narrower slider of the player's stands in a row of its own.
+pub const POSITION_MIN_WIDTH: f32 = 160.0;
 /// The box with the speed of play.
 pub const SPEED_WIDTH: f32 = 64.0;
 /// As wide as a hand finds the line between two pictures.
@@ -275,17 +284,19 @@ pub fn palette(visuals: &Visuals) -> &'static Palette {
     }
 }
 
-/// Tints of the bands that show the stages in the memory graph.
-pub fn stage_tint(palette: &Palette, index: usize) -> Color32 {
-    let tints = [
-        palette.amber,
-        palette.reserved,
-        palette.accent,
-        palette.cap,
-        palette.good,
-        palette.weak,
-    ];
-    tints[index % tints.len()].gamma_multiply(0.13)
+/// Tint of the band that shows a stage in the memory graph, the same in every job.
+pub fn stage_tint(palette: &Palette, stage: Stage) -> Color32 {
+    let tint = match stage {
+        Stage::EncodeText => palette.amber,
+        Stage::EncodeImage => palette.available,
+        Stage::EncodeVision => palette.cache,
+        Stage::Denoise | Stage::DenoiseHigh => palette.accent,
+        Stage::DenoiseLow => palette.reserved,
+        Stage::Unload => palette.cap,
+        Stage::Decode => palette.good,
+        Stage::Save => palette.weak,
+    };
+    tint.gamma_multiply(0.13)
 }
 
 /// Gives the context both looks, the fonts and the chosen theme.

@@ -4,8 +4,8 @@
 //! knows a job.
 
 use egui::{
-    Align, Align2, Button, Color32, CornerRadius, FontId, Frame, Id, Label, Layout, Margin,
-    ProgressBar, Response, RichText, Sense, Slider, Stroke, TextEdit, Ui, vec2,
+    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Label, Layout,
+    Margin, ProgressBar, Response, RichText, Sense, Slider, Stroke, TextEdit, Ui, vec2,
 };
 
 use crate::ui::icons;
@@ -312,6 +312,11 @@ pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
     wanted
         .min(ui.available_width() - 2.0 * ui.spacing().button_padding.x)
         .max(theme::LABEL_WIDTH)
+}
+
+/// So wide, or as wide as the window has room for a question over it.
+pub fn modal_width(ctx: &Context, wanted: f32) -> f32 {
+    wanted.min(ctx.content_rect().width() - 4.0 * theme::GAP)
 }
 
 /// A button of a group of which one may be chosen.

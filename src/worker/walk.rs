@@ -104,14 +104,8 @@ impl Walk<'_> {
                 .keep(&inputs, gathered, started)
                 .map_or(JobOutcome::Cancelled, JobOutcome::Kept),
             Err(err) if folder.num_finished(&Recipe::of(self.request)) > 0 => {
-                let kept = format!(
-                    "What was finished is kept for a week in {0}; `safelight resume {1}` goes on from there",
-                    folder.path().display(),
-                    self.id
-                );
                 drop(gathered.growing.into_written());
-                let advice = [err.advice.as_str(), &kept].map(str::trim).join(". ");
-                return JobOutcome::Failed(err.advise(advice.trim_start_matches(". ")));
+                return JobOutcome::Failed(err.keeping(folder.path()));
             }
             Err(err) => JobOutcome::Failed(err),
         };

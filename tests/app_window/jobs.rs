@@ -203,7 +203,7 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
         "Used 640 MiB",
         "Allocated 310 MiB",
         "Cap 2.0 GiB",
-        "Peak 640 MiB",
+        "Peak used 640 MiB",
     ] {
         bench.assert_shows(text);
     }

@@ -15,6 +15,7 @@ mod look;
 mod loras;
 mod mask;
 mod models;
+mod notices;
 mod pictures;
 mod planning;
 mod playback;

@@ -121,6 +121,83 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 }
 
 #[test]
+fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
+    let mut bench = on_card(3 << 10);
+    bench.app().state.form.num_frames = 81;
+    bench.app().state.form.size = safelight::app::form::SizeChoice::Custom;
+    (bench.app().state.form.width, bench.app().state.form.height) = (4096, 4096);
+    bench.press("Hide memory");
+    bench.until("the plan is made", |bench| bench.has("Does not fit: "));
+    let generate = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    let warning = bench.harness.get_by_label_contains("Does not fit: ");
+    assert!(warning.rect().bottom() <= generate.rect().top());
+    warning.click();
+    bench.settle();
+    assert!(bench.app().state.is_graph_open);
+    bench.harness.get_by_label_contains("Does not fit: ");
+    bench.assert_shows("Preserved memory");
+}
+
+#[test]
+fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
+    let mut bench = on_card(24 << 10);
+    bench.harness.set_size(egui::vec2(1240.0, 820.0));
+    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    let top = |bench: &Bench| {
+        let slider = bench
+            .harness
+            .get_by_role_and_label(Role::SpinButton, "Preserved memory");
+        slider.rect().top()
+    };
+    let before = top(&bench);
+    let sent = bench.start_job();
+    let plan = bench.app().session.planning.planned().unwrap().plan.clone();
+    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
+    bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
+    assert_eq!(top(&bench), before);
+    let mut made = output(&sent, 1);
+    made.plan = PlanOutcome::of(vec![StageOutcome {
+        stage: Stage::Decode,
+        predicted_bytes: 5 << 29,
+        measured_bytes: 3 << 30,
+    }]);
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.assert_shows("Next job");
+    assert_eq!(top(&bench), before);
+    let status = bench.harness.get_by_label("Hide memory").rect().top();
+    let graph = bench
+        .harness
+        .get_by_label_contains("Memory graph over")
+        .rect();
+    assert!(
+        graph.bottom() <= status && graph.height() >= 60.0,
+        "{graph:?} {status}"
+    );
+    assert!(before > 0.6 * status, "{before} {status}");
+}
+
+#[test]
+fn the_queue_has_the_height_that_the_memory_leaves_it() {
+    let mut bench = on_card(24 << 10);
+    bench.harness.set_size(egui::vec2(1240.0, 820.0));
+    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    bench.start_job();
+    for _ in 0..9 {
+        bench.press("Generate");
+    }
+    let verdict = bench.harness.get_by_label_contains("Fits: needs ").rect();
+    let rows = bench.harness.query_all_by_label_contains(". ");
+    let bottoms = rows.filter_map(|row| {
+        let rect = row.rect();
+        (rect.left() > 900.0).then_some(rect.bottom())
+    });
+    let last = bottoms.fold(0.0, f32::max);
+    assert!(last > verdict.top() - 110.0, "{last} {verdict:?}");
+}
+
+#[test]
 fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
@@ -192,7 +269,7 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
         helped: true,
     }];
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
-    bench.assert_shows("Last job: predicted 2.5, measured 3.0 GiB");
+    bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
     bench.assert_shows("Decoding frames went on in tiles of 512 pixels");
 }
 

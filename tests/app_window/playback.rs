@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::AppCommand;
 use safelight::app::state::Viewing;
 use safelight_core::job::{Frame, JobUpdate, Stage};
 
@@ -60,6 +61,47 @@ fn a_playing_clip_is_painted_at_its_own_rate_and_not_faster() {
         waits.iter().all(|wait| *wait >= Duration::from_millis(60)),
         "{waits:?}"
     );
+}
+
+#[test]
+fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
+    let mut bench = finished(17);
+    bench.press("Pause");
+    for (width, is_queue_open) in [
+        (1240.0, true),
+        (1240.0, false),
+        (900.0, false),
+        (1700.0, true),
+    ] {
+        bench.harness.set_size(egui::vec2(width, 760.0));
+        bench.app().state.queue.is_open = is_queue_open;
+        bench.settle();
+        let slider = |bench: &Bench| bench.harness.get_by_label("Position").rect();
+        let mut widths = Vec::new();
+        for index in [0, 8, 9, 16] {
+            bench.app().push(AppCommand::ShowFrame(index));
+            bench.settle();
+            widths.push(slider(&bench).width());
+        }
+        assert!(
+            widths.iter().all(|it| *it == widths[0] && *it >= 150.0),
+            "{width}: {widths:?}"
+        );
+        let slider = slider(&bench);
+        for name in [
+            "Play",
+            "Previous frame",
+            "Next frame",
+            "Full view",
+            "At the end: Loop",
+        ] {
+            let button = bench.harness.get_by_label(name).rect();
+            assert!(
+                !button.intersects(slider),
+                "{width} {name}: {button:?} {slider:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -109,6 +109,18 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
 }
 
 #[test]
+fn the_card_of_an_unknown_key_goes_when_the_key_goes() {
+    let (mut bench, file) = with_file("[interface]\nbogus_key = 1\n");
+    bench.until("it is told", |bench| {
+        !bench.app().session.notices.is_empty()
+    });
+    // It would leave by itself otherwise.
+    bench.app().session.notices[0].is_passing = false;
+    write(&file, "[interface]\nscale = 1.0\n");
+    bench.until("it goes", |bench| bench.app().session.notices.is_empty());
+}
+
+#[test]
 fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_mended() {
     let (mut bench, file) = with_file("[interface]\nscale = 1.5\n");
     bench.until("it acts", |bench| {

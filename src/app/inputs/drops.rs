@@ -18,6 +18,7 @@ use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::inputs::{Input, Inputs, Placing, Slot, Ticket, second_slot};
 use crate::app::loras::LorasCommand;
+use crate::app::notices::Notice;
 use crate::app::queue::editing::Editing;
 use crate::app::restore::is_settings_file;
 use crate::app::state::{Held, Models, Severity, color_image};
@@ -186,8 +187,11 @@ impl App {
             .map(|input| input.source.file_name())
             .collect();
         let num_left = found.num_files - found.opened.len() - found.problems.len();
+        if !found.opened.is_empty() {
+            self.session.forget_refused_inputs();
+        }
         for problem in found.problems {
-            self.session.notify(Severity::Error, problem);
+            self.session.show_notice(Notice::of_input(problem));
         }
         if num_left > 0 && !names.is_empty() {
             self.say_left_out(&form, found.num_files, &names);

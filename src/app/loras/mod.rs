@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
 use crate::app::form::{ChosenLora, FormState};
+use crate::app::notices::Notice;
 use crate::app::prompt::PromptCommand;
 use crate::app::state::Severity;
 
@@ -229,7 +230,7 @@ impl App {
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
                 .advise(format!("The file is {}", found.path.display()));
-            self.session.notify(Severity::Error, err);
+            self.session.show_notice(Notice::of_input(err));
             return;
         }
         let loras = &mut self.state.form.loras;

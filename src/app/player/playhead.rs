@@ -126,6 +126,11 @@ impl Playhead {
         self.index as f64 / self.fps
     }
 
+    /// The time of the last frame.
+    pub fn last_secs(&self) -> f64 {
+        self.len.saturating_sub(1) as f64 / self.fps
+    }
+
     pub fn is_playing(&self) -> bool {
         self.is_playing
     }

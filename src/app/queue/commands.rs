@@ -78,6 +78,7 @@ impl App {
                     self.end_edit();
                 }
                 self.queue.restart(id);
+                self.forget_failure(id);
             }
             QueueCommand::ReleaseHeld => self.queue.release_held(),
             QueueCommand::ClearHeld => {
@@ -122,6 +123,9 @@ impl App {
         {
             self.end_edit();
         }
+        for id in ids {
+            self.forget_failure(*id);
+        }
         let removed = ids.iter().filter_map(|id| self.queue.remove(*id));
         let removed: Vec<_> = removed.collect();
         if !removed.is_empty() {
@@ -136,6 +140,13 @@ impl App {
         // Where form and view take turns, it stands in the view; no panel stands beside a picture in the whole window.
         self.session.is_view_shown |= is_open;
         self.session.watch.is_full &= !is_open;
+    }
+
+    /// A card about a job that is not among the stopped ones any more.
+    fn forget_failure(&mut self, id: JobId) {
+        self.session
+            .notices
+            .retain(|notice| !notice.offers_restart_of(id));
     }
 
     fn pause_running(&mut self, wish: PauseWish) {

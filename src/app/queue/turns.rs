@@ -187,6 +187,10 @@ impl RunningJob {
 impl JobQueue {
     /// Keeps a job that failed, to be tried again.
     pub(in crate::app) fn fail(&mut self, job: &RunningJob, err: JobError) {
-        self.stop(StoppedJob::new(job.to_idle(), Stopped::Failed(err)));
+        let idle = WaitingJob {
+            resume: err.kept.clone(),
+            ..job.to_idle()
+        };
+        self.stop(StoppedJob::new(idle, Stopped::Failed(err)));
     }
 }

@@ -16,7 +16,8 @@ use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
 use crate::app::form::FormState;
 use crate::app::inputs::{Input, Slot};
-use crate::app::state::{Models, NoticeAction, Session, Severity};
+use crate::app::notices::{Notice, NoticeAction};
+use crate::app::state::{Models, Session, Severity};
 
 /// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
@@ -174,7 +175,7 @@ impl App {
                         let card = restore::says_nothing(&path);
                         self.session.notify(Severity::Info, card);
                     }
-                    Err(err) => self.session.notify(Severity::Error, err),
+                    Err(err) => self.session.show_notice(Notice::of_input(err)),
                 }
             }
             // A later wish has taken its place.
@@ -222,15 +223,14 @@ impl App {
         if notes.len() > MAX_SAID {
             card = card.detail(notes.join("\n"));
         }
-        self.session.notify(severity, card);
-        if let Some(notice) = self.session.notices.last_mut() {
-            notice.action = Some(NoticeAction {
-                label: "Undo",
-                explanation: "Brings back the form as it was before, with its pictures",
-                command: AppCommand::Restore(RestoreCommand::Undo),
-            });
-            self.session.restoring.card = Some(notice.id);
-        }
+        let undo = NoticeAction {
+            label: "Undo",
+            explanation: "Brings back the form as it was before, with its pictures",
+            command: AppCommand::Restore(RestoreCommand::Undo),
+        };
+        self.session
+            .show_notice(Notice::new(severity, card).with(vec![undo]));
+        self.session.restoring.card = self.session.notices.last().map(|notice| notice.id);
     }
 
     fn undo_restored(&mut self) {
@@ -353,12 +353,13 @@ impl App {
         .advise(format!(
             "{place}. Its prompt, seed and the rest can be had too"
         ));
-        let action = NoticeAction {
+        let offer = NoticeAction {
             label: "Use its settings",
             explanation: "Fills the form with what the file says",
             command: AppCommand::UseSettingsOfFile(path),
         };
-        self.session.offer(card, action);
+        self.session
+            .show_notice(Notice::new(Severity::Info, card).with(vec![offer]));
     }
 }
 

@@ -19,7 +19,7 @@ use safelight_core::settings::{
 use crate::app::App;
 use crate::app::background::{Answer, Task};
 use crate::app::commands::FolderSetting;
-use crate::app::state::{Page, Severity};
+use crate::app::state::{Page, Session, Severity};
 use crate::ui::theme;
 
 /// A change is written when no other has followed for so long.
@@ -339,11 +339,13 @@ impl App {
                 self.session.notify(Severity::Info, err);
             }
         }
-        // One that was taken away and comes back is news again.
-        self.session
-            .settings
-            .told
-            .retain(|text| warnings.contains(text));
+        // One that was taken away is no news any more, and when it comes back it is news again.
+        let Session {
+            settings, notices, ..
+        } = &mut self.session;
+        let gone = settings.told.extract_if(|text| !warnings.contains(text));
+        let gone: Vec<String> = gone.collect();
+        notices.retain(|notice| !gone.contains(&notice.summary));
     }
 
     /// Shows the file in whatever the desktop opens such files with; there is one afterwards.

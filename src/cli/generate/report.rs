@@ -50,7 +50,7 @@ fn failed_event(err: &JobError) -> Value {
         "event": "failed",
         "kind": err.kind,
         "message": err.summary,
-        "advice": err.advice,
+        "advice": advice(err),
         "details": err.details,
         "exit_code": err.kind.exit_code(),
     })
@@ -333,10 +333,25 @@ fn print_paths(output: &JobOutput) {
 /// A failure, for people.
 pub fn explain(err: &JobError) {
     say(&format!("Error: {}", err.summary));
-    if !err.advice.is_empty() {
-        say(&err.advice);
+    let advice = advice(err);
+    if !advice.is_empty() {
+        say(&advice);
     }
     tracing::debug!("{}", err.details);
+}
+
+/// What can be done about a failure; the window has a button where this names a command.
+fn advice(err: &JobError) -> String {
+    let kept = err.kept.as_ref().map(|folder| {
+        format!(
+            "What was finished is kept for a week in {}; `safelight resume {}` goes on from there",
+            folder.display(),
+            folder.file_name().unwrap_or_default().display()
+        )
+    });
+    let own = Some(err.advice.trim().to_owned()).filter(|own| !own.is_empty());
+    let parts: Vec<String> = own.into_iter().chain(kept).collect();
+    parts.join(". ")
 }
 
 fn summary(output: &JobOutput) -> String {
@@ -384,4 +399,25 @@ pub fn duration(secs: f64) -> String {
     }
     let secs = secs.round();
     format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::job::JobErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_failed_half_way_says_which_command_goes_on_with_it() {
+        let err = JobError::new(JobErrorKind::EngineLost, "the engine ended").advise("Try again");
+        assert_eq!(advice(&err), "Try again");
+        let kept = err.keeping("/data/jobs/17");
+        assert_eq!(
+            advice(&kept),
+            "Try again. What was finished is kept for a week in /data/jobs/17; `safelight resume 17` goes on from there"
+        );
+        assert_eq!(failed_event(&kept)["advice"], advice(&kept));
+        let bare = kept.advise("");
+        assert!(advice(&bare).starts_with("What was finished"));
+    }
 }

@@ -1,5 +1,7 @@
 //! Why a job failed, in the terms of what its user can do about it.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Fault;
@@ -52,6 +54,9 @@ pub struct JobError {
     /// Whether another try with less memory may help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+    /// The folder with what was finished of the job, from where it can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
 }
 
 impl JobError {
@@ -62,6 +67,7 @@ impl JobError {
             advice: String::new(),
             details: String::new(),
             fault: None,
+            kept: None,
         }
     }
 
@@ -80,6 +86,13 @@ impl JobError {
     #[must_use]
     pub fn with_fault(mut self, fault: Option<Fault>) -> Self {
         self.fault = fault;
+        self
+    }
+
+    /// Of a job that can go on in this folder.
+    #[must_use]
+    pub fn keeping(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.kept = Some(folder.into());
         self
     }
 

@@ -9,22 +9,23 @@ use egui_plot::Span as BandSpan;
 use crate::app::memory::course::Span;
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::graph::{
-    Extent, base_plot, block, dotted, fix_bounds, gib, name_plot, position_of,
+    Extent, axis_secs, base_plot, block, dotted, fix_bounds, gib, name_plot, position_of,
 };
-use crate::ui::memory::words;
+use crate::ui::memory::legend::heading_ui;
+use crate::ui::memory::{Room, words};
 use crate::ui::widgets::{bytes_text, palette};
 use crate::ui::{View, theme};
 
-pub(super) fn expected_ui(ui: &mut Ui, view: &View<'_>) {
-    let Some(planned) = view.session.planning.planned() else {
-        return;
-    };
+pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     let palette = palette(ui);
-    let plan = &planned.plan;
-    let told = words::expected(planned);
+    let room = Room::below(ui, height);
     ui.horizontal_wrapped(|ui| {
-        ui.label(RichText::new("Expected").color(palette.weak));
-        let peak = format!("Predicted peak {}", bytes_text(plan.peak_bytes));
+        heading_ui(ui, view, "Expected");
+        let Some(planned) = view.session.planning.planned() else {
+            return;
+        };
+        let plan = &planned.plan;
+        let peak = format!("Predicted peak allocated {}", bytes_text(plan.peak_bytes));
         ui.label(RichText::new(peak).small().color(palette.allocated))
             .on_hover_text("The most that tensors are expected to take, weights included");
         let cap = format!("Budget {}", bytes_text(plan.budget.cap_bytes));
@@ -34,10 +35,12 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &View<'_>) {
                 bytes_text(plan.budget.available_bytes)
             ));
     });
-    plot_ui(ui, planned, &told);
+    if let Some(planned) = view.session.planning.planned() {
+        plot_ui(ui, planned, room.left(ui));
+    }
 }
 
-fn plot_ui(ui: &mut Ui, planned: &Planned, told: &str) {
+fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
     let palette = palette(ui);
     let plan = &planned.plan;
     let spans = planned.course.spans();
@@ -48,10 +51,10 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, told: &str) {
         gib(plan.budget.cap_bytes),
     );
     let available = gib(plan.budget.available_bytes);
-    let shown = base_plot("expected memory", extent)
+    let shown = base_plot("expected memory", extent, height)
         .x_axis_formatter(move |mark, _| {
             if is_timed {
-                format!("{:.0} s", mark.value)
+                axis_secs(mark)
             } else {
                 String::new()
             }
@@ -59,9 +62,9 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, told: &str) {
         .label_formatter(|position| Some(told_at(&spans, is_timed, position_of(position).x)))
         .show(ui, |plot| {
             fix_bounds(plot, extent);
-            for (index, span) in spans.iter().enumerate() {
+            for span in &spans {
                 let range = span.from_secs..=span.to_secs;
-                let tint = theme::stage_tint(palette, index);
+                let tint = theme::stage_tint(palette, span.stage);
                 plot.span(BandSpan::new(span.stage.label(), range).fill(tint));
                 block(
                     plot,
@@ -73,7 +76,7 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, told: &str) {
             }
             dotted(
                 plot,
-                "Predicted peak",
+                "Predicted peak allocated",
                 gib(plan.peak_bytes),
                 palette.allocated,
             );
@@ -84,7 +87,7 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, told: &str) {
                 dotted(plot, "Budget", at, palette.cap);
             }
         });
-    name_plot(&shown, told);
+    name_plot(&shown, &words::expected(planned));
 }
 
 fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {

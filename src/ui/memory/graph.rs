@@ -45,7 +45,13 @@ impl Extent {
     }
 }
 
-pub(super) fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series], is_running: bool) {
+pub(super) fn plot_ui(
+    ui: &mut Ui,
+    history: &MemoryHistory,
+    series: &[Series],
+    height: f32,
+    is_running: bool,
+) {
     let palette = palette(ui);
     let cap = history.last().map_or(0.0, |sample| gib(sample.total_bytes));
     let most = history
@@ -65,8 +71,8 @@ pub(super) fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series], i
     };
     let end = rest.last().map_or(now, |span| span.to_secs);
     let extent = Extent::new(end, most, cap);
-    let shown = base_plot("memory graph", extent)
-        .x_axis_formatter(|mark, _| format!("{:.0} s", mark.value))
+    let shown = base_plot("memory graph", extent, height)
+        .x_axis_formatter(|mark, _| axis_secs(mark))
         .label_formatter(|position| {
             let at = position_of(position);
             Some(told_at(history, series, at.x, extent.end_secs * NEAR))
@@ -93,12 +99,12 @@ pub(super) fn plot_ui(ui: &mut Ui, history: &MemoryHistory, series: &[Series], i
 /// The bands of the stages, each with what was expected of it.
 fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
     let now = history.end_secs();
-    for (index, band) in history.bands().iter().enumerate() {
+    for band in history.bands() {
         let to = band.to_secs.unwrap_or(now);
         if to <= band.from_secs {
             continue;
         }
-        let tint = theme::stage_tint(palette, index);
+        let tint = theme::stage_tint(palette, band.stage);
         let span = Span::new(band.stage.label(), band.from_secs..=to).fill(tint);
         plot.span(span);
         if let Some(bytes) = history.predicted_of(band.stage) {
@@ -166,7 +172,7 @@ fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: Extent, palett
     if let Some(bytes) = history.predicted_bytes() {
         dotted(
             plot,
-            "Predicted peak",
+            "Predicted peak allocated",
             gib(bytes).min(extent.top_gib * 0.99),
             palette.allocated,
         );
@@ -187,10 +193,10 @@ pub(super) fn dotted(plot: &mut PlotUi<'_>, name: &str, at: f64, colour: Color32
 }
 
 /// A plot that stands still.
-pub(super) fn base_plot(id: &'static str, extent: Extent) -> Plot<'static> {
+pub(super) fn base_plot(id: &'static str, extent: Extent, height: f32) -> Plot<'static> {
     let top = extent.top_gib;
     Plot::new(id)
-        .height(theme::GRAPH_HEIGHT)
+        .height(height)
         .allow_drag(false)
         .allow_zoom(false)
         .allow_scroll(false)
@@ -277,7 +283,37 @@ fn grid_marks(top: f64) -> Vec<GridMark> {
         .collect()
 }
 
+/// A mark of the time axis, as exact as its steps. At the beginning the other axis has its zero.
+pub(super) fn axis_secs(mark: GridMark) -> String {
+    let GridMark { value, step_size } = mark;
+    if value <= 0.0 {
+        String::new()
+    } else if step_size < 1.0 {
+        format!("{value:.1} s")
+    } else {
+        format!("{value:.0} s")
+    }
+}
+
 /// A value of the axis, in GiB, as a size.
 pub(super) fn axis_bytes(gib: f64) -> String {
     bytes_text((gib.max(0.0) * f64::from(1 << 30)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_seconds_have_different_marks_and_none_at_zero() {
+        let told = |step_size: f64| -> Vec<String> {
+            let marks = (0..4).map(|index| GridMark {
+                value: f64::from(index) * step_size,
+                step_size,
+            });
+            marks.map(axis_secs).collect()
+        };
+        assert_eq!(told(0.2), ["", "0.2 s", "0.4 s", "0.6 s"]);
+        assert_eq!(told(10.0), ["", "10 s", "20 s", "30 s"]);
+    }
 }

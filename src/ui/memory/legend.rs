@@ -13,43 +13,49 @@ use crate::ui::{View, icons, theme};
 
 /// Whether what is expected of the form's job is shown: where there is no other, where it is asked for, and while a
 /// slider changes it. Nothing takes the place of a running job.
-pub(super) fn choose_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
+pub(super) fn shows_plan(view: &mut View<'_>) -> bool {
     let planning = &mut view.session.planning;
     let has_plan = planning.planned().is_some();
     if view.queue.running.is_some() || !has_plan {
         planning.is_shown &= view.queue.running.is_none();
         return false;
     }
-    if view.queue.memory().last().is_none() {
-        return true;
-    }
-    ui.horizontal(|ui| {
-        let choices = [
-            (
-                false,
-                "Last job",
-                "What the memory of the last job was like",
-            ),
-            (
-                true,
-                "Next job",
-                "What is expected of the job that the form describes",
-            ),
-        ];
-        for (is_next, name, explanation) in choices {
-            if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
-                planning.is_shown = is_next;
-            }
-        }
-    });
     let is_dragged = planning.preserved_draft.is_some() || planning.cap_draft.is_some();
-    planning.is_shown || is_dragged
+    view.queue.memory().last().is_none() || planning.is_shown || is_dragged
 }
 
+/// What is shown; a choice, where there are both the last job and the next one.
+pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
+    let planning = &mut view.session.planning;
+    let has_last = view.queue.running.is_none() && view.queue.memory().last().is_some();
+    if !has_last || planning.planned().is_none() {
+        ui.label(RichText::new(name).color(palette(ui).weak));
+        return;
+    }
+    let choices = [
+        (
+            false,
+            "Last job",
+            "What the memory of the last job was like",
+        ),
+        (
+            true,
+            "Next job",
+            "What is expected of the job that the form describes",
+        ),
+    ];
+    for (is_next, name, explanation) in choices {
+        if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
+            planning.is_shown = is_next;
+        }
+    }
+}
+
+/// In one row; where there is less room, in two.
 pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     let palette = palette(ui);
-    let export = ui.horizontal(|ui| {
-        ui.label(RichText::new("Memory").color(palette.weak));
+    let export = ui.horizontal_wrapped(|ui| {
+        heading_ui(ui, view, "Memory");
         let history = view.queue.memory();
         let Some(last) = history.last() else {
             ui.label(
@@ -70,20 +76,16 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
                     "All that there is. Where it lies far above, its line stays at the upper edge",
                 );
         }
-        let layout = egui::Layout::right_to_left(egui::Align::Center);
-        ui.with_layout(layout, |ui| {
-            let job = export_ui(ui, view);
-            if let Some(predicted) = history.predicted_bytes() {
-                let text = format!("Predicted peak {}", bytes_text(predicted));
-                ui.label(RichText::new(text).small().color(palette.weak))
-                    .on_hover_text("What the plan expects of tensors: the dotted line, and stage by stage the pale blocks");
-            }
-            let text = format!("Peak {}", bytes_text(history.peak_bytes()));
+        ui.add_space(theme::GAP);
+        let text = format!("Peak used {}", bytes_text(history.peak_bytes()));
+        ui.label(RichText::new(text).small().color(palette.weak))
+            .on_hover_text("The most that Used was in this job: more than Allocated, because not all of it is tensors");
+        if let Some(predicted) = history.predicted_bytes() {
+            let text = format!("Predicted peak allocated {}", bytes_text(predicted));
             ui.label(RichText::new(text).small().color(palette.weak))
-                .on_hover_text("The most that was used in this job");
-            job
-        })
-        .inner
+                .on_hover_text("What the plan expects of Allocated: the dotted line, and stage by stage the pale blocks");
+        }
+        export_ui(ui, view)
     });
     if let Some(job) = export.inner {
         view.push(AppCommand::ExportTelemetry(job));

@@ -14,8 +14,10 @@ use safelight_core::job::MemorySample;
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::View;
-use crate::ui::theme::Palette;
+use crate::ui::theme::{self, Palette};
 use crate::ui::widgets::palette;
+
+pub(super) use plan::warning_ui;
 
 /// One line of the graph.
 struct Series {
@@ -27,22 +29,49 @@ struct Series {
     is_thin: bool,
 }
 
-pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// Everything about memory, in at most this height as far as that is possible.
+pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));
-    let shows_plan = legend::choose_ui(ui, view);
-    if shows_plan {
-        expected::expected_ui(ui, view);
+    if legend::shows_plan(view) {
+        expected::expected_ui(ui, view, height);
         return;
     }
+    let room = Room::below(ui, height);
     legend::legend_ui(ui, view, &series);
     let history = view.queue.memory();
+    let is_running = view.queue.running.is_some();
     if let Some(last) = history.last() {
         legend::machine_ui(ui, history, last, &series);
-        if view.queue.running.is_none() {
+        if !is_running {
             words::last_job_ui(ui, history);
         }
-        graph::plot_ui(ui, history, &series, view.queue.running.is_some());
+        let height = room.left(ui);
+        graph::plot_ui(ui, history, &series, height, is_running);
+    } else if is_running {
+        ui.add_space(room.left(ui));
+    }
+}
+
+/// The place of a graph and of the lines above it, equally high before a job, while it runs and behind it: the picture
+/// above does not jump.
+struct Room {
+    top: f32,
+    height: f32,
+}
+
+impl Room {
+    /// Below what stands already, in a panel of this height.
+    fn below(ui: &Ui, height: f32) -> Self {
+        let top = ui.min_rect().height() + ui.spacing().item_spacing.y;
+        let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
+        Self { top, height }
+    }
+
+    /// What the lines leave the graph.
+    fn left(&self, ui: &Ui) -> f32 {
+        let taken = ui.min_rect().height() + ui.spacing().item_spacing.y - self.top;
+        (self.height - taken).max(theme::GRAPH_MIN_HEIGHT)
     }
 }
 

@@ -9,8 +9,8 @@ use safelight_core::settings::MemorySettings;
 use crate::app::commands::AppCommand;
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::words;
-use crate::ui::widgets::{bytes_text, ink, palette};
-use crate::ui::{View, theme};
+use crate::ui::widgets::{bytes_text, flush, ink, palette, with_icon};
+use crate::ui::{View, icons, theme};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 /// Width of the sliders.
@@ -59,6 +59,33 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
             }
         }
     });
+}
+
+/// The verdict in a line above the main button, where it warns and the panel does not say it; a click opens the panel.
+pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_narrow = ui.ctx().content_rect().width() < theme::NARROW_WIDTH;
+    if view.state.is_graph_open && !is_narrow {
+        return;
+    }
+    let planned = view.session.planning.planned();
+    let Some(plan) = planned
+        .map(|planned| &planned.plan)
+        .filter(|plan| plan.rank() > 0)
+    else {
+        return;
+    };
+    let palette = palette(ui);
+    let colour = verdict_colour(palette.good, palette.amber, palette.error, plan);
+    let verdict = &plan.verdict.text;
+    let text = RichText::new(with_icon(icons::WARNING, verdict)).small();
+    let button = Button::new(text.color(colour)).frame_when_inactive(false);
+    let response = flush(ui, button.truncate())
+        .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
+        .accessible_name(verdict);
+    if response.clicked() {
+        view.state.is_graph_open = true;
+        view.session.is_view_shown = true;
+    }
 }
 
 /// As it is, with help, or not at all.

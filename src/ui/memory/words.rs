@@ -71,7 +71,7 @@ pub(super) fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
     parts.extend(
         history
             .outcome()
-            .map(safelight_core::memory::PlanOutcome::line),
+            .map(|outcome| format!("peak allocated {}", outcome.line())),
     );
     parts.extend(happened(history));
     if parts.is_empty() {

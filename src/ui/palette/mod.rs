@@ -11,7 +11,7 @@ use egui::{
 
 use crate::app::commands::AppCommand;
 use crate::app::palette::{Entry, Palette};
-use crate::ui::widgets::{ink, palette as colours};
+use crate::ui::widgets::{ink, modal_width, palette as colours};
 use crate::ui::{View, theme};
 
 pub(super) use shortcuts::shortcuts_ui;
@@ -22,7 +22,7 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
     };
     let (mut is_run, mut is_closed) = take_keys(ctx, &mut palette);
     let screen = ctx.content_rect();
-    let width = theme::PALETTE_WIDTH.min(screen.width() - 4.0 * theme::GAP);
+    let width = modal_width(ctx, theme::PALETTE_WIDTH);
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(12));
     let response = Modal::new(Id::unique("command palette"))
         .frame(frame)

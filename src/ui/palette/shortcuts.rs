@@ -5,7 +5,7 @@
 use egui::{Context, Frame, Grid, Id, Label, Margin, Modal, RichText, ScrollArea, Ui};
 
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
-use crate::ui::widgets::{icon_button, palette};
+use crate::ui::widgets::{icon_button, modal_width, palette};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
@@ -15,7 +15,7 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
     let screen = ctx.content_rect();
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
     let response = Modal::new(Id::unique("shortcuts")).frame(frame).show(ctx, |ui| {
-        ui.set_width(theme::PALETTE_WIDTH.min(screen.width() - 4.0 * theme::GAP));
+        ui.set_width(modal_width(ctx, theme::PALETTE_WIDTH));
         let is_closed = ui
             .horizontal(|ui| {
                 ui.heading("Keyboard shortcuts");

@@ -12,11 +12,12 @@ use crate::app::commands::AppCommand;
 use crate::app::queue::commands::QueueCommand;
 use crate::app::shortcuts::explained;
 use crate::ui::widgets::{across, main_button, palette, sentence, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::{View, icons, memory, theme};
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     paused_ui(ui, view);
     stop_ui(ui, view);
+    memory::warning_ui(ui, view);
     if view.session.queue.editing.is_some() {
         edit_ui(ui, view);
         return;

@@ -60,9 +60,18 @@ fn frame(ui: &Ui) -> Frame {
 fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
     if ui.available_height() < theme::SHORT_HEIGHT {
         // All of it scrolls, or nothing would be left for the jobs.
+        let height = ui.available_height();
         ScrollArea::vertical().id_salt("queue").show(ui, |ui| {
             top_ui(ui, view);
-            list_ui(ui, view, theme::QUEUE_ROW * 3.0);
+            // With the numbers above the list and one or two lines below it.
+            let num_lines = if view.session.queue.removed.is_empty() {
+                2.0
+            } else {
+                3.0
+            };
+            let line = ui.spacing().interact_size.y + ui.spacing().item_spacing.y;
+            let left = height - ui.min_rect().height() - num_lines * line;
+            list_ui(ui, view, left.max(theme::QUEUE_ROW * 3.0));
             undo_ui(ui, view);
             after_ui(ui, view);
         });

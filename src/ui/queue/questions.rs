@@ -6,7 +6,7 @@ use crate::app::commands::AppCommand;
 use crate::app::queue::after::{AfterQueue, Countdown};
 use crate::app::queue::commands::QueueCommand;
 use crate::app::queue::several::{Choice, Several};
-use crate::ui::widgets::{across, main_button, palette, with_icon};
+use crate::ui::widgets::{across, main_button, modal_width, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
@@ -22,7 +22,6 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
     let asked = question(ctx, "several files", |ui| {
-        ui.set_width(theme::QUESTION_WIDTH);
         ui.heading(format!("{count} files at once"));
         let weak = palette(ui).weak;
         let thing = view.thing();
@@ -57,7 +56,6 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
 fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let mut is_stopped = false;
     let asked = question(ctx, "after the queue", |ui| {
-        ui.set_width(theme::QUESTION_WIDTH);
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
             AfterQueue::Suspend => (format!("The computer sleeps in {secs} s"), "Stay awake"),
@@ -85,7 +83,11 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
 
 fn question(ctx: &Context, id: &str, contents: impl FnOnce(&mut Ui)) -> ModalResponse<()> {
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
-    Modal::new(Id::unique(id)).frame(frame).show(ctx, contents)
+    let width = modal_width(ctx, theme::QUESTION_WIDTH);
+    Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
+        ui.set_width(width);
+        contents(ui);
+    })
 }
 
 fn button_ui(ui: &mut Ui, icon: char, name: &str) -> bool {

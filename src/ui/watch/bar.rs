@@ -2,13 +2,13 @@
 //!
 //! The same for results, files, comparisons and a clip that grows.
 
-use egui::{Button, ComboBox, Label, RichText, Slider, Ui};
+use egui::{Align, Button, ComboBox, Label, Layout, RichText, Slider, TextStyle, Ui, vec2};
 
 use crate::app::commands::AppCommand;
 use crate::app::inputs::Slot;
 use crate::app::player::commands::PlayerCommand;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playback, Repeat, SPEEDS};
+use crate::app::player::{Playback, Playhead, Repeat, SPEEDS};
 use crate::app::state::Viewing;
 use crate::ui::watch::playhead;
 use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
@@ -22,20 +22,30 @@ pub(super) struct Told {
 
 /// The bar; where there is nothing to play, the line that is told stands in its room.
 pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
+    let can_play = playhead(view).is_some();
+    let has_room = slider_room(ui, view) >= theme::POSITION_MIN_WIDTH;
+    if can_play && !has_room {
+        ui.horizontal(|ui| {
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                position_ui(ui, view);
+            });
+        });
+    }
     ui.horizontal(|ui| {
-        let can_play = playhead(view).is_some();
         if can_play {
             play_ui(ui, view);
         } else if view.session.viewing == Viewing::File && num_pictures(view) > 1 {
             turn_ui(ui, view);
         }
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             size_ui(ui, view);
             if can_play {
                 pace_ui(ui, view);
-                position_ui(ui, view);
+                if has_room {
+                    position_ui(ui, view);
+                }
             } else if let Some(told) = told {
-                ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     told_ui(ui, told);
                 });
             }
@@ -108,16 +118,40 @@ fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+/// What a row with all buttons leaves the slider.
+fn slider_room(ui: &Ui, view: &View<'_>) -> f32 {
+    let numbers = playhead(view).map_or(0.0, |playhead| numbers_width(ui, playhead));
+    ui.available_width() - theme::BAR_BUTTONS_WIDTH - numbers
+}
+
+fn numbers_width(ui: &Ui, playhead: &Playhead) -> f32 {
+    let num_letters = numbers_text(playhead, playhead.len(), 0.0).chars().count();
+    let font = TextStyle::Monospace.resolve(ui.style());
+    num_letters as f32 * ui.fonts_mut(|fonts| fonts.glyph_width(&font, '0'))
+}
+
+/// The frame's number and its time, as long for each frame as for the last one.
+fn numbers_text(playhead: &Playhead, number: usize, secs: f64) -> String {
+    let len = playhead.len().to_string();
+    let (clock, longest) = (clock_text(secs), clock_text(playhead.last_secs()));
+    let (of_number, of_clock) = (len.len(), longest.chars().count());
+    format!("{number:>of_number$} / {len}   {clock:>of_clock$}")
+}
+
 /// The slider, in what room is left, with the frame's number and time before it in reading order.
 fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(playhead) = playhead(view) else {
         return;
     };
     let (mut index, len) = (playhead.index(), playhead.len());
-    let text = format!("{} / {len}   {}", index + 1, clock_text(playhead.secs()));
+    let text = numbers_text(playhead, index + 1, playhead.secs());
     let weak = palette(ui).weak;
-    ui.label(RichText::new(text).monospace().color(weak));
-    ui.spacing_mut().slider_width = (ui.available_width() - theme::SMALL_GAP).max(60.0);
+    let size = vec2(numbers_width(ui, playhead), ui.spacing().interact_size.y);
+    // From the left, because a text that is laid from the right loses the blanks before it.
+    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+        ui.label(RichText::new(text).monospace().color(weak));
+    });
+    ui.spacing_mut().slider_width = (ui.available_width() - theme::SMALL_GAP).max(0.0);
     let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
     let response = ui
         .add(slider)
@@ -271,6 +305,15 @@ fn clock_text(secs: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clip_s_numbers_are_equally_long_for_every_frame() {
+        let playhead = Playhead::new(1000, 10.0);
+        assert_eq!(numbers_text(&playhead, 9, 0.8), "   9 / 1000    0.8 s");
+        for (number, secs) in [(1, 0.0), (10, 10.9), (601, 60.0), (1000, 99.9)] {
+            assert_eq!(numbers_text(&playhead, number, secs).len(), 20);
+        }
+    }
 
     #[test]
     fn the_time_of_a_frame_reads_like_a_clock_behind_a_minute() {

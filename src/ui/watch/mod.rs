@@ -25,7 +25,8 @@ use crate::ui::View;
 use crate::ui::widgets::palette;
 use batch::batch_ui;
 
-pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// Gives the place of the picture.
+pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     let is_empty = view.session.has_nothing_to_watch(view.queue);
     let mut controls_height = 0.0;
     if is_empty {
@@ -49,13 +50,14 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) {
     if is_empty {
         ui.allocate_rect(area, egui::Sense::hover());
         empty::empty_ui(ui, area.shrink(16.0), view);
-        return;
+        return area;
     }
     if view.session.viewing == Viewing::Compare {
         compare::pictures_ui(ui, view, area);
     } else {
         picture_ui(ui, view, area);
     }
+    area
 }
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {

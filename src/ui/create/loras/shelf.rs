@@ -10,18 +10,21 @@ use safelight_core::catalog::size_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{list_height, palette, search_field, sentence, wide_note, with_icon};
+use crate::ui::widgets::{
+    list_height, modal_width, palette, search_field, sentence, wide_note, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
     if !view.session.loras.is_open {
         return;
     }
+    let width = modal_width(ctx, theme::SHELF_WIDTH);
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(20));
     let response = Modal::new(egui::Id::unique("loras"))
         .frame(frame)
         .show(ctx, |ui| {
-            ui.set_width(theme::SHELF_WIDTH);
+            ui.set_width(width);
             ui.heading("Add a LoRA");
             ui.add_space(theme::SMALL_GAP);
             search_ui(ui, view);

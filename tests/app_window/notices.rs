@@ -1,0 +1,189 @@
+//! Cards: which leave by themselves and which stay, what they offer, and what they never cover.
+
+use std::time::Duration;
+
+use egui::accesskit::Role;
+use egui::{Rect, vec2};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::queue::after::AfterQueue;
+use safelight::app::state::{Page, Severity};
+use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Stage};
+
+use crate::harness::Bench;
+
+fn tell(bench: &mut Bench, severity: Severity, text: &str) {
+    let err = JobError::new(JobErrorKind::Internal, text);
+    bench.app().session.notify(severity, err);
+    bench.settle();
+}
+
+/// Steps of the harness that take twelve seconds.
+fn wait(bench: &mut Bench) {
+    bench.harness.run_steps(48);
+}
+
+fn rect(bench: &Bench, role: Role, name: &str) -> Rect {
+    bench.harness.get_by_role_and_label(role, name).rect()
+}
+
+#[test]
+fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
+    let mut bench = Bench::new();
+    tell(&mut bench, Severity::Warning, "a warning");
+    assert_eq!(bench.next_repaint(), None);
+    tell(&mut bench, Severity::Info, "a hint");
+    let planned = bench.next_repaint().expect("a frame is planned");
+    assert!(planned > Duration::from_secs(5), "{planned:?}");
+    wait(&mut bench);
+    assert!(!bench.has("A hint"));
+    bench.assert_shows("A warning");
+    bench.settle();
+    assert_eq!(bench.next_repaint(), None);
+}
+
+#[test]
+fn a_hint_stays_while_the_pointer_is_on_it_or_it_has_the_keyboard() {
+    let mut bench = Bench::new();
+    tell(&mut bench, Severity::Info, "a hint");
+    let card = bench.harness.get_by_label("A hint").rect();
+    bench.harness.hover_at(card.center());
+    wait(&mut bench);
+    bench.assert_shows("A hint");
+    bench.harness.remove_cursor();
+    let close = bench.harness.get_by_role_and_label(Role::Button, "Dismiss");
+    close.focus();
+    wait(&mut bench);
+    bench.assert_shows("A hint");
+    bench.harness.get_by_label("Generate").focus();
+    wait(&mut bench);
+    assert!(!bench.has("A hint"));
+}
+
+#[test]
+fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
+    let mut bench = Bench::new();
+    let broken = bench.home.path().join("notes.png");
+    std::fs::write(&broken, "just text").expect("a file");
+    bench.drop_file(&broken);
+    bench.until("it is refused", |bench| bench.has("found a text file"));
+    let good = bench.picture_file("good.png", 64, 64);
+    bench.drop_file(&good);
+    bench.until("it is taken", |bench| {
+        !bench.app().session.inputs.is_empty()
+    });
+    assert!(!bench.has("found a text file"));
+}
+
+#[test]
+fn three_cards_are_seen_the_others_are_counted_and_all_are_closed_at_once() {
+    let mut bench = Bench::new();
+    tell(&mut bench, Severity::Warning, "the first");
+    assert!(!bench.has("Close all"));
+    for text in ["the second", "the third", "the fourth", "the fifth"] {
+        tell(&mut bench, Severity::Warning, text);
+    }
+    let closing = bench
+        .harness
+        .query_all_by_role_and_label(Role::Button, "Dismiss");
+    assert_eq!(closing.count(), 3);
+    bench.assert_shows("5 notices, 2 more than are seen");
+    bench.press("Close all");
+    assert!(bench.app().session.notices.is_empty());
+}
+
+#[test]
+fn cards_cover_neither_the_queue_nor_the_settings() {
+    let mut bench = Bench::new();
+    bench.press("Queue");
+    for text in ["one", "two", "three"] {
+        tell(&mut bench, Severity::Warning, text);
+    }
+    let card = rect(&bench, Role::Button, "Close all");
+    let pause = rect(&bench, Role::Button, "Pause the queue");
+    let heading = rect(&bench, Role::Label, "Queue");
+    assert!(
+        card.right() < heading.left() && card.right() < pause.left(),
+        "{card:?} {heading:?}"
+    );
+    bench.press("Queue");
+    bench.app().session.page = Page::Settings;
+    bench.settle();
+    let top = rect(&bench, Role::Button, "Close all").top();
+    let search = rect(&bench, Role::TextInput, "Search settings");
+    assert!(search.bottom() < top, "{search:?} {top}");
+}
+
+#[test]
+fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
+    let mut bench = Bench::new();
+    // 1240 by 820 pixels at a scale of 3.
+    let size = vec2(413.0, 273.0);
+    bench.harness.set_size(size);
+    let window = Rect::from_min_size(egui::Pos2::ZERO, size);
+    for is_view_shown in [false, true] {
+        bench.app().session.is_view_shown = is_view_shown;
+        tell(
+            &mut bench,
+            Severity::Warning,
+            "the model file is not what it should be, and these are more words than fit into one line",
+        );
+        let close = rect(&bench, Role::Button, "Dismiss");
+        let text = bench
+            .harness
+            .get_by_label_contains("The model file is not")
+            .rect();
+        assert!(
+            window.contains_rect(close) && window.x_range().contains(text.left()),
+            "{close:?} {text:?}"
+        );
+    }
+    bench.app().session.notices.clear();
+    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.app().session.is_view_shown = false;
+    bench.settle();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 1);
+    bench.until("it is asked", |bench| bench.has("Safelight quits in"));
+    let button = rect(&bench, Role::Button, "Stay open");
+    assert!(window.shrink(8.0).contains_rect(button), "{button:?}");
+}
+
+#[test]
+fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
+    let folder = JobFolder::create(&jobs, sent.id, &sent.request).expect("a folder");
+    let result = folder.result(Stage::EncodeText).expect("a place");
+    std::fs::write(result, "").expect("a file");
+    let failure =
+        || JobError::new(JobErrorKind::EngineLost, "the engine ended").keeping(folder.path());
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.assert_shows("The engine ended");
+    assert!(!bench.has("safelight resume"));
+    bench.press("Go on");
+    assert!(bench.app().session.notices.is_empty());
+    let again = bench.next_job();
+    assert_eq!(again.id, sent.id, "it is the same job");
+
+    bench.say(
+        again.id,
+        JobUpdate::Started(safelight_core::job::Recipe::of(&again.request)),
+    );
+    bench.say(again.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.press("Open the queue");
+    assert!(bench.app().state.queue.is_open);
+    bench.assert_shows("Failed: the engine ended");
+}
+
+#[test]
+fn the_card_of_a_failed_job_goes_when_the_job_is_taken_from_the_queue() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    bench.press("Queue");
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.assert_shows("It broke");
+    bench.press(&format!("Remove from queue: {}", sent.request.prompt));
+    assert!(bench.app().session.notices.is_empty());
+}
