@@ -14,6 +14,7 @@ use crate::app::background::{Answer, Background};
 use crate::app::commands::AppCommand;
 use crate::app::form::FormState;
 use crate::app::notices::{Notice, NoticeAction};
+use crate::app::state::Severity;
 use crate::download::{self, Hub, Options, Order, Progress};
 
 /// How far it is.
