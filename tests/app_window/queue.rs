@@ -1,8 +1,5 @@
 //! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
 
-use std::collections::HashMap;
-
-use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::AppCommand;
@@ -10,7 +7,6 @@ use safelight::app::form::SeedMode;
 use safelight::app::inputs::Slot;
 use safelight::app::queue::after::AfterQueue;
 use safelight::app::queue::commands::QueueCommand;
-use safelight::app::state::State;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::{
     JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
@@ -196,6 +192,7 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
     assert_eq!(bench.next_job().request, first.request);
 }
 
+<<<<<<< HEAD
 /// What a window leaves for the next one.
 #[derive(Default)]
 pub struct Kept(HashMap<String, String>);
@@ -216,16 +213,16 @@ impl eframe::Storage for Kept {
     fn flush(&mut self) {}
 }
 
+=======
+>>>>>>> misc
 #[test]
 fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
     let (mut bench, _first) = waiting(&["one"]);
     bench.app().state.form.prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
     assert_eq!(bench.app().state.form.prompt, "one");
-    let mut kept = Kept::default();
-    bench.app().save(&mut kept);
-    let state: State = eframe::get_value(&kept, "state").unwrap();
-    assert_eq!(state.form.prompt, "in the form");
+    let mut bench = Bench::in_home(bench.close(), |_| {});
+    assert_eq!(bench.app().state.form.prompt, "in the form");
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use safelight::app::commands::AppCommand;
-use safelight::app::queue::commands::QueueCommand;
 use safelight_core::settings::Paths;
 
 use crate::harness::Bench;
@@ -23,22 +21,4 @@ fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
     let written = bench.app().state.form.prompt.clone();
     let mut bench = Bench::in_home(bench.die(), |_| {});
     assert_eq!(bench.app().state.form.prompt, written);
-}
-
-#[test]
-fn while_a_job_is_changed_the_form_that_is_remembered_is_ones_own() {
-    let mut bench = Bench::new();
-    bench.app().state.form.prompt = "my own".into();
-    bench.start_job();
-    bench.app().state.form.prompt = "a job".into();
-    bench.press("Generate");
-    bench.app().state.form.prompt = "my own".into();
-    let job = bench.app().queue.waiting[0].id;
-    let edit = QueueCommand::Edit(job);
-    bench.app().push(AppCommand::Queue(edit));
-    bench.until("it is changed", |bench| {
-        bench.app().state.form.prompt == "a job"
-    });
-    let mut bench = Bench::in_home(bench.close(), |_| {});
-    assert_eq!(bench.app().state.form.prompt, "my own");
 }

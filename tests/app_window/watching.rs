@@ -284,7 +284,9 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
     bench.until("it has come to its end", |bench| {
         !bench.app().session.player.as_ref().unwrap().is_playing()
     });
-    assert_eq!(bench.next_repaint(), None);
+    bench.until("the choice is written and all is still", |bench| {
+        bench.next_repaint().is_none()
+    });
     let playback = Playback {
         repeat: Repeat::Off,
         speed: 0.25,
