@@ -1,10 +1,13 @@
 //! What stands in the middle while there is no picture: the safelight's glow, a word on what to do, and the newest
 //! results of earlier days.
 
+use std::sync::Arc;
+
 use egui::{
     Align, Align2, Button, CornerRadius, FontId, Id, Layout, Mesh, Rect, Role, Sense, Stroke,
     StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2,
 };
+use safelight_core::gallery::Entry;
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::{GalleryCommand, ThumbWish, Wanted};
@@ -122,7 +125,7 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         current: None,
     };
     if wanted != page.wanted {
-        let wish = |entry: &std::sync::Arc<safelight_core::gallery::Entry>| ThumbWish {
+        let wish = |entry: &Arc<Entry>| ThumbWish {
             path: entry.path.clone(),
             key: entry.thumb,
             side: wanted.side,
