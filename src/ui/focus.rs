@@ -4,7 +4,7 @@
 //! The control itself is asked to come into view, as screen readers ask, so this knows no scroll area.
 
 use egui::accesskit::{Action, ActionRequest, TreeId};
-use egui::{Context, Event, Id, Key, Plugin, RawInput, Stroke, StrokeKind, Ui};
+use egui::{Context, Event, Id, Key, Plugin, RawInput, Response, Stroke, StrokeKind, Ui};
 
 use crate::ui::theme;
 
@@ -18,7 +18,10 @@ pub fn install(ctx: &Context) {
 
 #[derive(Default)]
 struct InSight {
+    /// What had the focus in the last frame.
     focused: Option<Id>,
+    /// What is to be scrolled to.
+    wanted: Option<Id>,
     /// The keyboard was used last, and not the pointer: nothing moves away under a pointer that presses it.
     is_walking: bool,
 }
@@ -28,54 +31,38 @@ impl Plugin for InSight {
         "focus in sight"
     }
 
-    /// A ring around what has the keyboard, as long as it is walked with the keyboard.
-    fn on_end_pass(&mut self, ui: &mut Ui) {
-        let ctx = ui.ctx();
-        let focused = ctx.memory(egui::Memory::focused);
-        let Some(response) = focused.and_then(|id| ctx.read_response(id)) else {
-            return;
-        };
-        let seen = response.interact_rect;
-        if self.is_walking && seen.is_positive() {
-            let stroke = Stroke::new(1.5, theme::palette(ui.visuals()).amber);
-            ctx.layer_painter(response.layer_id).rect_stroke(
-                seen.expand(RING_GAP),
-                f32::from(theme::RADIUS),
-                stroke,
-                StrokeKind::Inside,
-            );
-        }
-    }
-
-    fn input_hook(&mut self, ctx: &Context, input: &mut RawInput) {
-        let focused = ctx.memory(egui::Memory::focused);
-        let has_moved = focused != self.focused;
-        self.focused = focused;
-        if has_moved
-            && self.is_walking
-            && let Some(id) = focused
-            && is_hidden(ctx, id)
-        {
-            input
-                .events
-                .push(Event::AccessKitActionRequest(ActionRequest {
-                    action: Action::ScrollIntoView,
-                    target_tree: TreeId::ROOT,
-                    target_node: id.accesskit_id(),
-                    data: None,
-                }));
-        }
+    fn input_hook(&mut self, _ctx: &Context, input: &mut RawInput) {
         for event in &input.events {
             match event {
-                Event::Key { key, pressed, .. } if *pressed && walks(*key) => {
-                    self.is_walking = true;
-                    // With Shift the focus arrives one frame later.
-                    ctx.request_repaint();
-                }
+                Event::Key { key, pressed, .. } if *pressed => self.is_walking |= walks(*key),
                 Event::PointerButton { .. } => self.is_walking = false,
                 _ => {}
             }
         }
+        if let Some(id) = self.wanted.take() {
+            let request = ActionRequest {
+                action: Action::ScrollIntoView,
+                target_tree: TreeId::ROOT,
+                target_node: id.accesskit_id(),
+                data: None,
+            };
+            input.events.push(Event::AccessKitActionRequest(request));
+        }
+    }
+
+    fn on_end_pass(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx();
+        let focused = ctx.memory(egui::Memory::focused);
+        let has_moved = std::mem::replace(&mut self.focused, focused) != focused;
+        let response = focused.and_then(|id| ctx.read_response(id));
+        let Some(response) = response.filter(|_| self.is_walking) else {
+            return;
+        };
+        if has_moved && is_hidden(&response) {
+            self.wanted = focused;
+            ctx.request_repaint();
+        }
+        ring(ui, &response);
     }
 }
 
@@ -87,7 +74,21 @@ fn walks(key: Key) -> bool {
 }
 
 /// A part of it is cut off by what it stands in.
-fn is_hidden(ctx: &Context, id: Id) -> bool {
-    let response = ctx.read_response(id);
-    response.is_some_and(|it| !it.interact_rect.expand(1.0).contains_rect(it.rect))
+fn is_hidden(response: &Response) -> bool {
+    let seen = response.interact_rect.expand(1.0);
+    !seen.contains_rect(response.rect)
+}
+
+/// Around what has the keyboard, as far as it is seen.
+fn ring(ui: &Ui, response: &Response) {
+    let seen = response.interact_rect;
+    if seen.is_positive() {
+        let stroke = Stroke::new(1.5, theme::palette(ui.visuals()).amber);
+        ui.ctx().layer_painter(response.layer_id).rect_stroke(
+            seen.expand(RING_GAP),
+            f32::from(theme::RADIUS),
+            stroke,
+            StrokeKind::Inside,
+        );
+    }
 }

@@ -64,6 +64,6 @@ pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
 }
 
 /// What the picture has at least of this height.
-fn stage_height(height: f32) -> f32 {
+pub(super) fn stage_height(height: f32) -> f32 {
     theme::STAGE_HEIGHT.min(height * theme::STAGE_SHARE)
 }

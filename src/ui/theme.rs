@@ -59,7 +59,7 @@ pub const SHELF_NAME_COLUMNS: usize = 68;
 pub const SHELF_TEXT_COLUMNS: usize = 88;
 /// Width of the choice of the next seed, and of the dice behind it.
 pub const SEED_MODE_WIDTH: f32 = 102.0;
-pub const SEED_DICE_WIDTH: f32 = 46.0;
+pub const SEED_DICE_WIDTH: f32 = 30.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.
@@ -89,7 +89,7 @@ pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
 /// Of such a slider with its name and its value.
 pub const TOOL_WIDTH: f32 = 228.0;
 /// In less width, the search for a model has a row of its own.
-pub const SEARCH_BESIDE_WIDTH: f32 = 580.0;
+pub const SEARCH_BESIDE_WIDTH: f32 = 620.0;
 /// The list of models beside the card of one.
 pub const MODELS_WIDTH: f32 = 380.0;
 /// Narrower, in a small window.

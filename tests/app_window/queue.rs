@@ -192,29 +192,6 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
     assert_eq!(bench.next_job().request, first.request);
 }
 
-<<<<<<< HEAD
-/// What a window leaves for the next one.
-#[derive(Default)]
-pub struct Kept(HashMap<String, String>);
-
-impl eframe::Storage for Kept {
-    fn get_string(&self, key: &str) -> Option<String> {
-        self.0.get(key).cloned()
-    }
-
-    fn set_string(&mut self, key: &str, value: String) {
-        self.0.insert(key.to_owned(), value);
-    }
-
-    fn remove_string(&mut self, key: &str) {
-        self.0.remove(key);
-    }
-
-    fn flush(&mut self) {}
-}
-
-=======
->>>>>>> misc
 #[test]
 fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
     let (mut bench, _first) = waiting(&["one"]);

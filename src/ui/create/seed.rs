@@ -8,6 +8,8 @@ use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{icon_button, row};
 use crate::ui::{View, icons, theme};
 
+/// Before the seed and behind it, in its field.
+const MARGIN: i8 = 4;
 /// As many as a new seed has; the field shows them whole.
 const SEEN_DIGITS: usize = 9;
 
@@ -17,11 +19,13 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
         "The number that chance begins with. The same seed and settings make the same {thing}"
     );
     row(ui, "Seed", &explanation, |ui, label| {
-        let width = ui.available_width() - theme::SEED_MODE_WIDTH - theme::SEED_DICE_WIDTH;
+        // Close together: a seed of nine digits is seen whole.
+        ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+        let others = theme::SEED_MODE_WIDTH + theme::SEED_DICE_WIDTH + 2.0 * theme::SMALL_GAP;
+        let width = ui.available_width() - others - 2.0 * f32::from(MARGIN);
         let edit = TextEdit::singleline(&mut view.state.form.seed)
             .id_salt("seed")
-            // A seed of nine digits is seen whole.
-            .margin(Margin::symmetric(5, 2))
+            .margin(Margin::symmetric(MARGIN, 2))
             .desired_width(width);
         let response = ui.add(edit).labelled_by(label).on_hover_ui(|ui| {
             // A longer one is cut off in its field.
@@ -46,6 +50,7 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             .response
             .on_hover_text(mode.meaning(thing))
             .accessible_name("Seed mode");
+        ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
         if icon_button(ui, icons::DICE, "Roll a new seed", "Another seed").clicked() {
             view.push(AppCommand::RollSeed);
         }

@@ -13,7 +13,7 @@ mod result;
 mod stage;
 pub(super) mod strip;
 
-use egui::{Color32, Frame, Margin, Panel, Rect, Stroke, Ui, Vec2, vec2};
+use egui::{Color32, Frame, Margin, Panel, Rect, ScrollArea, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::JobId;
 
 use crate::app::commands::AppCommand;
@@ -21,8 +21,8 @@ use crate::app::player::Playhead;
 use crate::app::player::screen::Screen;
 use crate::app::queue::ResultItem;
 use crate::app::state::Viewing;
-use crate::ui::View;
 use crate::ui::widgets::palette;
+use crate::ui::{View, narrow};
 use batch::batch_ui;
 
 /// Gives the place of the picture.
@@ -33,11 +33,22 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
         view.session.watch.is_full = false;
     } else {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
+        // Where the picture would not keep its part, they scroll.
+        let room = ui.available_height() - narrow::stage_height(ui.available_height());
+        let height = room - bar.total_margin().sum().y;
         let shown = Panel::bottom("player")
             .frame(bar)
             .resizable(false)
+            .max_size(room)
             .show_separator_line(false)
-            .show(ui, |ui| controls_ui(ui, view));
+            .show(ui, |ui| {
+                ScrollArea::vertical()
+                    .id_salt("player")
+                    .auto_shrink([false, true])
+                    .max_height(height)
+                    .min_scrolled_height(height)
+                    .show(ui, |ui| controls_ui(ui, view));
+            });
         controls_height = shown.response.rect.height();
     }
     if std::mem::replace(&mut view.session.watch.controls_height, controls_height)
