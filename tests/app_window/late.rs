@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use eframe::App as _;
 use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
 use safelight::app::inputs::{Placing, Slot};
@@ -17,7 +16,6 @@ use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobId, JobOutcome, 
 use safelight_core::settings::Paths;
 
 use crate::harness::{Bench, Sent, pair_spec, spec};
-use crate::queue::Kept;
 
 /// A window whose model takes a start and an end picture, and needs none.
 fn bench() -> Bench {
@@ -204,10 +202,11 @@ fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
     let form = bench.app().state.form.clone();
     look_anew(&mut bench, &is_here, false);
     assert_eq!(bench.app().state.form.model, Some(spec().id));
-    let mut kept = Kept::default();
-    bench.app().save(&mut kept);
-    let state: State = eframe::get_value(&kept, "state").expect("it was kept");
-    assert_eq!(state.form, form, "the next window waits for it, too");
+    let path = bench.home.path().join("data/state.json");
+    bench.until("it is kept for the next window, too", |_| {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        serde_json::from_slice::<State>(&bytes).is_ok_and(|state| state.form == form)
+    });
     look_anew(&mut bench, &is_here, true);
     assert_eq!(bench.app().state.form, form);
 }
