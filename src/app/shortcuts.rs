@@ -494,7 +494,6 @@ mod tests {
         assert_eq!(keys_text(ctrl_shift(Key::P)), "Ctrl+Shift+P");
         assert_eq!(keys_text(ctrl(Key::Plus)), "Ctrl++");
         assert_eq!(keys_text(key(Key::OpenBracket)), "[");
-        assert_eq!(keys_text(key(Key::CloseBracket)), "]");
         assert_eq!(explained("Make it", "generate"), "Make it (Ctrl+Enter)");
         assert_eq!(explained("Swap", "swap"), "Swap");
     }

@@ -74,10 +74,10 @@ impl View<'_> {
 /// Draws the whole window.
 pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
     close_menus(ui.ctx());
-    ui.ctx()
-        .accesskit_node_builder(egui::accesskit_root_id(), |node| {
-            node.set_label("Safelight")
-        });
+    let root = egui::accesskit_root_id();
+    ui.ctx().accesskit_node_builder(root, |node| {
+        node.set_label("Safelight");
+    });
     let palette = palette(ui);
     let picture = if view.session.watch.is_full && view.session.page == Page::Watch {
         view.session.queue.place = PanelPlace::Nowhere;

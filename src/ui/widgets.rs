@@ -48,7 +48,11 @@ pub fn icon_toggle(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = ink(ui, is_on);
+    let colour = if is_on {
+        palette(ui).amber
+    } else {
+        palette(ui).weak
+    };
     let button = Button::new(RichText::new(icon).size(17.0).color(colour))
         .frame_when_inactive(false)
         .selected(is_on);
