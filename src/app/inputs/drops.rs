@@ -231,6 +231,8 @@ impl App {
         for notice in misplaced {
             self.session.notify(Severity::Info, notice);
         }
+        // These are on their way no more.
+        drop(found.ticket);
         self.settle_offers();
     }
 
