@@ -45,13 +45,9 @@ pub(super) fn read(path: &Path) -> Option<State> {
     };
     let state = read.unwrap_or_else(|err| {
         let place = path.display();
-        match keep_aside(path) {
-            Ok(copy) => tracing::warn!(
-                "what the window remembered cannot be read ({err}): {place}. The file is kept as {}",
-                copy.display()
-            ),
-            Err(_) => tracing::warn!("what the window remembered cannot be read ({err}): {place}"),
-        }
+        let kept = keep_aside(path).map(|copy| format!(". The file is kept as {}", copy.display()));
+        let kept = kept.unwrap_or_default();
+        tracing::warn!("what the window remembered cannot be read ({err}): {place}{kept}");
         State::default()
     });
     Some(state)

@@ -144,7 +144,7 @@ impl App {
     }
 
     /// The finished clip becomes the one to go on from, the picture that is looked at the start picture.
-    fn continue_from(&mut self, id: JobId) {
+    fn continue_from(&self, id: JobId) {
         let Some(item) = self.queue.result(id) else {
             return;
         };

@@ -89,6 +89,9 @@ pub enum GalleryAnswer {
     Restored(RestoredResults),
 }
 
+/// The chosen results, as of these revisions of the choice and of the list.
+type KnownChoice = ((u64, u64), Arc<[Arc<Entry>]>);
+
 /// The page.
 #[derive(Default)]
 pub struct GalleryPage {
@@ -100,7 +103,7 @@ pub struct GalleryPage {
     pub listing: Option<Listing>,
     pub selection: Selection,
     /// The chosen ones, of the choice and the list with these numbers.
-    chosen: RefCell<Option<((u64, u64), Arc<[Arc<Entry>]>)>>,
+    chosen: RefCell<Option<KnownChoice>>,
     pub thumbs: Thumbs,
     /// The small pictures that were asked for last.
     pub wanted: Wanted,

@@ -127,7 +127,7 @@ impl App {
     }
 
     /// Has files opened for the form that is shown: two when the model goes by two, else one.
-    pub(in crate::app) fn open_paths(&mut self, paths: Vec<PathBuf>, placing: Placing) {
+    pub(in crate::app) fn open_paths(&self, paths: Vec<PathBuf>, placing: Placing) {
         let ticket = self.session.inputs.ticket();
         self.open_for(paths, placing, ticket);
     }
@@ -143,7 +143,7 @@ impl App {
     }
 
     /// The clip becomes the one to go on from.
-    pub(in crate::app) fn continue_from_file(&mut self, path: PathBuf) {
+    pub(in crate::app) fn continue_from_file(&self, path: PathBuf) {
         let placing = Placing {
             slot: Some(Slot::Start),
             ..Placing::default()

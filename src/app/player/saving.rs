@@ -95,7 +95,7 @@ impl App {
     }
 
     /// Makes the frame the start or end picture of the next one.
-    pub(super) fn use_frame(&mut self, slot: Slot) {
+    pub(super) fn use_frame(&self, slot: Slot) {
         let Some(frame) = self.shown_frame() else {
             return;
         };

@@ -53,7 +53,8 @@ impl CatalogEntry {
     /// `is_in_f32`, as f32. 0 where nothing is known.
     pub fn largest_part_bytes(&self, is_in_f32: bool) -> u64 {
         let parts = self.sources.iter().map(|source| {
-            let stays = is_of_8_bits(source) || source.path.ends_with(".gguf");
+            let ending = Path::new(&source.path).extension();
+            let stays = is_of_8_bits(source) || ending.is_some_and(|ending| ending == "gguf");
             self.about_bytes(source) * if is_in_f32 && !stays { 2 } else { 1 }
         });
         parts.max().unwrap_or(0)

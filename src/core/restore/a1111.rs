@@ -48,7 +48,7 @@ pub(super) fn first_weight(text: &str) -> Option<&str> {
         behind.get(..end)?.trim().parse::<f64>().ok()?;
         let start = text[..colon].rfind(['(', ')'])?;
         let is_plain = !text[..start].ends_with('\\') && text[start..].starts_with('(');
-        is_plain.then(|| &text[start..colon + 1 + end + 1])
+        is_plain.then(|| &text[start..=colon + 1 + end])
     })
 }
 

@@ -79,7 +79,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn several_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
+fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
     ui.label(RichText::new(format!("{count} results chosen")).strong());
     let chosen = view.session.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
