@@ -17,6 +17,8 @@ use crate::ui::{View, icons, theme};
 const MAX_SHOWN: usize = 3;
 /// Between the cards and the edges of what they lie over.
 const MARGIN: f32 = 16.0;
+/// So much of them is seen over the smallest picture.
+const MIN_HEIGHT: f32 = 96.0;
 /// Below other things they have at most this share of the height.
 const MAX_SHARE: f32 = 0.4;
 
@@ -32,7 +34,7 @@ pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
         .fixed_pos(room.right_top())
         .show(ctx, |ui| {
             ui.set_width(theme::CARD_WIDTH.min(room.width()));
-            scrolled_ui(ui, view, room.height());
+            scrolled_ui(ui, view, room.height().max(MIN_HEIGHT));
         });
 }
 
@@ -49,7 +51,6 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>) {
         .frame(frame)
         .resizable(false)
         .show(ui, |ui| {
-            ui.set_max_width(theme::CARD_WIDTH.min(ui.available_width()));
             scrolled_ui(ui, view, height);
         });
 }
