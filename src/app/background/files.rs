@@ -108,14 +108,14 @@ fn folder_error(folder: &Path, err: &io::Error) -> JobError {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::unbounded;
+    use crossbeam_channel::bounded;
 
     use super::*;
 
     #[test]
     fn work_that_panics_is_told_and_what_comes_behind_it_is_done() {
-        let (tasks, receiver) = unbounded();
-        let (sender, answers) = unbounded();
+        let (tasks, receiver) = bounded(8);
+        let (sender, answers) = bounded(8);
         let postbox = Postbox {
             answers: sender,
             ctx: egui::Context::default(),
