@@ -430,11 +430,12 @@ mod tests {
                 time: Some(f64::from(round) * 0.1),
                 ..Default::default()
             };
-            let output = ctx.run_ui(input, |ui| {
+            let mut output = ctx.run_ui(input, |ui| {
                 let id = Id::unique("prompt");
                 ui.memory_mut(|memory| memory.request_focus(id));
                 ui.add(TextEdit::multiline(&mut text).id(id));
             });
+            output.textures_delta.clear();
             delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
         }
         assert_eq!(delay, Some(std::time::Duration::MAX));

@@ -123,7 +123,7 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
             .desired_width(theme::MENU_WIDTH - 76.0);
         let response = ui
             .add(edit)
-            .on_hover_text("All but the prompt, the pictures and the seed. A name that is taken already gets these values")
+            .on_hover_text("Size, length, steps, guidance and the like; not the prompts, the pictures, the LoRAs and the seed. A name that is taken already gets these values")
             .accessible_name("Preset name");
         let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         let is_named = !name.trim().is_empty();
