@@ -11,7 +11,8 @@ use crate::weights::made_up::{lora_fixtures, made_up, write, write_lora};
 /// The strength of the recorded LoRAs.
 const STRENGTH: f64 = 0.65;
 /// Another order of sums: adding the change to the weights first is 3e-6 off.
-const LIMIT: f64 = 5e-6;
+/// As for a call without LoRAs: 1.1e-5 on another processor than the references'.
+const LIMIT: f64 = 3e-5;
 const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
 fn expected(name: &str) -> Tensor {

@@ -27,7 +27,8 @@ use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
 /// Of one call of the transformer.
-const CALL_LIMIT: f64 = 5e-6;
+/// On the processor that made the references 2e-6; on one whose last bits differ 1.1e-4, whatever vectors it uses.
+const CALL_LIMIT: f64 = 3e-4;
 
 /// A recorded call, whose inputs are a formula of its name.
 #[derive(Deserialize)]

@@ -79,7 +79,8 @@ fn assert_close(found: &Tensor, expected: &Tensor, name: &str) {
     assert_eq!(found.size(), expected.size(), "{name}");
     let length = |xs: &Tensor| xs.square().sum(Kind::Double).sqrt().double_value(&[]);
     let distance = length(&(found - expected)) / length(expected);
-    assert!(distance < 2e-6, "{name}: {distance}");
+    // Another maker's processor than the references' is 7.7e-6 off.
+    assert!(distance < 2e-5, "{name}: {distance}");
 }
 
 #[test]

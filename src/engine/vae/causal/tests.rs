@@ -27,7 +27,7 @@ fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
         let xs = random(&[frames, 9, 13, size[1]]);
         let expected = volumes.convolve(&xs, stride);
         let off = distance(&pictures.convolve(&xs, stride), &expected);
-        assert!(off < 1e-6, "{size:?}: off by {off}");
+        assert!(off < 3e-6, "{size:?}: off by {off}");
     }
 }
 

@@ -56,8 +56,8 @@ fn limit_of(name: &str) -> f64 {
     match last {
         "source_u8" | "mask" | "guidance" | "timestep" | "timesteps" => 0.0,
         "sigmas" | "initial" => 1e-6,
-        "cond" | "uncond" | "noise_pred" => 2e-5,
-        "latents" | "final" | "output" | "pixels" => 3e-5,
+        // The references' own processor is within 3e-5, another maker's 5.3e-5 off.
+        "cond" | "uncond" | "noise_pred" | "latents" | "final" | "output" | "pixels" => 2e-4,
         _ if name == "vae.decode.0.input" || last == "hidden_states" => 3e-5,
         // Of texts and given pictures.
         _ => 1e-5,
