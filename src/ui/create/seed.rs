@@ -1,6 +1,6 @@
 //! The seed, and which one comes after it.
 
-use egui::{Align, ComboBox, Margin, TextEdit, Ui};
+use egui::{ComboBox, Margin, TextEdit, Ui};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::SeedMode;
@@ -26,7 +26,6 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
         let edit = TextEdit::singleline(&mut view.state.form.seed)
             .id_salt("seed")
             .margin(Margin::symmetric(MARGIN, 2))
-            .vertical_align(Align::Center)
             .desired_width(width);
         let response = ui.add(edit).labelled_by(label).on_hover_ui(|ui| {
             // A longer one is cut off in its field.
