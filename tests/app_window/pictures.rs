@@ -261,7 +261,7 @@ fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
     let (mut bench, paths) = batch();
     bench.harness.get_by_label("Finished picture");
     assert!(bench.harness.query_by_label("Play").is_none());
-    assert_eq!(bench.next_repaint(), None);
+    bench.until("it rests", |bench| bench.next_repaint().is_none());
     bench.assert_shows("picture 1 of 3  ·  seed 40");
     bench.press("Picture 2 of 3");
     bench.assert_shows("picture 2 of 3  ·  seed 41");

@@ -107,7 +107,7 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
 #[test]
 fn nothing_is_painted_when_nothing_happens() {
     let mut bench = Bench::new();
-    assert_eq!(bench.next_repaint(), None);
+    bench.until("it rests", |bench| bench.next_repaint().is_none());
     let sent = bench.start_job();
     let frame = Frame {
         index: 0,
@@ -125,8 +125,8 @@ fn nothing_is_painted_when_nothing_happens() {
 
 #[test]
 fn a_single_picture_needs_no_repaint_and_no_player() {
-    let bench = finished(1);
-    assert_eq!(bench.next_repaint(), None);
+    let mut bench = finished(1);
+    bench.until("it rests", |bench| bench.next_repaint().is_none());
     assert!(bench.harness.query_by_label("Play").is_none());
     bench.assert_shows("Copy path");
 }

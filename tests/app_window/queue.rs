@@ -362,7 +362,7 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
     let rows = bench.harness.query_all_by_label_contains("More for: ");
     let count = rows.count();
     assert!((5..25).contains(&count), "{count} rows are drawn");
-    assert_eq!(bench.next_repaint(), None, "a still queue costs nothing");
+    bench.until("it rests", |bench| bench.next_repaint().is_none());
 }
 
 #[test]
