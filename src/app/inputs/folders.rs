@@ -6,13 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::media::has_picture_name;
 
 use crate::app::inputs::{Placing, Ticket};
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
-/// What is a picture by its name. What it is indeed, its contents tell.
-const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
 
 /// Files that were dropped, chosen or handed over together, without folders.
 pub struct Given {
@@ -54,7 +53,7 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let mut pictures = Vec::new();
     for entry in folder.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if has_picture_name(&path) && path.is_file() {
+        if has_picture_name(&path) && !is_hidden(&path) && path.is_file() {
             pictures.push(path);
         }
         if pictures.len() > MAX_PICTURES {
@@ -70,14 +69,10 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     Ok(pictures)
 }
 
-fn has_picture_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let ending = path.extension().unwrap_or_default();
-    // Hidden ones are other programs' leftovers.
-    !name.starts_with('.')
-        && ENDINGS
-            .iter()
-            .any(|known| ending.eq_ignore_ascii_case(known))
+/// Hidden ones are other programs' leftovers.
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".")
 }
 
 #[cfg(test)]
