@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod files;
+mod formats;
 pub mod gallery;
 pub mod job;
 pub mod media;

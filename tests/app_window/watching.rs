@@ -221,7 +221,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
 #[test]
 fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
     let mut bench = Bench::new();
-    let path = play(&mut bench, "walk.webm", 6);
+    let path = play(&mut bench, "walk.webp", 6);
     bench.press("Pause");
     run(&mut bench, AppCommand::ShowFrame(3));
     bench.until("the frame is there", |bench| {

@@ -97,14 +97,14 @@ fn a_clip_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
 #[test]
 fn a_clip_of_another_size_is_brought_to_the_new_one_with_a_notice() {
     let home = Home::new();
-    assert_finished(&run(home.generate().args(["--out", "old.webm"])));
-    let wish = ["--extend", "old.webm", "--width", "32", "--out", "old.webm"];
+    assert_finished(&run(home.generate().args(["--out", "old.webp"])));
+    let wish = ["--extend", "old.webp", "--width", "32", "--out", "old.webp"];
     let output = run(home.generate().args(wish));
     assert_eq!(assert_finished(&output)["frames"], 9);
     let notices = of_kind(&output, "notice");
     let text = notices[0]["message"].as_str().unwrap();
     assert!(text.contains("resized from 64×32 to 32×32"), "{text}");
-    let info = media::clip_info(&home.path().join("old.webm")).unwrap();
+    let info = media::clip_info(&home.path().join("old.webp")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (32, 32, 9));
 }
 

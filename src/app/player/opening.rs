@@ -243,7 +243,7 @@ mod tests {
     fn a_file_is_what_is_inside_and_not_what_it_is_called() {
         let folder = tempfile::tempdir().unwrap();
         let frames: Vec<Picture> = (0..6).map(|index| picture(index * 20)).collect();
-        for name in ["a.mp4", "a.webm", "a.gif", "a.webp"] {
+        for name in ["a.mp4", "a.gif", "a.webp"] {
             let path = folder.path().join(name);
             write(&path, &frames, Some(json!({"seed": 3, "num_frames": 6})));
             let misnamed = folder.path().join("what.txt");

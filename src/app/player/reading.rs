@@ -247,7 +247,7 @@ mod tests {
 
     fn start(num_frames: u8) -> (FileFrames, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("clip.webm");
+        let path = folder.path().join("clip.webp");
         let frames: Vec<Picture> = (0..num_frames)
             .map(|index| Picture::from_fn(16, 16, |_, _| [index * 4, 90, 90]).unwrap())
             .collect();

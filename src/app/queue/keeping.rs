@@ -11,6 +11,7 @@ use std::time::Duration;
 use egui::Context;
 use safelight_core::files;
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
+use safelight_core::media;
 use safelight_core::settings::Paths;
 
 use crate::app::App;
@@ -284,7 +285,28 @@ fn restore(paths: &Paths) -> Restored {
     for job in std::mem::take(&mut restored.file.jobs) {
         take(&mut restored, job, &folder_of);
     }
+    without_webm(&mut restored);
     restored
+}
+
+/// An earlier version's jobs that were to make a WebM make an MP4 instead.
+fn without_webm(restored: &mut Restored) {
+    let waiting = restored.waiting.iter_mut();
+    let stopped = restored.stopped.iter_mut().map(|stopped| &mut stopped.job);
+    let left = restored.left.iter_mut().map(|left| &mut left.request);
+    let queued = waiting.chain(stopped).map(|job| &mut job.request);
+    let mut has_webm = false;
+    for request in queued.chain(left) {
+        if let Some(out) = media::instead_of_webm(&request.out) {
+            request.out = out;
+            has_webm = true;
+        }
+    }
+    if has_webm {
+        let what = "WebM is no longer written: jobs of the queue that were to make one make an MP4 instead";
+        let problem = JobError::new(JobErrorKind::InvalidRequest, what);
+        restored.problems.push(problem);
+    }
 }
 
 /// One job of the last run, as it stands now.

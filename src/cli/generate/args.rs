@@ -153,7 +153,7 @@ pub struct GenerateArgs {
     /// The same for the second text encoder's tokenizer
     #[arg(long, value_name = "PATH")]
     pub tokenizer_2: Option<PathBuf>,
-    /// The file to write: .mp4, .webm, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]
+    /// The file to write: .mp4, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Also write the settings beside the file, as .json

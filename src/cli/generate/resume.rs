@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, Notice};
+use safelight_core::media;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
@@ -80,15 +81,25 @@ fn go_on(
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists those that can")
     })?;
+    let mut notices = Vec::new();
     if let Some(out) = &args.out {
         request.out.clone_from(out);
         settle_paths(&mut request)?;
+    } else if let Some(out) = media::instead_of_webm(&request.out) {
+        notices.push(Notice {
+            field: "out",
+            message: format!(
+                "WebM is no longer written: the result goes to {}",
+                out.display()
+            ),
+        });
+        request.out = out;
     }
     let device = args.device;
     let order = Order {
         id: number_of(&folder).unwrap_or_else(JobId::next),
         request,
-        notices: Vec::new(),
+        notices,
         resume: Some(folder),
     };
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);

@@ -19,7 +19,7 @@ const SIZES: [(u32, u32); 5] = [(64, 64), (128, 64), (96, 160), (192, 128), (256
 const FRAMES: [u32; 3] = [5, 9, 17];
 /// How many of them are small, from the front.
 const NUM_SMALL: [usize; 2] = [2, 1];
-const CLIPS: [&str; 4] = ["mp4", "webm", "gif", "webp"];
+const CLIPS: [&str; 3] = ["mp4", "gif", "webp"];
 
 /// Faults that another try mends, and then ones that end the job.
 const MENDED: [&str; 8] = [

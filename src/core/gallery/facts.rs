@@ -169,6 +169,7 @@ fn is_ours(sidecar: &Path, result: &Path) -> bool {
         let other = sidecar.with_extension(extension);
         other != result && other.is_file()
     };
+    // Earlier versions wrote WebM too.
     sidecar.is_file()
         && !["mp4", "webm", "gif", "webp", "png", "jpg"]
             .iter()

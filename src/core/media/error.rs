@@ -99,10 +99,15 @@ pub enum MediaError {
     NoPixels { width: u32, height: u32 },
 
     #[error(
-        "expected a file name that ends in .mp4, .webm, .gif, .webp, .png or .jpg, found {found}: {path}",
+        "expected a file name that ends in .mp4, .gif, .webp, .png or .jpg, found {found}: {path}",
         path = path.display()
     )]
     UnknownExtension { found: String, path: PathBuf },
+    #[error(
+        "expected a file name that ends in .mp4, or in .webp or .gif for a web page, found .webm, which is no longer written: {path}",
+        path = path.display()
+    )]
+    WebMOut { path: PathBuf },
     #[error("expected a folder to write into, but neither it nor the one above it exists: {path}", path = path.display())]
     FolderMissing { path: PathBuf },
     #[error("expected a folder to write into, found a file: {path}", path = path.display())]

@@ -17,11 +17,10 @@ mod place;
 mod preview;
 mod resize;
 mod source;
-mod texts;
 
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, check_frame_size, check_frames_writable, check_writable,
-    numbered_path, write_clip, write_png,
+    instead_of_webm, numbered_path, write_clip, write_png,
 };
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
@@ -31,7 +30,7 @@ pub use look::{MediaInfo, first_picture, media_info};
 pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
-pub use metadata::{MAX_SETTINGS_BYTES, read_settings};
+pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
 pub use open::{MAX_PIXELS, open_picture};
 pub use pixels::Picture;
 pub use place::check_target;
@@ -40,4 +39,3 @@ pub use resize::{crop_to_aspect, resize_lanczos};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
 };
-pub use texts::{Text, read_texts};

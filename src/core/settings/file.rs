@@ -138,13 +138,21 @@ impl Settings {
     }
 
     fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), SettingsError> {
-        let settings: Self =
+        let mut settings: Self =
             toml::from_str(text).map_err(|err| broken(text, err.span(), err.message(), path))?;
+        let mut warnings = unknown_keys(text);
+        if settings.output.format == "webm" {
+            settings.output.format = OutputSettings::default().format;
+            warnings.push(format!(
+                "the settings ask for clips as WebM (output.format), which is no longer written: they become .{}",
+                settings.output.format
+            ));
+        }
         if let Some((section, key, reason)) = settings.first_out_of_range() {
             let span = key_span(text, section, key);
             return Err(broken(text, span, &reason, path));
         }
-        Ok((settings, unknown_keys(text)))
+        Ok((settings, warnings))
     }
 
     /// With a leading `~/` of every path turned into the home folder.

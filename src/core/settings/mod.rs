@@ -147,7 +147,7 @@ pub struct OutputSettings {
     /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
     #[serde(deserialize_with = "none_when_empty")]
     pub pictures_folder: Option<PathBuf>,
-    /// `mp4`, `webm`, `gif`, `webp` or `png`.
+    /// `mp4`, `gif`, `webp` or `png`.
     pub format: String,
     /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
     pub crf: u8,
@@ -157,7 +157,7 @@ pub struct OutputSettings {
 
 impl OutputSettings {
     /// The file kinds that results can have.
-    pub const FORMATS: [&str; 5] = ["mp4", "webm", "gif", "webp", "png"];
+    pub const FORMATS: [&str; 4] = ["mp4", "gif", "webp", "png"];
     /// The end of the scale of rate factors.
     pub const WORST_CRF: u8 = 51;
 

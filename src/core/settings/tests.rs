@@ -48,6 +48,22 @@ fn the_commented_default_file_says_exactly_the_defaults_and_all_of_them() {
 }
 
 #[test]
+fn a_file_that_asks_for_webm_still_opens_and_clips_become_mp4() {
+    let (_folder, path) = file_with("[output]\nformat = \"webm\" # as ever\ncrf = 20\n");
+    let loaded = Settings::load(&path);
+    assert!(loaded.error.is_none());
+    assert_eq!(loaded.settings.output.format, "mp4");
+    assert_eq!(loaded.settings.output.crf, 20);
+    let expected = "the settings ask for clips as WebM (output.format), which is no longer written: they become .mp4";
+    assert_eq!(loaded.warnings, [expected]);
+    let mut changed = loaded.settings;
+    changed.output.format = "gif".to_owned();
+    changed.save(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("format = \"gif\" # as ever"), "{text}");
+}
+
+#[test]
 fn a_first_save_writes_the_comments_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/er/settings.toml");

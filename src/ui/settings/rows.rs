@@ -112,7 +112,6 @@ const RESULTS: &[Row] = &[
             let mut format = edit.settings.output.format.clone();
             let choices = [
                 ("mp4", "MP4 (H.264), plays everywhere"),
-                ("webm", "WebM"),
                 ("gif", "GIF"),
                 ("webp", "Animated WebP"),
                 ("png", "Numbered PNG frames, lossless"),
@@ -125,7 +124,7 @@ const RESULTS: &[Row] = &[
     Row {
         key: "output.crf",
         name: "Quality of clips",
-        explanation: "Of MP4, WebM and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
+        explanation: "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
         draw: |ui, edit| {
             let mut crf = edit.settings.output.crf;
             edit.quality(ui, &mut crf);

@@ -8,15 +8,13 @@ use std::borrow::Cow;
 use gif::{AnyExtension, Encoder, EncodingError, Frame, Repeat};
 
 use super::FrameTimes;
+use crate::formats::gif::COMMENT;
 use crate::media::Picture;
 
 /// The format's own limit for a side.
 pub(super) const MAX_SIDE: u32 = 65535;
 
 const SHORTEST_DELAY: u64 = 2;
-
-/// The block that holds a comment.
-const COMMENT: u8 = 0xfe;
 
 pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,

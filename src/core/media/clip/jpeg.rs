@@ -6,13 +6,13 @@ use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 
 use super::MADE_BY;
+use crate::formats::jpeg::COMMENT;
 use crate::media::Picture;
 use crate::media::metadata::JPEG_PREFIX;
 
 const QUALITY: u8 = 95;
 /// The start of image, before which nothing stands.
 const START_BYTES: usize = 2;
-const COMMENT: [u8; 2] = [0xff, 0xfe];
 /// A segment's length counts its own two bytes.
 const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;
 
@@ -51,5 +51,5 @@ fn end_of_header(bytes: &[u8]) -> usize {
 
 fn comment(text: &[u8]) -> Vec<u8> {
     let len = (text.len() + 2) as u16;
-    [&COMMENT, len.to_be_bytes().as_slice(), text].concat()
+    [&[0xff, COMMENT], len.to_be_bytes().as_slice(), text].concat()
 }

@@ -1,4 +1,4 @@
-//! Writing clips and pictures: `.mp4`, `.webm`, `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
+//! Writing clips and pictures: `.mp4`, `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
 //!
 //! Frames are encoded as they come and the file appears under its name when all are there: an error, a
 //! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
@@ -11,20 +11,18 @@ mod jpeg;
 mod mp4;
 mod palette;
 mod png;
-mod vp8;
-mod webm;
 mod webp;
 mod yuv;
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-
-pub(super) use webm::id;
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{MediaError, Picture};
 use crate::catalog::size_text;
+use crate::naming;
 
 /// Who made the file, for those who look.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
@@ -33,11 +31,13 @@ const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
 const MIN_FPS: f64 = 0.1;
 const MAX_FPS: f64 = 240.0;
 
+/// The ending of a format that was written once and is only read now.
+const WEBM: &str = "webm";
+
 /// What kind of file a clip becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClipFormat {
     Mp4,
-    WebM,
     Gif,
     WebP,
     /// One frame, or a numbered file a frame.
@@ -54,11 +54,13 @@ impl ClipFormat {
             .map(|extension| extension.to_string_lossy().to_lowercase());
         match extension.as_deref() {
             Some("mp4") => Ok(Self::Mp4),
-            Some("webm") => Ok(Self::WebM),
             Some("gif") => Ok(Self::Gif),
             Some("webp") => Ok(Self::WebP),
             Some("png") => Ok(Self::Png),
             Some("jpg" | "jpeg") => Ok(Self::Jpeg),
+            Some(WEBM) => Err(MediaError::WebMOut {
+                path: path.to_path_buf(),
+            }),
             other => Err(MediaError::UnknownExtension {
                 found: other.map_or_else(|| "none".to_owned(), |other| format!(".{other}")),
                 path: path.to_path_buf(),
@@ -69,7 +71,6 @@ impl ClipFormat {
     pub fn name(self) -> &'static str {
         match self {
             Self::Mp4 => "MP4",
-            Self::WebM => "WebM",
             Self::Gif => "GIF",
             Self::WebP => "WebP",
             Self::Png => "PNG",
@@ -90,7 +91,7 @@ impl ClipFormat {
     /// The rate factors that make a difference in this format, if it has a quality to choose.
     pub fn rate_factors(self) -> Option<RangeInclusive<u8>> {
         match self {
-            Self::Mp4 | Self::WebM | Self::WebP => Some(0..=51),
+            Self::Mp4 | Self::WebP => Some(0..=51),
             Self::Gif | Self::Png | Self::Jpeg => None,
         }
     }
@@ -102,7 +103,7 @@ impl ClipFormat {
             Self::Mp4 if long > h264::MAX_LONG_SIDE || short > h264::MAX_SHORT_SIDE => {
                 Some("3840 × 2160 or 2160 × 3840")
             }
-            Self::WebM | Self::WebP if long > vp8::MAX_SIDE => Some("16383 × 16383"),
+            Self::WebP if long > webp::MAX_SIDE => Some("16383 × 16383"),
             Self::Gif | Self::Jpeg if long > gif::MAX_SIDE => Some("65535 × 65535"),
             _ => None,
         }
@@ -228,7 +229,6 @@ struct Started {
 
 enum Encoder {
     Mp4(Box<mp4::Mp4>),
-    WebM(webm::WebM),
     Gif(gif::Gif),
     WebP(webp::WebP),
     /// Files that wait for their names.
@@ -271,7 +271,6 @@ impl ClipWriter {
         }
         let pushed = match &mut started.encoder {
             Encoder::Mp4(mp4) => mp4.push(picture),
-            Encoder::WebM(webm) => webm.push(picture),
             Encoder::Gif(gif) => gif.push(picture),
             Encoder::WebP(webp) => webp.push(picture),
             Encoder::Stills(files) => match self.encode_still(picture) {
@@ -300,7 +299,6 @@ impl ClipWriter {
         let settings = self.options.settings.as_deref();
         let parts = match started.encoder {
             Encoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
-            Encoder::WebM(webm) => Ok(Vec::from(webm.finish(settings))),
             Encoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
             Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
             Encoder::Stills(files) => return self.name_files(files),
@@ -320,7 +318,6 @@ impl ClipWriter {
             ClipFormat::Mp4 => {
                 mp4::Mp4::new(width, height, fps, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
             }
-            ClipFormat::WebM => Ok(Encoder::WebM(webm::WebM::new(width, height, fps, crf))),
             ClipFormat::Gif => {
                 gif::Gif::new(width, height, fps, settings.as_deref()).map(Encoder::Gif)
             }
@@ -391,6 +388,17 @@ pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
         name.push(extension.to_ascii_lowercase());
     }
     path.with_file_name(name)
+}
+
+/// Where a result goes that was to become a WebM, which is no longer written: to a free name that ends in `.mp4`. Nothing
+/// for other names.
+pub fn instead_of_webm(out: &Path) -> Option<PathBuf> {
+    let extension = out.extension()?;
+    extension.eq_ignore_ascii_case(WEBM).then(|| {
+        let folder = out.parent().unwrap_or_else(|| Path::new(""));
+        let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+        naming::free_path(folder, &stem, "mp4", &mut HashSet::new())
+    })
 }
 
 /// When frames begin, in whole units of a format's clock, without drifting from the true rate.

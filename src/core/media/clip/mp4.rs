@@ -7,6 +7,7 @@
 use super::FrameTimes;
 use super::h264::{H264, MIN_SIDE};
 use super::yuv::planes_from_picture;
+use crate::formats::mp4::COMMENT;
 use crate::media::Picture;
 
 pub(super) struct Mp4 {
@@ -218,7 +219,7 @@ fn user_data(settings: Option<&str>) -> Vec<u8> {
     };
     let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"mdirappl", &[0; 8], &[0]]);
     let program = item(*b"\xa9too", super::MADE_BY);
-    let comment = settings.map_or_else(Vec::new, |settings| item(*b"\xa9cmt", settings));
+    let comment = settings.map_or_else(Vec::new, |settings| item(COMMENT, settings));
     let items = boxed(*b"ilst", &[&program, &comment]);
     boxed(*b"udta", &[&full_box(*b"meta", 0, &[&handler, &items])])
 }

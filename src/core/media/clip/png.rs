@@ -6,7 +6,7 @@ use png::{BitDepth, ColorType, Compression, Encoder, EncodingError};
 
 use super::MADE_BY;
 use crate::media::Picture;
-use crate::media::metadata::PNG_KEYWORD;
+use crate::media::metadata::OWN_NAME;
 
 pub(super) fn encode(picture: &Picture, settings: Option<&str>) -> Result<Vec<u8>, String> {
     let wrong = |err: EncodingError| err.to_string();
@@ -21,7 +21,7 @@ pub(super) fn encode(picture: &Picture, settings: Option<&str>) -> Result<Vec<u8
         .map_err(wrong)?;
     if let Some(settings) = settings {
         encoder
-            .add_itxt_chunk(PNG_KEYWORD.to_owned(), settings.to_owned())
+            .add_itxt_chunk(OWN_NAME.to_owned(), settings.to_owned())
             .map_err(wrong)?;
     }
     let mut writer = encoder.write_header().map_err(wrong)?;

@@ -1,11 +1,16 @@
-//! A WebP file: an endless animation of lossy frames, or one picture without loss, with the settings as
+//! A WebP file through libwebp: an endless animation of lossy frames, or one picture without loss, with the settings as
 //! XMP.
 //!
 //! Every frame is whole: what a model makes moves everywhere, so differences would save little.
 
-use super::vp8::{Encoded, encode_lossless, encode_lossy};
+use webp::WebPConfig;
+
 use super::{FrameTimes, MADE_BY};
 use crate::media::Picture;
+use crate::media::metadata::XMP_ELEMENT;
+
+/// The format's own limit for a side.
+pub(super) const MAX_SIDE: u32 = 16383;
 
 pub(super) struct WebP {
     width: u32,
@@ -72,6 +77,53 @@ impl WebP {
     }
 }
 
+/// One encoded picture and how: the name of its chunk in a WebP file.
+struct Encoded {
+    name: [u8; 4],
+    bytes: Vec<u8>,
+}
+
+fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
+    encode(picture, |config| {
+        config.quality = quality_from_crf(crf);
+        // The default of 4 takes two and a half times as long for files at most 5 % smaller.
+        config.method = 2;
+    })
+}
+
+fn encode_lossless(picture: &Picture) -> Result<Encoded, String> {
+    encode(picture, |config| {
+        config.lossless = 1;
+        config.exact = 1;
+        config.quality = 75.0;
+    })
+}
+
+fn encode(picture: &Picture, set: impl FnOnce(&mut WebPConfig)) -> Result<Encoded, String> {
+    let mut config = WebPConfig::new().map_err(|()| "it refused its own defaults".to_owned())?;
+    set(&mut config);
+    let encoder = webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height);
+    let file = encoder
+        .encode_advanced(&config)
+        .map_err(|err| format!("{err:?}"))?;
+    // RIFF, size, WEBP, and then one chunk: nothing asked for a second one.
+    let chunk = file.get(12..20).zip(file.get(20..));
+    let Some(([a, b, c, d, size @ ..], rest)) = chunk else {
+        return Err("it gave too few bytes".to_owned());
+    };
+    let size = size.try_into().map_or(0, u32::from_le_bytes) as usize;
+    let bytes = rest.get(..size).ok_or("its chunk ends early")?.to_vec();
+    Ok(Encoded {
+        name: [*a, *b, *c, *d],
+        bytes,
+    })
+}
+
+/// The quality from 0 to 100 that goes with a rate factor from 0 to 51: 16 becomes 86.
+fn quality_from_crf(crf: u8) -> f32 {
+    100.0 - f32::from(crf.min(51)) * 0.9
+}
+
 fn le24(value: u32) -> [u8; 3] {
     let [a, b, c, _] = value.to_le_bytes();
     [a, b, c]
@@ -109,7 +161,7 @@ fn packet_from_settings(settings: &str) -> String {
          <rdf:Description rdf:about=\"\" xmlns:xmp=\"http://ns.adobe.com/xap/1.0/\" \
          xmlns:safelight=\"urn:safelight\">\
          <xmp:CreatorTool>{MADE_BY}</xmp:CreatorTool>\
-         <safelight:settings>{escaped}</safelight:settings>\
+         <{XMP_ELEMENT}>{escaped}</{XMP_ELEMENT}>\
          </rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end=\"w\"?>"
     )
 }

@@ -1,38 +1,38 @@
-//! The settings in a JPEG: the comments that begin with our name, put together in their order.
+//! The texts in a JPEG: its EXIF, its XMP and its comments; those that begin with our name are the parts of the
+//! settings, in their order.
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, JPEG_PREFIX, MAX_PARTS, MAX_SETTINGS_BYTES, settings_from_bytes};
+use super::{JPEG_PREFIX, MAX_SETTINGS_BYTES, OWN_NAME, Texts, exif, text_of, xmp};
+use crate::formats::{ByteSource, jpeg};
 
-pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
-    let mut at = 2;
+const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+
+pub(super) fn texts<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    texts: &mut Texts,
+) -> io::Result<()> {
+    let mut segments = jpeg::segments(source);
     let mut settings = Vec::new();
-    for _ in 0..MAX_PARTS {
-        let [first, marker] = source.array_at::<2>(at)?;
-        match (first, marker) {
-            // Fill bytes before a marker.
-            (0xff, 0xff) => at += 1,
-            // The picture itself, or its end.
-            (0xff, 0xd9 | 0xda) => break,
-            (0xff, 0x01 | 0xd0..=0xd8) => at += 2,
-            (0xff, _) => {
-                let len = u64::from(u16::from_be_bytes(source.array_at::<2>(at + 2)?)).max(2);
-                if marker == 0xfe {
-                    let text = source.read_at(at + 4, len - 2)?;
-                    settings.extend(text.strip_prefix(JPEG_PREFIX).unwrap_or_default());
-                }
-                at += 2 + len;
-            }
-            _ => {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "it has an unknown part",
-                ));
-            }
+    while !texts.is_complete()
+        && let Some(segment) = segments.next_part()?
+    {
+        if !matches!(segment.name, jpeg::APP1 | jpeg::COMMENT) {
+            continue;
         }
-        if settings.len() as u64 > MAX_SETTINGS_BYTES {
-            return Ok(None);
+        let data = segments.content(&segment)?;
+        if segment.name == jpeg::COMMENT {
+            match data.strip_prefix(JPEG_PREFIX) {
+                Some(part) if settings.len() as u64 <= MAX_SETTINGS_BYTES => settings.extend(part),
+                Some(_) => {}
+                None => texts.push("comment", text_of(&data)),
+            }
+        } else if data.starts_with(exif::PREFIX) {
+            exif::texts(data, texts);
+        } else if let Some(packet) = data.strip_prefix(XMP) {
+            xmp(packet, texts);
         }
     }
-    Ok(settings_from_bytes(&settings))
+    texts.push(OWN_NAME, text_of(&settings));
+    Ok(())
 }

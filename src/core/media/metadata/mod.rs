@@ -1,8 +1,10 @@
-//! Reading the settings back that travel inside a file: from a picture, a clip, or a plain JSON file.
+//! The texts that travel in a file, with their names: our own settings and what other programs say, from a picture,
+//! a clip, a JSON file or a plain text.
 //!
-//! Only the settings are looked for, never a pixel; what the JSON means is for others to say. Files are
-//! not trusted: every length is checked against the file's own and against a limit before it is read.
+//! What they mean is for others to say ([`crate::restore`]); no pixel is looked at. Files are not trusted: the walkers
+//! of [`crate::formats`] check every length before anything is read, and texts have limits in length and number.
 
+mod exif;
 mod gif;
 mod jpeg;
 mod mp4;
@@ -10,7 +12,8 @@ mod png;
 mod webm;
 mod webp;
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use serde::de::IgnoredAny;
@@ -18,21 +21,61 @@ use serde::de::IgnoredAny;
 use super::MediaError;
 use super::kind::{self, Kind};
 use crate::catalog::size_text;
+use crate::formats::{ByteSource, Part};
 
-pub(super) use png::inflated;
-pub(super) use webm::element_at;
-pub(super) use webp::unescaped;
-
-/// The name of the PNG text that holds the settings.
-pub(super) const PNG_KEYWORD: &str = "safelight";
-/// What a JPEG comment with a part of the settings begins with.
+/// What the settings are called in pictures: the keyword of a PNG text, the name before a JPEG comment.
+pub(super) const OWN_NAME: &str = "safelight";
+/// What JPEG comments with the parts of the settings begin with.
 pub(super) const JPEG_PREFIX: &[u8] = b"safelight:";
+/// The element of our own in the XMP of a WebP file.
+pub(super) const XMP_ELEMENT: &str = "safelight:settings";
+/// What players and other programs call the text that is in clips.
+const COMMENT: &str = "comment";
 
 /// Larger settings are neither written nor read.
 pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
+/// A longer part of a file holds no text: settings, with the room that their container needs for names and entities.
+const MAX_PART_BYTES: u64 = 2 * MAX_SETTINGS_BYTES;
+/// More texts, or longer ones in all, no file needs.
+const MAX_TEXTS: usize = 256;
+const MAX_BYTES: usize = 4 * MAX_SETTINGS_BYTES as usize;
 
-/// So many parts of a file are looked at before it is given up as endless.
-const MAX_PARTS: usize = 1_000_000;
+/// One text and what the file calls it: `parameters`, `UserComment`, `comment`; empty for a file that is one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    pub name: String,
+    pub text: String,
+}
+
+/// What has been found.
+#[derive(Default)]
+struct Texts {
+    /// The name of the settings where nothing else is looked for.
+    wanted: Option<&'static str>,
+    found: Vec<Text>,
+    num_bytes: usize,
+}
+
+impl Texts {
+    fn push(&mut self, name: &str, text: String) {
+        let num_bytes = self.num_bytes + text.len() + name.len();
+        let is_asked_for = match self.wanted {
+            Some(wanted) => name == wanted && is_settings(&text),
+            None => !text.trim().is_empty(),
+        };
+        if is_asked_for && !self.is_complete() && num_bytes <= MAX_BYTES {
+            self.num_bytes = num_bytes;
+            let name = name.to_owned();
+            self.found.push(Text { name, text });
+        }
+    }
+
+    /// Whether looking further would find nothing more.
+    fn is_complete(&self) -> bool {
+        let most = self.wanted.map_or(MAX_TEXTS, |_| 1);
+        self.found.len() >= most
+    }
+}
 
 /// The settings inside the file at `path`, as the JSON object that was put there, or nothing when the
 /// file carries none.
@@ -47,47 +90,95 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     if opened.len == 0 {
         return no_carrier("an empty file");
     }
-    let mut source = ByteSource {
-        reader: BufReader::new(opened.file),
-        len: opened.len,
-    };
-    let (kind, found) = match opened.kind {
-        Kind::Png => ("PNG", png::settings(&mut source)),
-        Kind::Mp4 => ("MP4", mp4::settings(&mut source)),
-        Kind::WebM => ("WebM", webm::settings(&mut source)),
-        Kind::Gif => ("GIF", gif::settings(&mut source)),
-        Kind::WebP => ("WebP", webp::settings(&mut source)),
-        Kind::Jpeg => ("JPEG", jpeg::settings(&mut source)),
+    let (container, name) = match opened.kind {
+        Kind::Png => ("PNG", OWN_NAME),
+        Kind::Jpeg => ("JPEG", OWN_NAME),
+        Kind::WebP => ("WebP", OWN_NAME),
+        Kind::Gif => ("GIF", COMMENT),
+        Kind::Mp4 => ("MP4", COMMENT),
+        Kind::WebM => ("WebM", COMMENT),
         // Pictures of others, which are never ours.
         Kind::Bmp | Kind::Tiff => return Ok(None),
-        Kind::Json => return read_json(&mut source, path).map(Some),
+        Kind::Json => return read_json(opened.file, opened.len, path).map(Some),
         Kind::Other(words) => return no_carrier(words),
     };
-    found.map_err(|err| match err.kind() {
-        io::ErrorKind::UnexpectedEof => MediaError::Truncated {
-            kind,
+    let mut texts = Texts {
+        wanted: Some(name),
+        ..Texts::default()
+    };
+    let mut source = ByteSource::new(opened.file, opened.len);
+    match search(opened.kind, &mut source, &mut texts) {
+        Ok(()) => Ok(texts.found.pop().map(|settings| settings.text)),
+        Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => Err(MediaError::Truncated {
+            kind: container,
             path: path.to_path_buf(),
-        },
-        _ => MediaError::from_io("read the settings", err, path),
-    })
+        }),
+        Err(err) => Err(MediaError::from_io("read the settings", err, path)),
+    }
 }
 
-fn read_json<R: Read + Seek>(
-    source: &mut ByteSource<R>,
-    path: &Path,
-) -> Result<String, MediaError> {
+/// All texts in the file at `path`: none where it is of a kind that carries none. What is broken ends the search with
+/// what was found until then.
+pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
+    let opened = kind::open_file(path, "read the texts")?;
+    let mut texts = Texts::default();
+    let mut source = ByteSource::new(opened.file, opened.len);
+    match search(opened.kind, &mut source, &mut texts) {
+        Err(err) if is_of_disk(&err) => Err(MediaError::from_io("read the texts", err, path)),
+        // What is damaged or cut off may still have said something before.
+        _ => Ok(texts.found),
+    }
+}
+
+/// Goes through the parts of the file that may hold texts.
+fn search(kind: Kind, source: &mut ByteSource<File>, texts: &mut Texts) -> io::Result<()> {
+    match kind {
+        Kind::Png => png::texts(source, texts),
+        Kind::Jpeg => jpeg::texts(source, texts),
+        Kind::WebP => webp::texts(source, texts),
+        Kind::Gif => gif::texts(source, texts),
+        Kind::Mp4 => mp4::texts(source, texts),
+        Kind::WebM => webm::texts(source, texts),
+        Kind::Json | Kind::Other(kind::TEXT) => {
+            if source.len <= MAX_SETTINGS_BYTES {
+                let bytes = source.read_at(0, source.len)?;
+                texts.push("", text_of(&bytes));
+            }
+            Ok(())
+        }
+        Kind::Bmp | Kind::Tiff | Kind::Other(_) => Ok(()),
+    }
+}
+
+/// Whether the disk is at fault, and not what the file says.
+fn is_of_disk(err: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    !matches!(err.kind(), InvalidData | UnexpectedEof)
+}
+
+fn read_json(file: File, len: u64, path: &Path) -> Result<String, MediaError> {
     let wrong = |found: String| MediaError::Settings {
         max_bytes: MAX_SETTINGS_BYTES,
         found,
         path: path.to_path_buf(),
     };
-    if source.len > MAX_SETTINGS_BYTES {
-        return Err(wrong(size_text(source.len)));
+    if len > MAX_SETTINGS_BYTES {
+        return Err(wrong(size_text(len)));
     }
-    let bytes = source
-        .read_at(0, source.len)
+    let bytes = ByteSource::new(file, len)
+        .read_at(0, len)
         .map_err(|err| MediaError::from_io("read the settings", err, path))?;
-    settings_from_bytes(&bytes).ok_or_else(|| wrong("something else".to_owned()))
+    let text = text_of(&bytes);
+    if is_settings(&text) {
+        Ok(text)
+    } else {
+        Err(wrong("something else".to_owned()))
+    }
+}
+
+/// A JSON object of a bearable length: people write other comments too.
+fn is_settings(text: &str) -> bool {
+    text.len() as u64 <= MAX_SETTINGS_BYTES && is_json_object(text)
 }
 
 pub(super) fn is_json_object(text: &str) -> bool {
@@ -95,51 +186,86 @@ pub(super) fn is_json_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// The text when it is a JSON object: people write other comments too.
-fn settings_from_bytes(bytes: &[u8]) -> Option<String> {
+/// UTF-8 where it is that, else Latin-1: careless programs write both into the same places.
+fn text_of(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let text = str::from_utf8(bytes).ok()?;
-    is_json_object(text).then(|| text.to_owned())
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    };
+    // C programs count the byte behind a text to it.
+    match text.trim_end_matches('\0').len() {
+        len if len == text.len() => text,
+        len => text[..len].to_owned(),
+    }
 }
 
-/// A file of known length that is read in pieces.
-pub(super) struct ByteSource<R> {
-    pub reader: R,
-    pub len: u64,
+/// Whether the part is short enough to hold a text.
+fn is_short<N>(part: &Part<N>) -> bool {
+    part.len() <= MAX_PART_BYTES
 }
 
-impl<R: Read + Seek> ByteSource<R> {
-    /// Exactly `count` bytes from `at`: an error when the file ends before, or when it is more than
-    /// settings could need.
-    pub fn read_at(&mut self, at: u64, count: u64) -> io::Result<Vec<u8>> {
-        let end = at.checked_add(count).filter(|end| *end <= self.len);
-        if end.is_none() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if count > 2 * MAX_SETTINGS_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "its comment is too long",
-            ));
-        }
-        self.reader.seek(SeekFrom::Start(at))?;
-        let mut bytes = vec![0; count as usize];
-        self.reader.read_exact(&mut bytes)?;
-        Ok(bytes)
+/// What an XMP packet keeps as text for people, and our own settings.
+fn xmp(packet: &[u8], texts: &mut Texts) {
+    let Ok(packet) = str::from_utf8(packet) else {
+        return;
+    };
+    for (element, name) in [
+        (XMP_ELEMENT, OWN_NAME),
+        ("exif:UserComment", "exif:UserComment"),
+        ("dc:description", "dc:description"),
+    ] {
+        let Some((_, rest)) = packet.split_once(&format!("<{element}>")) else {
+            continue;
+        };
+        let Some((inside, _)) = rest.split_once(&format!("</{element}>")) else {
+            continue;
+        };
+        // `<rdf:Alt><rdf:li xml:lang="x-default">…</rdf:li></rdf:Alt>`
+        let text = match inside.split_once("<rdf:li") {
+            Some((_, item)) => item
+                .split_once('>')
+                .and_then(|(_, text)| text.split_once("</rdf:li>"))
+                .map_or("", |(text, _)| text),
+            None => inside,
+        };
+        texts.push(name, unescaped(text));
     }
+}
 
-    pub fn array_at<const N: usize>(&mut self, at: u64) -> io::Result<[u8; N]> {
-        if at.checked_add(N as u64).is_none_or(|end| end > self.len) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// XML text with its entities put back; an unknown one stays as it is.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('&');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let known = part.split_once(';').and_then(|(name, rest)| {
+            let c = match name {
+                "amp" => '&',
+                "lt" => '<',
+                "gt" => '>',
+                "quot" => '"',
+                "apos" => '\'',
+                name => char::from_u32(match name.strip_prefix("#x") {
+                    Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+                    None => name.strip_prefix('#')?.parse().ok()?,
+                })?,
+            };
+            Some((c, rest))
+        });
+        if let Some((c, rest)) = known {
+            out.push(c);
+            out.push_str(rest);
+        } else {
+            out.push('&');
+            out.push_str(part);
         }
-        self.reader.seek(SeekFrom::Start(at))?;
-        let mut bytes = [0; N];
-        self.reader.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
+    out
 }
 
 #[cfg(test)]
 pub(crate) mod test_files;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;

@@ -1,80 +1,106 @@
-//! The settings in an MP4: the comment among the movie's items, wherever the movie box stands.
+//! The texts in an MP4 or MOV: the items of its movie's metadata in the dialects that there are (iTunes' four letters,
+//! iTunes' free form, QuickTime's keys, QuickTime's plain user data).
+//!
+//! Pictures among the items are passed over.
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, MAX_PARTS, settings_from_bytes};
+use super::{COMMENT, MAX_PART_BYTES, Texts, text_of};
+use crate::formats::ByteSource;
+use crate::formats::mp4::{self, Bytes, boxes, child};
 
-/// Where a box's content begins and ends.
-struct Span {
-    start: u64,
-    end: u64,
-}
+/// Items of metadata, and boxes in one.
+const MAX_ITEMS: usize = 1_000;
+const MAX_IN_ITEM: usize = 16;
+const MAX_NAME_BYTES: usize = 256;
 
-pub(super) fn settings<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Option<String>> {
-    let mut span = Span {
-        start: 0,
-        end: source.len,
-    };
-    for name in [b"moov", b"udta", b"meta", b"ilst", b"\xa9cmt", b"data"] {
-        if span.start > 0 && name == b"ilst" {
-            span.start += meta_header(source, &span)?;
-        }
-        match child(source, &span, *name)? {
-            Some(found) => span = found,
-            // A file that ends before its movie box is cut off; one without a comment is not ours.
-            None if name == b"moov" => return Err(io::ErrorKind::UnexpectedEof.into()),
-            None => return Ok(None),
-        }
-    }
-    // The value's type and language, which are not needed.
-    let start = span.start + 8;
-    if start > span.end {
-        return Ok(None);
-    }
-    Ok(settings_from_bytes(
-        &source.read_at(start, span.end - start)?,
-    ))
-}
-
-/// The bytes before the first box in `meta`: QuickTime leaves the version out that MP4 has.
-fn meta_header<R: Read + Seek>(source: &mut ByteSource<R>, meta: &Span) -> io::Result<u64> {
-    if meta.end - meta.start < 8 {
-        return Ok(0);
-    }
-    let [.., a, b, c, d] = source.array_at::<8>(meta.start)?;
-    Ok(if &[a, b, c, d] == b"hdlr" { 0 } else { 4 })
-}
-
-/// The first box called `name` directly inside `parent`.
-fn child<R: Read + Seek>(
+pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    parent: &Span,
-    name: [u8; 4],
-) -> io::Result<Option<Span>> {
-    let mut at = parent.start;
-    for _ in 0..MAX_PARTS {
-        if parent.end.saturating_sub(at) < 8 {
-            return Ok(None);
+    texts: &mut Texts,
+) -> io::Result<()> {
+    let movie = mp4::movie(source)?;
+    for (name, content) in boxes(&movie).take(MAX_ITEMS) {
+        match &name {
+            b"meta" => metadata(content, texts),
+            b"udta" => user_data(content, texts),
+            _ => {}
         }
-        let [a, b, c, d, found @ ..] = source.array_at::<8>(at)?;
-        let (header, size) = match u32::from_be_bytes([a, b, c, d]) {
-            0 => (8, parent.end - at),
-            1 => (16, u64::from_be_bytes(source.array_at(at + 8)?)),
-            size => (8, u64::from(size)),
-        };
-        let Some(end) = at
-            .checked_add(size)
-            .filter(|end| *end <= parent.end && size >= header)
-        else {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        };
-        if found == name {
-            return Ok(Some(Span {
-                start: at + header,
-                end,
-            }));
-        }
-        at = end;
     }
-    Ok(None)
+    Ok(())
+}
+
+fn user_data(udta: &[u8], texts: &mut Texts) {
+    for (name, content) in boxes(udta).take(MAX_ITEMS) {
+        if &name == b"meta" {
+            metadata(content, texts);
+        } else if name[0] == 0xa9
+            && let Some((&[a, b, _, _], text)) = content.split_first_chunk()
+        {
+            // Its length and language, then the text itself.
+            let len = usize::from(u16::from_be_bytes([a, b])).min(text.len());
+            texts.push(name_of(name), text_of(&text[..len]));
+        }
+    }
+}
+
+fn metadata(meta: &[u8], texts: &mut Texts) {
+    let meta = without_version(meta);
+    let keys = child(meta, *b"keys").map(keys_of).unwrap_or_default();
+    let list = child(meta, *b"ilst").unwrap_or_default();
+    for (item, inside) in boxes(list).take(MAX_ITEMS) {
+        let number = u32::from_be_bytes(item) as usize;
+        let key = number.checked_sub(1).and_then(|index| keys.get(index));
+        let mut name = key.map_or_else(|| name_of(item).to_owned(), Clone::clone);
+        for (kind, content) in boxes(inside).take(MAX_IN_ITEM) {
+            match (&kind, content.split_at_checked(4)) {
+                // Behind a version.
+                (b"name", Some((_, text))) => name = short_text(text),
+                (b"data", _) => value(content, &name, texts),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Pushes a value that is a text and no picture or number.
+fn value(data: &[u8], name: &str, texts: &mut Texts) {
+    // Its type and language; untyped or UTF-8.
+    if let Some(([_, _, _, 0 | 1, ..], text)) = data.split_first_chunk::<8>()
+        && text.len() as u64 <= MAX_PART_BYTES
+    {
+        texts.push(name, text_of(text));
+    }
+}
+
+/// The names of a `keys` box, which the items call by number.
+fn keys_of(keys: &[u8]) -> Vec<String> {
+    // A version and the number of keys; then each is as a box of its own.
+    let entries = boxes(keys.get(8..).unwrap_or_default());
+    entries
+        .take(MAX_ITEMS)
+        .map(|(_, name)| short_text(name))
+        .collect()
+}
+
+fn short_text(bytes: &[u8]) -> String {
+    text_of(&bytes[..bytes.len().min(MAX_NAME_BYTES)])
+}
+
+/// The boxes in `meta`: QuickTime leaves the version out that MP4 has before them.
+fn without_version(meta: &[u8]) -> &[u8] {
+    match Bytes(meta).array::<8>() {
+        Some([_, _, _, _, b'h', b'd', b'l', b'r']) | None => meta,
+        Some(_) => &meta[4..],
+    }
+}
+
+/// What the four letters of iTunes stand for.
+fn name_of(name: [u8; 4]) -> &'static str {
+    match &name {
+        &mp4::COMMENT => COMMENT,
+        b"desc" | b"ldes" | b"\xa9des" | b"\xa9inf" => "description",
+        b"\xa9nam" => "title",
+        b"\xa9too" | b"\xa9swr" => "software",
+        _ => "item",
+    }
 }

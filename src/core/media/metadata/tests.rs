@@ -19,7 +19,7 @@ fn read(bytes: &[u8]) -> Result<Option<String>, MediaError> {
 fn written() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let frame = Picture::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
-    ["png", "jpg", "mp4", "webm", "gif", "webp"]
+    let mut written: Vec<_> = ["png", "jpg", "mp4", "gif", "webp"]
         .into_iter()
         .map(|extension| {
             let path = folder.path().join("a").with_extension(extension);
@@ -30,7 +30,9 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
             write_clip(&path, std::slice::from_ref(&frame), options).unwrap();
             (extension, fs::read(path).unwrap())
         })
-        .collect()
+        .collect();
+    written.push(("webm", test_files::OUR_WEBM.to_vec()));
+    written
 }
 
 /// A PNG of nothing but this chunk.

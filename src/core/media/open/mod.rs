@@ -13,7 +13,7 @@ mod png;
 mod tiff;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _};
+use std::io::{self, BufReader, Seek as _};
 use std::path::Path;
 
 use image::metadata::Orientation;
@@ -21,6 +21,7 @@ use image::{DynamicImage, RgbImage};
 
 use super::kind::{self, Kind};
 use super::{MediaError, Picture};
+use crate::formats::{ByteSource, webp};
 
 /// Larger pictures are refused from their header, before anything is allocated for them.
 pub const MAX_PIXELS: u64 = 200_000_000;
@@ -73,11 +74,8 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
 fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
-    let mut head = [0; 8];
-    file.read_exact(&mut head)
-        .map_err(|err| Failure::from_io(&err))?;
-    let [_, _, _, _, a, b, c, d] = head;
-    if u64::from(u32::from_le_bytes([a, b, c, d])) + 8 > len {
+    let end = webp::end(&mut ByteSource::new(&mut file, len));
+    if end.map_err(|err| Failure::from_io(&err))? > len {
         return Err(Failure::Truncated);
     }
     file.rewind().map_err(Failure::Io)?;

@@ -3,7 +3,7 @@
 //! Transparency is dropped, as with pictures.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use image::codecs::webp::WebPDecoder;
 use image::{AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Limits};
 
 use super::{ClipInfo, Sink, fps_from_times};
+use crate::formats::{ByteSource, webp};
 use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
 use crate::media::{MediaError, Picture};
 
@@ -45,11 +46,10 @@ pub(super) struct Animation {
 type Input = BufReader<File>;
 
 impl Animation {
-    pub fn open(path: &Path, file: File, format: Format) -> Result<Self, MediaError> {
-        let file = BufReader::new(file);
+    pub fn open(path: &Path, file: File, len: u64, format: Format) -> Result<Self, MediaError> {
         let info = match format {
-            Format::Gif => scan_gif(file),
-            Format::WebP => scan_webp(file),
+            Format::Gif => scan_gif(BufReader::new(file)),
+            Format::WebP => scan_webp(&file, len),
         };
         let path = path.to_path_buf();
         match info {
@@ -120,39 +120,34 @@ fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
 }
 
 /// Walks over the chunks: `VP8X` has the canvas, each `ANMF` a frame's time.
-fn scan_webp(mut file: Input) -> Result<ClipInfo, Failure> {
-    let end = {
-        let [.., a, b, c, d] = read::<8>(&mut file)?;
-        u64::from(u32::from_le_bytes([a, b, c, d])) + 8
-    };
-    let len = file.seek(SeekFrom::End(0)).map_err(Failure::Io)?;
-    if end > len {
+fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
+    let failed = |err: io::Error| Failure::from_io(&err);
+    let mut source = ByteSource::new(file, len);
+    if webp::end(&mut source).map_err(failed)? > len {
         return Err(Failure::Truncated);
     }
     let mut times = Times::default();
     let mut canvas = None;
-    let mut at = 12;
-    while at + 8 <= end {
-        file.seek(SeekFrom::Start(at)).map_err(Failure::Io)?;
-        let [name @ .., a, b, c, d] = read::<8>(&mut file)?;
-        match &name {
+    let mut chunks = webp::chunks(&mut source).map_err(failed)?;
+    while let Some(chunk) = chunks.next_part().map_err(failed)? {
+        match &chunk.name {
             b"VP8X" => {
-                let [_, _, _, _, w0, w1, w2, h0, h1, h2] = read::<10>(&mut file)?;
+                let head = chunks.source.array_at(chunk.start).map_err(failed)?;
+                let [_, _, _, _, w0, w1, w2, h0, h1, h2] = head;
                 canvas = Some((le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1));
             }
             b"ANMF" => {
-                let [.., m0, m1, m2, _] = read::<16>(&mut file)?;
+                let head = chunks.source.array_at::<16>(chunk.start);
+                let [.., m0, m1, m2, _] = head.map_err(failed)?;
                 times.add(u64::from(le24([m0, m1, m2])));
             }
             _ => {}
         }
-        let size = u64::from(u32::from_le_bytes([a, b, c, d]));
-        at += 8 + size + size % 2;
     }
     if times.num_frames == 0 {
         // A picture that does not move.
         file.rewind().map_err(Failure::Io)?;
-        canvas = Some(still_size(file)?);
+        canvas = Some(still_size(BufReader::new(file))?);
         times.add(0);
     }
     let (width, height) = canvas.ok_or_else(|| Failure::Damaged("it has no canvas".to_owned()))?;
@@ -163,14 +158,6 @@ fn scan_webp(mut file: Input) -> Result<ClipInfo, Failure> {
 fn still_size(file: impl BufRead + Seek) -> Result<(u32, u32), Failure> {
     let decoder = WebPDecoder::new(file).map_err(other::failure)?;
     Ok(decoder.dimensions())
-}
-
-fn read<const N: usize>(file: &mut Input) -> Result<[u8; N], Failure> {
-    let mut bytes = [0; N];
-    match file.read_exact(&mut bytes) {
-        Ok(()) => Ok(bytes),
-        Err(err) => Err(Failure::from_io(&err)),
-    }
 }
 
 fn le24([a, b, c]: [u8; 3]) -> u32 {

@@ -1,4 +1,4 @@
-//! Reading clips back: MP4 and MOV with H.264, WebM of VP8 keyframes, animated GIF and WebP, and numbered
+//! Reading clips back: MP4 and MOV with H.264, WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
 //! PNG pictures; whatever else is in an MP4, MOV, WebM or Matroska file through the user's ffmpeg.
 //!
 //! Frames come upright, in the order in which they are shown, as plain RGB. Sound is not read, and a
@@ -136,10 +136,12 @@ impl Source {
         }
         let (read, container) = match opened.kind {
             Kind::Gif => {
-                return Animation::open(path, opened.file, Format::Gif).map(Self::Animation);
+                return Animation::open(path, opened.file, opened.len, Format::Gif)
+                    .map(Self::Animation);
             }
             Kind::WebP => {
-                return Animation::open(path, opened.file, Format::WebP).map(Self::Animation);
+                return Animation::open(path, opened.file, opened.len, Format::WebP)
+                    .map(Self::Animation);
             }
             Kind::Png => {
                 let numbered = Numbered::open(path)?.map(Self::Numbered);

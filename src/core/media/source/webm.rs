@@ -1,29 +1,26 @@
-//! WebM of VP8 keyframes, which is what this program writes: each frame is a lossy WebP picture.
+//! WebM of VP8 keyframes, which is what earlier versions of this program wrote: each frame is a lossy WebP picture.
 //!
 //! Frames that depend on others and other codecs are not decoded here.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read, Seek};
+use std::io::{self, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use image::ImageFormat;
 
 use super::{ClipInfo, Sink, Unread};
+use crate::formats::ByteSource;
+use crate::formats::webm::{elements, id, unsigned};
 use crate::media::MediaError;
-use crate::media::clip::id;
-use crate::media::metadata::{ByteSource, element_at};
 use crate::media::open::{Failure, check_size, other};
 
-/// So many elements of a file are looked at before it is given up as endless.
-const MAX_ELEMENTS: usize = 4_000_000;
-/// A block that is not a simple one, and what holds it.
-const BLOCK_GROUP: u32 = 0xA0;
-const BLOCK: u32 = 0xA1;
 const VIDEO_TRACK: u64 = 1;
+/// No codec has a longer name.
+const MAX_CODEC_BYTES: u64 = 64;
 
 pub(super) struct WebM {
     path: PathBuf,
-    source: ByteSource<BufReader<File>>,
+    source: ByteSource<File>,
     /// Where each frame lies, and its length.
     frames: Vec<(u64, u64)>,
     pub info: ClipInfo,
@@ -49,10 +46,7 @@ struct Scan {
 impl WebM {
     pub fn open(path: &Path, file: File, len: u64) -> Result<Self, Unread> {
         let failed = |failure: Failure| Unread::Failed(failure.into_error("WebM", path));
-        let mut source = ByteSource {
-            reader: BufReader::new(file),
-            len,
-        };
+        let mut source = ByteSource::new(file, len);
         let scan = scan(&mut source).map_err(|err| failed(Failure::from_io(&err)))?;
         let Some((_, codec, nanos)) = &scan.video else {
             return Err(failed(Failure::Damaged("it has no video track".to_owned())));
@@ -112,29 +106,30 @@ fn scan<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Scan> {
         scale: 1_000_000,
         ..Scan::default()
     };
-    let mut at = 0;
-    for _ in 0..MAX_ELEMENTS {
-        if at >= source.len {
-            break;
-        }
-        let element = element_at(source, at, source.len)?;
-        let size = element.end - element.start;
-        at = element.end;
-        match element.id {
+    let mut elements = elements(source);
+    while let Some(element) = elements.next_part()? {
+        let mut number = || {
+            elements
+                .beginning(&element, 8)
+                .map(|bytes| unsigned(&bytes))
+        };
+        match element.name {
+            id::TRACK_NUMBER => scan.number = number()?,
+            id::TRACK_TYPE => scan.kind = number()?,
+            id::DEFAULT_DURATION => scan.nanos = number()?,
+            id::TIMESTAMP_SCALE => scan.scale = number()?,
+            id::TIMESTAMP => scan.cluster_time = number()?,
+            id::CODEC_ID => scan.codec = elements.beginning(&element, MAX_CODEC_BYTES)?,
             id::TRACK_ENTRY => {
                 scan.keep_track();
-                at = element.start;
+                elements.enter(&element);
             }
-            id::SEGMENT | id::INFO | id::TRACKS | id::CLUSTER | BLOCK_GROUP => at = element.start,
-            id::TRACK_NUMBER => scan.number = number(source, element.start, size)?,
-            id::TRACK_TYPE => scan.kind = number(source, element.start, size)?,
-            id::DEFAULT_DURATION => scan.nanos = number(source, element.start, size)?,
-            id::CODEC_ID => scan.codec = source.read_at(element.start, size.min(64))?,
-            id::TIMESTAMP_SCALE => scan.scale = number(source, element.start, size)?,
-            id::TIMESTAMP => scan.cluster_time = number(source, element.start, size)?,
-            id::SIMPLE_BLOCK | BLOCK => {
+            id::SEGMENT | id::INFO | id::TRACKS | id::CLUSTER | id::BLOCK_GROUP => {
+                elements.enter(&element);
+            }
+            id::SIMPLE_BLOCK | id::BLOCK => {
                 scan.keep_track();
-                scan.add_block(source, element.start, element.end)?;
+                scan.add_block(elements.source, element.start, element.end)?;
             }
             _ => {}
         }
@@ -170,13 +165,6 @@ impl Scan {
         }
         Ok(())
     }
-}
-
-fn number<R: Read + Seek>(source: &mut ByteSource<R>, at: u64, size: u64) -> io::Result<u64> {
-    let bytes = source.read_at(at, size.min(8))?;
-    Ok(bytes
-        .iter()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
 /// A keyframe says its size behind a start code.

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::*;
 use crate::media::{open_picture, read_settings};
 
-const EXTENSIONS: [&str; 6] = ["mp4", "webm", "gif", "webp", "png", "jpg"];
+const EXTENSIONS: [&str; 5] = ["mp4", "gif", "webp", "png", "jpg"];
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -68,7 +68,7 @@ fn a_finer_rate_factor_is_truer_and_larger() {
         [value as u8, (value / 2 + x) as u8, 128]
     })
     .unwrap();
-    for extension in ["mp4", "webm", "webp"] {
+    for extension in ["mp4", "webp"] {
         let path = folder.path().join("noise").with_extension(extension);
         let size = |crf: u8| {
             let options = ClipOptions {
@@ -273,79 +273,25 @@ fn a_gif_of_fast_frames_keeps_its_length() {
 }
 
 #[test]
-fn a_webm_is_vp8_keyframes_with_an_index_and_a_length() {
+fn a_webm_is_refused_with_what_to_write_instead() {
     let folder = folder();
-    let path = folder.path().join("a.webm");
-    let frames: Vec<Picture> = (0..12).map(|i| moving(49, 31, i)).collect();
-    write_clip(
-        &path,
-        &frames,
-        ClipOptions {
-            fps: 2.0,
-            ..ClipOptions::default()
-        },
-    )
-    .unwrap();
-    let bytes = fs::read(&path).unwrap();
-    let (mut keyframes, mut clusters, mut cues) = (0, 0, Vec::new());
-    // A walk of its own through the elements: names, then sizes in eight bytes.
-    let mut at = 0;
-    let mut segment = 0;
-    while at < bytes.len() {
-        let id_len = bytes[at].leading_zeros() as usize + 1;
-        let name = bytes[at..at + id_len]
-            .iter()
-            .fold(0, |id, byte| id << 8 | u32::from(*byte));
-        let size_at = at + id_len;
-        let size =
-            u64::from_be_bytes(bytes[size_at..size_at + 8].try_into().unwrap()) & ((1 << 56) - 1);
-        let start = size_at + 8;
-        let content = &bytes[start..start + size as usize];
-        let number = || u64::from_be_bytes(content.try_into().unwrap());
-        let enters = [
-            id::SEGMENT,
-            id::INFO,
-            id::CLUSTER,
-            id::CUES,
-            id::CUE_POINT,
-            id::CUE_TRACK_POSITIONS,
-            id::SEEK_HEAD,
-            id::SEEK,
-            id::TRACKS,
-            id::TRACK_ENTRY,
-            id::VIDEO,
-        ];
-        match name {
-            id::SEGMENT => segment = start,
-            id::CLUSTER => clusters += 1,
-            id::DURATION => assert_eq!(f64::from_be_bytes(content.try_into().unwrap()), 6000.0),
-            id::PIXEL_WIDTH => assert_eq!(number(), 49),
-            id::PIXEL_HEIGHT => assert_eq!(number(), 31),
-            id::CUE_CLUSTER_POSITION => cues.push(number() as usize),
-            id::SEEK_POSITION => {
-                let first = bytes[segment + number() as usize];
-                assert!([0x15, 0x16, 0x12, 0x1c].contains(&first), "{first:x}");
-            }
-            id::SIMPLE_BLOCK => {
-                // Behind the four bytes of the block: a VP8 keyframe's start code and size.
-                assert_eq!(content[4] & 1, 0);
-                assert_eq!(content[7..14], [0x9d, 0x01, 0x2a, 49, 0, 31, 0]);
-                keyframes += 1;
-            }
-            _ => {}
-        }
-        at = if enters.contains(&name) {
-            start
-        } else {
-            start + size as usize
-        };
-    }
-    assert_eq!((keyframes, clusters, cues.len()), (12, 2, 12));
-    for cue in cues {
-        assert_eq!(
-            bytes[segment + cue..segment + cue + 4],
-            id::CLUSTER.to_be_bytes()
-        );
+    let path = folder.path().join("a.WebM");
+    let words = check_writable(&path).unwrap_err().to_string();
+    let expected = "expected a file name that ends in .mp4, or in .webp or .gif for a web page, found .webm, which is no longer written: ";
+    assert!(words.starts_with(expected), "{words}");
+    assert!(words.ends_with("a.WebM"), "{words}");
+}
+
+#[test]
+fn what_was_to_become_a_webm_gets_a_free_name_for_an_mp4() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    assert_eq!(instead_of_webm(&path("a.WEBM")), Some(path("a.mp4")));
+    fs::write(path("a.mp4"), b"other").unwrap();
+    assert_eq!(instead_of_webm(&path("a.webm")), Some(path("a-2.mp4")));
+    assert_eq!(instead_of_webm(Path::new("a.webm")), Some("a.mp4".into()));
+    for name in ["a.mp4", "webm", "a.webm.gif"] {
+        assert_eq!(instead_of_webm(&path(name)), None);
     }
 }
 
@@ -393,7 +339,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     let plain = ClipOptions::default;
     assert_eq!(
         told("a.avi", &one, plain()),
-        "expected a file name that ends in .mp4, .webm, .gif, .webp, .png or .jpg, found .avi: /a.avi"
+        "expected a file name that ends in .mp4, .gif, .webp, .png or .jpg, found .avi: /a.avi"
     );
     assert_eq!(
         told("a.gif", &[], plain()),
@@ -419,8 +365,8 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     }
     let uneven = [flat(4, 4, [1; 3]), flat(4, 5, [1; 3])];
     assert_eq!(
-        told("a.webm", &uneven, plain()),
-        "expected every frame to be 4 × 4, found 4 × 5: /a.webm"
+        told("a.gif", &uneven, plain()),
+        "expected every frame to be 4 × 4, found 4 × 5: /a.gif"
     );
     let broken = [Picture {
         width: 4,
@@ -442,7 +388,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
 fn a_place_is_checked_without_leaving_a_trace() {
     let folder = folder();
     check_writable(&folder.path().join("a.mp4")).unwrap();
-    check_writable(&folder.path().join("new/a.WEBM")).unwrap();
+    check_writable(&folder.path().join("new/a.WEBP")).unwrap();
     assert!(check_writable(&folder.path().join("new/newer/a.mp4")).is_err());
     assert!(check_writable(&folder.path().join("a")).is_err());
     assert!(check_frame_size(Path::new("a.mp4"), 2160, 3840).is_ok());

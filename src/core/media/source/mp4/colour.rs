@@ -3,7 +3,7 @@
 //! A file that names none is taken for BT.601 of limited range, as ffmpeg does, which writes and reads
 //! most of them. Wide gamuts and curves are not converted: only the matrix is undone.
 
-use super::bytes::Bytes;
+use crate::formats::mp4::Bytes;
 
 /// How luma and colour differences stand for red, green and blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
 use openh264::formats::YUVSource as _;
 
-use super::bytes::Bytes;
 use super::colour::{Colour, Planes, rgb_from_planes};
+use crate::formats::mp4::Bytes;
 use crate::media::Picture;
 use crate::media::open::{Failure, picture_from_rgb};
 

@@ -2,8 +2,8 @@
 //!
 //! Only the samples of one track are gathered.
 
-use super::bytes::{Bytes, boxes, child};
 use super::track::{MAX_SAMPLES, Sample};
+use crate::formats::mp4::{Bytes, boxes, child};
 
 /// What samples are like where a fragment does not say.
 #[derive(Clone, Copy, Default)]

@@ -1,9 +1,8 @@
 //! MP4 and MOV with H.264, whole or fragmented.
 //!
-//! The boxes are read here because the reader crates panic on hostile ones. Only the first video track is
-//! looked at. Edit lists, rotation, colour matrix and range are honoured; stretched pixels are not.
+//! The tracks are read here because the reader crates panic on hostile ones and know neither colours nor edits. Only
+//! the first video track is looked at. Edit lists, rotation, colour matrix and range are honoured; stretched pixels are not.
 
-mod bytes;
 mod colour;
 mod decode;
 mod fragments;
@@ -12,7 +11,7 @@ mod sps;
 mod track;
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use colour::Colour;
@@ -22,13 +21,11 @@ use sps::Sps;
 use track::{NoTrack, Sample, Track};
 
 use super::{ClipInfo, Sink, Unread};
+use crate::formats::ByteSource;
+use crate::formats::mp4::file_boxes;
 use crate::media::MediaError;
 use crate::media::open::{Failure, check_size, upright};
 
-/// Longer headers are refused: a clip's is some kilobytes a minute.
-const MAX_HEADER_BYTES: u64 = 64 << 20;
-/// So many boxes of a file are looked at before it is given up as endless.
-const MAX_BOXES: usize = 1_000_000;
 /// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
 const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
 /// The rate of a clip that tells no times.
@@ -36,8 +33,7 @@ const DEFAULT_FPS: f64 = 24.0;
 
 pub(super) struct Movie {
     path: PathBuf,
-    file: File,
-    len: u64,
+    source: ByteSource<File>,
     track: Track,
     config: AvcConfig,
     colour: Colour,
@@ -47,15 +43,16 @@ pub(super) struct Movie {
 }
 
 impl Movie {
-    pub fn open(path: &Path, mut file: File, len: u64) -> Result<Self, Unread> {
+    pub fn open(path: &Path, file: File, len: u64) -> Result<Self, Unread> {
         let failed = |failure: Failure| Unread::Failed(failure.into_error("MP4", path));
-        let track = read_track(&mut file, len).map_err(failed)?;
+        let mut source = ByteSource::new(file, len);
+        let track = read_track(&mut source).map_err(failed)?;
         if !matches!(&track.codec, b"avc1" | b"avc3") {
             return Err(Unread::Codec(codec_name(track.codec)));
         }
         let config = AvcConfig::read(&track.avc_config)
             .ok_or_else(|| failed(Failure::Damaged("its H.264 has no header".to_owned())))?;
-        let sps = sequence(&mut file, len, &track, &config).map_err(failed)?;
+        let sps = sequence(&mut source, &track, &config).map_err(failed)?;
         check_decodable(&sps)?;
         check_size(sps.width, sps.height).map_err(failed)?;
         let of_stream = sps.colour.filter(|colour| colour.is_named());
@@ -77,8 +74,7 @@ impl Movie {
         };
         Ok(Self {
             path: path.to_path_buf(),
-            file,
-            len,
+            source,
             track,
             config,
             colour: colour.unwrap_or(Colour::UNKNOWN),
@@ -132,7 +128,7 @@ impl Movie {
         };
         for at in from..total {
             let sample = self.track.samples[at];
-            let bytes = sample_bytes(&mut self.file, self.len, sample).map_err(failed)?;
+            let bytes = sample_bytes(&mut self.source, sample).map_err(failed)?;
             if let Some(picture) = frames.feed(&bytes).map_err(failed)? {
                 show(picture, index, self)?;
                 index += 1;
@@ -152,37 +148,33 @@ impl Movie {
 }
 
 /// Walks over the file's outer boxes and puts the track together.
-fn read_track(file: &mut File, len: u64) -> Result<Track, Failure> {
+fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
+    let failed = |err: io::Error| Failure::from_io(&err);
     let mut movie: Option<Vec<u8>> = None;
     let mut fragments: Option<Fragments> = None;
-    let mut at = 0;
-    for _ in 0..MAX_BOXES {
-        if len.saturating_sub(at) < 8 {
-            break;
-        }
-        let (name, header, size) = box_header(file, at, len)?;
-        let end = at.checked_add(size).filter(|end| *end <= len);
-        let end = end.ok_or(Failure::Truncated)?;
-        let content = (at + header, size - header);
-        match &name {
-            b"moov" if movie.is_none() => movie = Some(header_bytes(file, content)?),
+    let mut boxes = file_boxes(source);
+    let mut end = 0;
+    while let Some(part) = boxes.next_part().map_err(failed)? {
+        let begin = end;
+        end = part.end;
+        match &part.name {
+            b"moov" if movie.is_none() => movie = Some(boxes.content(&part).map_err(failed)?),
             b"moof" => {
                 let Some(movie) = &movie else {
                     return Err(Failure::Damaged(
                         "a fragment stands before its header".to_owned(),
                     ));
                 };
-                let bytes = header_bytes(file, content)?;
+                let content = boxes.content(&part).map_err(failed)?;
                 let gathered = match &mut fragments {
                     Some(gathered) => gathered,
                     None => fragments.insert(Fragments::new(movie, first_video(movie)?.id)),
                 };
-                let added = gathered.add(&bytes, at);
+                let added = gathered.add(&content, begin);
                 added.map_err(|text| Failure::Damaged(text.to_owned()))?;
             }
             _ => {}
         }
-        at = end;
     }
     // A file that ends before its movie box is cut off.
     let mut track = first_video(&movie.ok_or(Failure::Truncated)?)?;
@@ -201,61 +193,22 @@ fn first_video(movie: &[u8]) -> Result<Track, Failure> {
     })
 }
 
-/// A box's name, and the lengths of its header and of all of it.
-fn box_header(file: &mut File, at: u64, len: u64) -> Result<([u8; 4], u64, u64), Failure> {
-    let [a, b, c, d, name @ ..] = read_array::<8>(file, at)?;
-    let (header, size) = match u32::from_be_bytes([a, b, c, d]) {
-        0 => (8, len - at),
-        1 => (16, u64::from_be_bytes(read_array(file, at + 8)?)),
-        size => (8, u64::from(size)),
-    };
-    if size < header {
-        return Err(Failure::Damaged(
-            "a box of it has no room for its name".to_owned(),
-        ));
-    }
-    Ok((name, header, size))
-}
-
-fn header_bytes(file: &mut File, (at, size): (u64, u64)) -> Result<Vec<u8>, Failure> {
-    if size > MAX_HEADER_BYTES {
-        return Err(Failure::Unsupported("its header is too long".to_owned()));
-    }
-    read_bytes(file, at, size as usize)
-}
-
-fn sample_bytes(file: &mut File, len: u64, sample: Sample) -> Result<Vec<u8>, Failure> {
-    let end = sample.offset.checked_add(sample.size.into());
-    if end.is_none_or(|end| end > len) {
-        return Err(Failure::Truncated);
-    }
-    read_bytes(file, sample.offset, sample.size as usize)
-}
-
-fn read_bytes(file: &mut File, at: u64, count: usize) -> Result<Vec<u8>, Failure> {
-    let mut bytes = vec![0; count];
-    seek_and_read(file, at, &mut bytes).map_err(|err| Failure::from_io(&err))?;
-    Ok(bytes)
-}
-
-fn read_array<const N: usize>(file: &mut File, at: u64) -> Result<[u8; N], Failure> {
-    let mut bytes = [0; N];
-    seek_and_read(file, at, &mut bytes).map_err(|err| Failure::from_io(&err))?;
-    Ok(bytes)
-}
-
-fn seek_and_read(file: &mut File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(bytes)
+fn sample_bytes(source: &mut ByteSource<File>, sample: Sample) -> Result<Vec<u8>, Failure> {
+    let bytes = source.read_at(sample.offset, sample.size.into());
+    bytes.map_err(|err| Failure::from_io(&err))
 }
 
 /// The sequence parameter set: in the header, or in the first sample.
-fn sequence(file: &mut File, len: u64, track: &Track, config: &AvcConfig) -> Result<Sps, Failure> {
+fn sequence(
+    source: &mut ByteSource<File>,
+    track: &Track,
+    config: &AvcConfig,
+) -> Result<Sps, Failure> {
     const SEQUENCE_SET: u8 = 7;
     let first = match (config.sequence_sets.first(), track.samples.first()) {
         (Some(set), _) => Some(set.clone()),
         (None, Some(sample)) => {
-            let sample = sample_bytes(file, len, *sample)?;
+            let sample = sample_bytes(source, *sample)?;
             let is_set =
                 |unit: &&[u8]| unit.first().is_some_and(|byte| byte & 0x1f == SEQUENCE_SET);
             config.units(&sample).find(is_set).map(<[u8]>::to_vec)

@@ -4,8 +4,8 @@
 
 use image::metadata::Orientation;
 
-use super::bytes::{Bytes, boxes, child, descend};
 use super::colour::Colour;
+use crate::formats::mp4::{Bytes, boxes, child, descend};
 
 /// More samples than this are nobody's clip: nine hours at 30 frames a second.
 pub(super) const MAX_SAMPLES: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use super::test_files::{box_of, exif, jpeg, mp4, png, webm, webp};
 use super::*;
-use crate::media::metadata::test_files::{box_of, exif, jpeg, mp4, png, webm, webp};
 
 const WORDS: &str = "a naïve café, 猫";
 
@@ -146,4 +146,45 @@ fn files_that_lie_or_are_cut_off_anywhere_end_quietly() {
             }
         }
     }
+}
+
+#[test]
+fn a_gif_has_its_comments_and_a_clip_the_tags_behind_clusters_of_unknown_length() {
+    let gif = b"GIF89a\x01\0\x01\0\0\0\0\x21\xfe\x03hel\x02lo\0\x3b";
+    assert_eq!(read(gif), [text("comment", "hello")]);
+    let tags = webm("COMMENT", WORDS).split_off(16);
+    let unknown = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+    let file = [
+        b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67".as_slice(),
+        &unknown,
+        b"\x1f\x43\xb6\x75",
+        &unknown,
+        b"\xe7\x81\0\xa3\x84\x81\0\0\x80",
+        &tags,
+    ]
+    .concat();
+    assert_eq!(read(&file), [text("comment", WORDS)]);
+}
+
+#[test]
+fn parts_that_begin_again_and_again_come_to_an_end() {
+    // Fill bytes without end, boxes without content, and chunks of nothing.
+    let fill = [b"\xff\xd8\xff".as_slice(), &[0xff; 100_000]].concat();
+    let boxes = [
+        b"\0\0\0\x10ftypisom\0\0\0\0".to_vec(),
+        b"\0\0\0\x08free".repeat(20_000),
+    ]
+    .concat();
+    let chunks = [b"RIFF\xff\xff\xff\x7fWEBP".to_vec(), vec![0; 80_000]].concat();
+    for file in [fill, boxes, chunks] {
+        assert_eq!(read(&file), []);
+    }
+}
+
+#[test]
+fn a_block_of_exif_that_names_itself_as_its_own_directory_is_read_once() {
+    // The entry for the inner directory points at the outer one.
+    let mut block = exif(true, 0x9286, b"ASCII\0\0\0words");
+    block[18..22].copy_from_slice(&8_u32.to_le_bytes());
+    assert_eq!(read(&jpeg(&block)), []);
 }

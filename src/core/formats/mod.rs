@@ -1,0 +1,94 @@
+//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM).
+//!
+//! One bounded walker for each, used by all who look into such a file. Files are not trusted: every length is checked
+//! against the file's own and against a limit before anything is read. What the parts mean is `media`'s to say.
+
+pub(crate) mod gif;
+pub(crate) mod jpeg;
+pub(crate) mod mp4;
+pub(crate) mod png;
+mod source;
+pub(crate) mod webm;
+pub(crate) mod webp;
+
+pub(crate) use source::ByteSource;
+
+use std::io::{self, Read, Seek};
+
+/// So many parts of a file are looked at before it is given up as endless: a film of hours has fewer.
+const MAX_PARTS: usize = 4_000_000;
+
+/// A part's name, and where its content begins and ends in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part<N> {
+    pub name: N,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl<N> Part<N> {
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// Reads the part that begins at the first number, where the parts end at the second; gives also where the next part
+/// begins. Nothing where no part follows.
+type Step<R, N> = fn(&mut ByteSource<R>, u64, u64) -> io::Result<Option<(Part<N>, u64)>>;
+
+/// The parts of a file, one after the other. Only their heads are read.
+pub(crate) struct Parts<'a, R, N> {
+    pub source: &'a mut ByteSource<R>,
+    at: u64,
+    end: u64,
+    num_left: usize,
+    step: Step<R, N>,
+}
+
+impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
+    fn new(source: &'a mut ByteSource<R>, (at, end): (u64, u64), step: Step<R, N>) -> Self {
+        Self {
+            source,
+            at,
+            end,
+            num_left: MAX_PARTS,
+            step,
+        }
+    }
+
+    /// Nothing behind the last part; an error where the file ends before that, or contradicts itself.
+    pub fn next_part(&mut self) -> io::Result<Option<Part<N>>> {
+        if self.num_left == 0 {
+            return Ok(None);
+        }
+        self.num_left -= 1;
+        let found = (self.step)(self.source, self.at, self.end)?;
+        Ok(found.map(|(part, next)| {
+            self.at = next;
+            part
+        }))
+    }
+
+    /// What is in the part.
+    pub fn content(&mut self, part: &Part<N>) -> io::Result<Vec<u8>> {
+        self.source.read_at(part.start, part.len())
+    }
+
+    /// What is in the part, but no more than its first bytes.
+    pub fn beginning(&mut self, part: &Part<N>, most: u64) -> io::Result<Vec<u8>> {
+        self.source.read_at(part.start, part.len().min(most))
+    }
+
+    /// Goes on with the parts inside this one instead of those behind it.
+    pub fn enter(&mut self, part: &Part<N>) {
+        self.at = part.start;
+    }
+}
+
+fn cut_off() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

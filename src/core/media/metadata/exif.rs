@@ -1,0 +1,104 @@
+//! The texts in a block of EXIF: the user's comment in each of its encodings, the description, and the tags that
+//! `ComfyUI` puts its graphs into.
+//!
+//! The block itself is read by `kamadak-exif`, which believes no length and walks no circle.
+
+use ::exif::{Context, In, Reader, Tag, Value};
+
+use super::{Texts, text_of};
+
+/// What the block begins with in a JPEG, and in the WebP files of careless programs.
+pub(super) const PREFIX: &[u8] = b"Exif\0\0";
+
+/// Windows' own comment, always in UTF-16.
+const XP_COMMENT: Tag = Tag(Context::Tiff, 0x9c9c);
+/// Where programs that know no directories put the user's comment.
+const OUTER_COMMENT: Tag = Tag(Context::Tiff, Tag::UserComment.1);
+
+/// The tags with texts, and what they are called.
+const TAGS: [(Tag, &str); 6] = [
+    (Tag::ImageDescription, "ImageDescription"),
+    (Tag::Make, "Make"),
+    (Tag::Model, "Model"),
+    (XP_COMMENT, "XPComment"),
+    (OUTER_COMMENT, "UserComment"),
+    (Tag::UserComment, "UserComment"),
+];
+
+/// Pushes what the block says; what does not hold together is passed over.
+pub(super) fn texts(mut block: Vec<u8>, texts: &mut Texts) {
+    if block.starts_with(PREFIX) {
+        block.drain(..PREFIX.len());
+    }
+    let read = Reader::new().continue_on_error(true).read_raw(block);
+    let Ok(exif) = read.or_else(|err| err.distill_partial_result(|_| ())) else {
+        return;
+    };
+    for (tag, name) in TAGS {
+        let value = exif.get_field(tag, In::PRIMARY).map(|field| &field.value);
+        let value = match value {
+            Some(Value::Byte(bytes) | Value::Undefined(bytes, _)) => bytes.clone(),
+            // Texts with a zero behind each.
+            Some(Value::Ascii(parts)) => parts.join(&0),
+            _ => continue,
+        };
+        match tag {
+            XP_COMMENT => texts.push(name, utf16(&value, true)),
+            Tag::UserComment | OUTER_COMMENT => {
+                texts.push(name, user_comment(&value, exif.little_endian()));
+            }
+            _ => push(name, text_of(&value), texts),
+        }
+    }
+}
+
+fn push(name: &str, text: String, texts: &mut Texts) {
+    // `prompt:{…}`: a tag of no meaning of its own, with a name in front.
+    match text.split_once(':') {
+        Some((name @ ("prompt" | "workflow"), graph)) if graph.starts_with('{') => {
+            texts.push(name, graph.to_owned());
+        }
+        _ => texts.push(name, text),
+    }
+}
+
+/// The comment behind the eight bytes that say how it is written.
+fn user_comment(value: &[u8], is_block_little: bool) -> String {
+    match value.split_at_checked(8) {
+        Some((b"UNICODE\0", text)) => utf16(text, is_little_endian(text, is_block_little)),
+        // JIS says the same of every letter that a setting is named with.
+        Some((b"ASCII\0\0\0" | b"JIS\0\0\0\0\0" | b"\0\0\0\0\0\0\0\0", text)) => text_of(text),
+        _ => text_of(value),
+    }
+}
+
+/// Which half of each letter is the small one. The standard leaves it to the block, but the most used writer always
+/// puts the large half first; so the zeros beside the Latin letters decide.
+fn is_little_endian(text: &[u8], is_block_little: bool) -> bool {
+    if text.starts_with(&[0xff, 0xfe]) {
+        return true;
+    }
+    let zeros = |offset: usize| text.iter().skip(offset).step_by(2).take(4096);
+    let first = zeros(0).filter(|byte| **byte == 0).count();
+    let second = zeros(1).filter(|byte| **byte == 0).count();
+    match first.cmp(&second) {
+        std::cmp::Ordering::Less => true,
+        std::cmp::Ordering::Greater => false,
+        std::cmp::Ordering::Equal => is_block_little,
+    }
+}
+
+fn utf16(bytes: &[u8], is_little: bool) -> String {
+    let units = bytes.chunks_exact(2).map(|pair| {
+        let pair = [pair[0], pair[1]];
+        if is_little {
+            u16::from_le_bytes(pair)
+        } else {
+            u16::from_be_bytes(pair)
+        }
+    });
+    let text: String = char::decode_utf16(units)
+        .map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect();
+    text.trim_matches(['\u{feff}', '\0']).to_owned()
+}
