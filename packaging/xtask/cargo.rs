@@ -134,7 +134,7 @@ pub fn explain_full_disk(workspace: &Workspace) -> Option<Failure> {
     let free_kb = free_kb(&String::from_utf8_lossy(&output.stdout))?;
     (free_kb < LOW_DISK_KB).then(|| {
         Failure::new(format!(
-            "The disk of {} has {} MB left: make room (a build takes about 6 GB), or set CARGO_TARGET_DIR to a \
+            "The disk of {} has {} MiB left: make room (a build takes about 6 GB), or set CARGO_TARGET_DIR to a \
              folder on another disk",
             workspace.target().display(),
             free_kb / 1024

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use safelight_core::catalog::size_text;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
+use safelight_core::units::size_text;
 
 use crate::app::App;
 use crate::app::background::{Answer, Background};

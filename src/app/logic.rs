@@ -141,8 +141,10 @@ impl App {
     }
 
     fn keep_result(&mut self, job: &RunningJob, output: JobOutput) {
-        self.session.last_word =
-            format!("Done in {}", crate::ui::widgets::duration_text(output.secs));
+        self.session.last_word = format!(
+            "Done in {}",
+            safelight_core::units::duration_text(output.secs)
+        );
         for text in &output.warnings {
             self.session.notify(
                 Severity::Warning,

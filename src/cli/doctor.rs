@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::size_text;
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{Surroundings, out};

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use safelight_core::catalog::{Catalog, CatalogEntry, Source, size_text};
+use safelight_core::catalog::{Catalog, CatalogEntry, Source};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::Settings;
+use safelight_core::units::{measured_text, size_text};
 use serde_json::json;
 
-use super::generate::{self, CANCELLED, cancel_on_interrupt, duration, print_event, say};
+use super::generate::{self, CANCELLED, cancel_on_interrupt, print_event, say};
 use super::{Surroundings, out};
 use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
 
@@ -376,7 +377,7 @@ fn message(progress: &Progress) -> String {
     match (progress.phase, progress.secs_left()) {
         (Phase::Fetching, Some(secs)) => {
             let speed = size_text(progress.bytes_per_sec as u64);
-            format!("{speed}/s  {} left", duration(secs))
+            format!("{speed}/s  {} left", measured_text(secs))
         }
         (Phase::Fetching, None) => "waiting".to_owned(),
         (phase, _) => phase_name(phase).to_owned(),

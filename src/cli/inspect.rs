@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::lora::LoraCard;
-use safelight_core::catalog::{
-    Catalog, CatalogError, ComponentCard, IdentityCard, ModelSpec, size_text,
-};
+use safelight_core::catalog::{Catalog, CatalogError, ComponentCard, IdentityCard, ModelSpec};
 use safelight_core::job::JobErrorKind;
+use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{Surroundings, made_with, out};

@@ -10,8 +10,9 @@ use safelight_core::catalog::{Catalog, Family};
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::memory::{
     Alternative, Corrections, DeviceClass, DeviceFacts, ModelWeights, Plan, Planner, PreservedRow,
-    Suggestion, gib, preserved_table, suggestions,
+    Suggestion, preserved_table, suggestions,
 };
+use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
@@ -90,12 +91,12 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
     let Device { name, facts, .. } = device_of(surroundings, device);
     let facts = DeviceFacts {
-        used_bytes: args.used.map_or(facts.used_bytes, bytes),
+        used_bytes: args.used.map_or(facts.used_bytes, from_gib),
         ..facts
     };
     let facts = match (args.total, args.class) {
         (None, None) => facts,
-        (total, class) => other_device(facts, total.map(bytes), class, args.used.map(bytes)),
+        (total, class) => other_device(facts, total.map(from_gib), class, args.used.map(from_gib)),
     };
     let jobs = generate::jobs_of(&generate, surroundings)?;
     let job = jobs.into_iter().next();
@@ -129,10 +130,6 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         plan,
         request,
     })
-}
-
-fn bytes(gib: f64) -> u64 {
-    (gib * (1_u64 << 30) as f64) as u64
 }
 
 /// The device that the settings and arguments mean on this machine.
@@ -238,10 +235,10 @@ impl Planned {
             text,
             "{class} {}: {} GiB, cap {}, others use {}, {} free for tensors\n",
             self.device,
-            gib(budget.total_bytes),
-            gib(budget.cap_bytes),
-            gib(budget.used_by_others_bytes),
-            gib(budget.available_bytes)
+            gib_text(budget.total_bytes),
+            gib_text(budget.cap_bytes),
+            gib_text(budget.used_by_others_bytes),
+            gib_text(budget.available_bytes)
         )
         .ok();
         text.push_str(&out::table(&self.stage_rows()));
@@ -249,7 +246,7 @@ impl Planned {
         writeln!(
             text,
             "Suggested preserved memory: {} GiB",
-            gib(plan.suggested_preserved_bytes)
+            gib_text(plan.suggested_preserved_bytes)
         )
         .ok();
         for suggestion in &self.suggestions {
@@ -285,11 +282,11 @@ impl Planned {
             rows.push(vec![
                 stage.stage.name().to_owned(),
                 stage.part.map_or("", |part| part.label()).to_owned(),
-                gib(stage.weights_bytes),
-                gib(stage.activation_bytes),
-                gib(stage.peak_bytes),
-                gib(stage.resident_bytes),
-                gib(stage.streamed_bytes_per_step),
+                gib_text(stage.weights_bytes),
+                gib_text(stage.activation_bytes),
+                gib_text(stage.peak_bytes),
+                gib_text(stage.resident_bytes),
+                gib_text(stage.streamed_bytes_per_step),
                 note,
             ]);
         }
@@ -309,10 +306,10 @@ impl Planned {
         for row in &self.table {
             rows.push(vec![
                 row.preserved_gib.to_string(),
-                gib(row.resident_bytes),
-                gib(row.streamed_bytes_per_step),
+                gib_text(row.resident_bytes),
+                gib_text(row.streamed_bytes_per_step),
                 format!("{:.2}", row.copy_secs_per_step),
-                gib(row.peak_bytes),
+                gib_text(row.peak_bytes),
                 (if row.fits { "" } else { "does not fit" }).to_owned(),
             ]);
         }

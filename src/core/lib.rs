@@ -19,3 +19,5 @@ pub mod settings;
 pub mod speed;
 pub mod tokens;
 pub mod trash;
+pub mod units;
+pub mod uri;

@@ -9,8 +9,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::gallery::encoded;
 use crate::naming;
+use crate::uri::encoded;
 
 /// So many files of one name are told apart.
 const MAX_NAMESAKES: usize = 10_000;

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use safelight_core::catalog::{Catalog, size_text};
+use safelight_core::catalog::Catalog;
 use safelight_core::job::JobError;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{LoadedSettings, Runtime, RuntimeMissing};
+use safelight_core::units::size_text;
 
 use super::{Check, Status};
 use crate::telemetry::host;

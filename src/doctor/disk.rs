@@ -3,6 +3,7 @@
 //! Reads the beginning of the largest weight file past the page cache, a quarter of a GiB or one second of it, whichever
 //! comes first; on a thread that is left behind when the disk does not answer.
 
+use safelight_core::units::size_text;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use safelight_core::catalog::size_text;
 
 use super::Check;
 use crate::telemetry::limit::within;

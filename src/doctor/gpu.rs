@@ -2,9 +2,9 @@
 //!
 //! Names no GPU that the driver does not show, and claims nothing about speed.
 
-use safelight_core::catalog::size_text;
 use safelight_core::memory::DeviceClass;
 use safelight_core::settings::Runtime;
+use safelight_core::units::size_text;
 
 use super::{Check, Machine, access};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};

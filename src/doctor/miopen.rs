@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::size_text;
 use safelight_core::settings::Paths;
+use safelight_core::units::size_text;
 
 use super::Check;
 

@@ -1,9 +1,9 @@
 //! Why a file could not be fetched: one sentence each.
 
+use safelight_core::units::size_text;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::size_text;
 use thiserror::Error;
 
 #[derive(Debug, Error)]

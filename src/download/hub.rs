@@ -2,9 +2,10 @@
 //!
 //! Asks nobody: only addresses and the places where its own tools keep tokens.
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+use safelight_core::uri;
 
 /// A hub of repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +42,9 @@ impl Hub {
 
     /// Where a file of the newest state of a repository is. `path` may have folders.
     pub fn url(&self, repository: &str, path: &str) -> String {
-        let escaped: Vec<String> = path.split('/').map(escaped).collect();
-        let path = escaped.join("/");
+        let path = uri::encoded(Path::new(path));
         format!("{}/{repository}/resolve/main/{path}", self.endpoint)
     }
-}
-
-/// One part of a path as an address has it.
-fn escaped(part: &str) -> String {
-    let mut text = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            write!(text, "%{byte:02X}").ok(); // Writing to a string cannot fail.
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use safelight_core::memory::DeviceClass;
+use safelight_core::units::GIB;
 
 const AMD: &str = "0x1002";
-const GIB: u64 = 1 << 30;
 /// No machine of today has as much memory: what is more is a driver's mistake.
 const MOST_BYTES: u64 = 1 << 45;
 

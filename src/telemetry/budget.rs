@@ -3,13 +3,12 @@
 //! On AMD's APUs the driver, its tables and the kernel are each known to be wrong in their own way (15.5 GiB, half of
 //! the memory, or more than there are chips). The least of them is taken, and what does not fit together is said.
 
-use safelight_core::catalog::size_text;
 use safelight_core::memory::DeviceClass;
+use safelight_core::units::{GIB, size_text};
 
 use super::amdgpu::AmdMemory;
 use super::host::HostMemory;
 
-const GIB: u64 = 1 << 30;
 /// What a GiB is to the `ttm` module, in pages.
 const PAGES_PER_GIB: u64 = 262_144;
 /// What is left to the system when nearly all of a shared pool is given to the GPU.

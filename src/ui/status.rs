@@ -3,10 +3,11 @@
 use egui::accesskit::Live;
 use egui::{Align, Button, Label, Layout, ProgressBar, RichText, Ui};
 use safelight_core::job::{Recipe, Stage};
+use safelight_core::units::duration_text;
 
 use crate::app::queue::RunningJob;
 use crate::app::state::Models;
-use crate::ui::widgets::{duration_text, palette, progress_bar};
+use crate::ui::widgets::{palette, progress_bar};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {

@@ -354,40 +354,10 @@ pub fn card(ui: &Ui, edge: Color32) -> Frame {
         .inner_margin(Margin::same(14))
 }
 
-/// `1.5 GiB`, `340 MiB`.
-pub fn bytes_text(bytes: u64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20);
-    if mib >= 1024.0 {
-        format!("{:.1} GiB", mib / 1024.0)
-    } else {
-        format!("{mib:.0} MiB")
-    }
-}
-
 /// What was typed where no range holds it: neither "nan" nor "inf" is a number that can be meant or kept.
 pub fn typed_number(text: &str) -> Option<f64> {
     let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
     number.is_finite().then_some(number)
-}
-
-/// `8 s`, `2 min 5 s`, `1 h 10 min`; never more exact than anyone can know.
-pub fn duration_text(secs: f64) -> String {
-    let secs = secs.clamp(0.0, 1e9).round() as u64;
-    match secs {
-        0..60 => format!("{secs} s"),
-        60..600 => format!("{} min {} s", secs / 60, secs % 60),
-        600..3600 => format!("{} min", secs / 60),
-        _ => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
-    }
-}
-
-/// A clip's length: short ones with a decimal.
-pub fn seconds_text(secs: f64) -> String {
-    if secs < 60.0 {
-        format!("{secs:.1} s")
-    } else {
-        duration_text(secs)
-    }
 }
 
 #[cfg(test)]
@@ -398,16 +368,6 @@ mod tests {
     fn what_is_typed_is_a_number_that_can_be_meant() {
         assert_eq!(typed_number(" \u{2212}1.5 "), Some(-1.5));
         assert_eq!(["nan", "inf", "1e999"].map(typed_number), [None; 3]);
-    }
-
-    #[test]
-    fn durations_and_sizes_read_like_words() {
-        assert_eq!(duration_text(7.6), "8 s");
-        assert_eq!(duration_text(125.0), "2 min 5 s");
-        assert_eq!(duration_text(4200.0), "1 h 10 min");
-        assert_eq!(duration_text(f64::NAN), "0 s");
-        assert_eq!(bytes_text(340 << 20), "340 MiB");
-        assert_eq!(bytes_text(1536 << 20), "1.5 GiB");
     }
 
     #[test]

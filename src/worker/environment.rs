@@ -272,7 +272,7 @@ fn allocator(choice: AllocatorChoice) -> Option<&'static str> {
     match choice {
         AllocatorChoice::Default => None,
         AllocatorChoice::Expandable => Some("expandable_segments:True"),
-        // The seeds' own figures for cards of up to 24 GB; the first works under a memory cap alone.
+        // The seeds' own figures for cards of up to 24 GiB; the first works under a memory cap alone.
         AllocatorChoice::SmallCard => Some("garbage_collection_threshold:0.8,max_split_size_mb:64"),
     }
 }

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use egui::Context;
 use safelight_core::job::{JobError, JobOutcome};
+use safelight_core::units::duration_text;
 
 use super::{DesktopAnswer, Message, is_looked_at, short};
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::queue::RunningJob;
-use crate::ui::widgets::{duration_text, sentence};
+use crate::ui::widgets::sentence;
 
 /// What ended since the window was looked at.
 #[derive(Debug, Default)]

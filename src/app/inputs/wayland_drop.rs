@@ -11,6 +11,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use raw_window_handle::{HasDisplayHandle as _, RawDisplayHandle};
+use safelight_core::uri;
 use wayland_backend::client::Backend;
 use wayland_client::protocol::{
     wl_data_device, wl_data_device_manager as manager, wl_data_offer, wl_registry, wl_seat,
@@ -165,31 +166,8 @@ fn paths_of(list: &str) -> Vec<PathBuf> {
     list.lines()
         .filter_map(|line| line.trim_end().strip_prefix("file://"))
         // A host name may stand before the path.
-        .filter_map(|rest| rest.find('/').map(|start| decoded(&rest[start..])))
+        .filter_map(|rest| rest.find('/').map(|start| uri::decoded(&rest[start..])))
         .collect()
-}
-
-/// Percent signs resolved; paths are bytes, not text.
-fn decoded(text: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt as _;
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let code = tail
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 impl Dispatch<wl_registry::WlRegistry, ()> for Listener {

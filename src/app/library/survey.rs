@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
-use safelight_core::catalog::{CatalogEntry, ModelSpec, size_text};
+use safelight_core::catalog::{CatalogEntry, ModelSpec};
 use safelight_core::job::StartPicture;
-use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner, gib};
+use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner};
 use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::units::{gib_text, size_text};
 
 use crate::app::form::FormState;
 use crate::app::inputs::Sources;
@@ -239,7 +240,7 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
         text: format!(
             "Its largest part is about {}, and {} GiB are free, {then}",
             size_text(largest),
-            gib(free)
+            gib_text(free)
         ),
     }
 }

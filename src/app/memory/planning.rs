@@ -10,6 +10,7 @@ use safelight_core::memory::{
     Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
 use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::units::{from_gib, in_gib};
 
 use crate::app::App;
 use crate::app::background::Task;
@@ -20,7 +21,6 @@ use crate::worker::Estimates;
 
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 8;
-const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Reads what plans are made from; runs on the file thread. `None` where a model's headers cannot be read.
 pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanWish) -> Option<PlanBasis> + Send + Sync>;
@@ -94,12 +94,11 @@ impl Planning {
     /// The request as the controls stand that are being dragged: what they would do is seen before it is kept.
     fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut request = request.clone();
-        let bytes = |gib: f64| (gib.max(0.0) * GIB) as u64;
         if let Some(gib) = self.preserved_draft {
-            request.memory.preserved_bytes = Some(bytes(gib));
+            request.memory.preserved_bytes = Some(from_gib(gib));
         }
         if let Some(gib) = self.cap_draft {
-            request.memory.cap_bytes = Some(bytes(gib));
+            request.memory.cap_bytes = Some(from_gib(gib));
         }
         request
     }
@@ -217,7 +216,7 @@ impl App {
 
 /// In GiB with one decimal, never less.
 fn rounded_up(bytes: u64) -> f64 {
-    (bytes as f64 / GIB * 10.0).ceil() / 10.0
+    (in_gib(bytes) * 10.0).ceil() / 10.0
 }
 
 /// Models of the same family and variant that are stored in fewer bytes.

@@ -22,7 +22,7 @@ use safelight_core::job::{
 pub use args::GenerateArgs;
 pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
-pub(super) use report::{duration, explain, print_event, say};
+pub(super) use report::{explain, print_event, say};
 use telemetry::Telemetry;
 
 use super::Surroundings;

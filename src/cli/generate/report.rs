@@ -1,7 +1,6 @@
 //! What `safelight generate` tells while it works: a progress bar for people, JSON lines for programs.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safelight_core::catalog::lora::CheckedLora;
@@ -9,6 +8,7 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe,
     Stage,
 };
+use safelight_core::units::{bytes_text, measured_text};
 use serde_json::{Value, json};
 
 /// Hears a job's updates.
@@ -233,8 +233,8 @@ impl HumanReport {
         }
         format!(
             "{} of {}",
-            gib(self.memory.used_bytes),
-            gib(self.memory.total_bytes)
+            bytes_text(self.memory.used_bytes),
+            bytes_text(self.memory.total_bytes)
         )
     }
 }
@@ -267,7 +267,7 @@ impl Report for HumanReport {
                     "Section {} of {}: {} of the clip, in {}",
                     made.section + 1,
                     made.count,
-                    duration(secs),
+                    measured_text(secs),
                     made.path.display()
                 );
                 self.bar.suspend(|| say(&text));
@@ -282,7 +282,7 @@ impl Report for HumanReport {
                 self.bar.set_position(u64::from(*step));
                 self.bar.set_message(format!(
                     "{} left  {}",
-                    duration(*secs_left),
+                    measured_text(*secs_left),
                     self.memory_text()
                 ));
             }
@@ -371,9 +371,9 @@ fn summary(output: &JobOutput) -> String {
     let plan = plan.map_or_else(String::new, |plan| format!("; plan: {}", plan.line()));
     format!(
         "Finished in {} (seed {}, peak memory {}): {}{plan}",
-        duration(output.secs),
+        measured_text(output.secs),
         output.seed,
-        gib(output.peak_bytes),
+        bytes_text(output.peak_bytes),
         stages.join(", ")
     )
 }
@@ -383,22 +383,6 @@ pub fn say(text: &str) {
     let mut err = std::io::stderr().lock();
     // Nobody is left to tell when standard error is closed.
     writeln!(err, "{text}").ok();
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
-}
-
-/// Seconds as people read them.
-pub fn duration(secs: f64) -> String {
-    let secs = Duration::try_from_secs_f64(secs)
-        .unwrap_or_default()
-        .as_secs_f64();
-    if secs < 59.95 {
-        return format!("{secs:.1} s");
-    }
-    let secs = secs.round();
-    format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What can be wrong with a model or with the catalogue, and what its user can do about it.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use crate::job::{JobError, JobErrorKind};
+use crate::units::size_text;
 
 #[derive(Debug, Error)]
 pub enum CatalogError {
@@ -214,39 +214,9 @@ fn and_size(bytes: u64) -> String {
     }
 }
 
-/// Bytes as a person reads them, such as `34.2 GB`.
-pub fn size_text(bytes: u64) -> String {
-    let units = ["kB", "MB", "GB", "TB"];
-    if bytes < 1000 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.95 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let mut text = format!("{value:.1}");
-    if let Some(whole) = text.strip_suffix(".0") {
-        text = whole.to_owned();
-    }
-    // Writing to a string cannot fail.
-    write!(text, " {}", units[unit]).ok();
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_read_as_people_write_them() {
-        let texts = [0, 999, 1000, 2_820_000_000, 34_200_000_000, 999_960].map(size_text);
-        assert_eq!(
-            texts,
-            ["0 bytes", "999 bytes", "1 kB", "2.8 GB", "34.2 GB", "1 MB"]
-        );
-    }
 
     #[test]
     fn places_count_from_one_and_in_characters() {

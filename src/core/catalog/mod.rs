@@ -53,7 +53,7 @@ pub use companions::Companions;
 pub use component::{Component, component_config};
 pub use entry::{CatalogEntry, known_models};
 pub(crate) use error::line_and_column;
-pub use error::{CatalogError, format_name, size_text};
+pub use error::{CatalogError, format_name};
 pub use files::ModelFiles;
 pub use flux::keys::FluxTransformerKeys;
 pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransformerKeys};

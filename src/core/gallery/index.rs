@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Stamp;
 use super::facts::Facts;
-use super::{Stamp, decoded, encoded};
 use crate::files::write_atomically;
 use crate::naming;
+use crate::uri::{decoded, encoded};
 
 /// Of another version everything is read anew.
 const VERSION: u32 = 2;

@@ -10,7 +10,6 @@ mod query;
 mod scan;
 mod shelf;
 mod thumbs;
-mod uri;
 
 pub use facts::{Facts, MediaKind, files_of, read_facts};
 pub use index::IndexError;
@@ -18,7 +17,6 @@ pub use query::{Query, Show, Sort};
 pub use scan::{Found, Scan, Scanner, Stamp};
 pub use shelf::{Entry, Reading, Shelf};
 pub use thumbs::{THUMB_SIDE, ThumbFolder, ThumbKey};
-pub(crate) use uri::{decoded, encoded};
 
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,10 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Stamp, encoded};
+use super::Stamp;
 use crate::files::{finish_partial, partial_path};
 use crate::media::{MediaError, Picture, first_picture, open_picture, thumbnail};
+use crate::uri::encoded;
 
 /// The longer side of a small picture, in pixels.
 pub const THUMB_SIDE: u32 = 320;

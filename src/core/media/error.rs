@@ -2,10 +2,9 @@
 //!
 //! It advises nothing and logs nothing: the job that met the error does.
 
+use crate::units::size_text;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use crate::catalog::size_text;
 
 /// Why a picture, a clip or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]

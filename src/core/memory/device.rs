@@ -6,9 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DeviceClass, MemoryChoice};
-
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+use crate::units::{GIB, MIB};
 
 /// What a driver keeps for a process that computes on a GPU, besides all that its allocator holds: code, queues,
 /// the libraries' own. 0.69 GiB on an H200 with CUDA 13, behind steps of Flux and Wan.

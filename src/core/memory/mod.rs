@@ -28,7 +28,7 @@ pub use parts::PartName;
 pub use plan::{Plan, Planner, StagePlan};
 pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
-pub use verdict::{Verdict, gib};
+pub use verdict::Verdict;
 
 use tiers::{AttentionChoice, ConvolutionTier};
 

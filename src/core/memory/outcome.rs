@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::gib;
 use crate::job::Stage;
+use crate::units::gib_text;
 
 /// Peaks of one stage, as the allocator counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,10 @@ impl PlanOutcome {
 
     /// `predicted 21.3, measured 20.8 GiB`
     pub fn line(&self) -> String {
-        let (predicted, measured) = (gib(self.predicted_bytes), gib(self.measured_bytes));
+        let (predicted, measured) = (
+            gib_text(self.predicted_bytes),
+            gib_text(self.measured_bytes),
+        );
         format!("predicted {predicted}, measured {measured} GiB")
     }
 }

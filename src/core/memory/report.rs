@@ -4,12 +4,13 @@
 //! Reads libtorch's sentence; measures nothing itself.
 
 use super::Fault;
+use crate::units::{GIB, bytes_text};
 
 /// A request below this is small change: it fails for want of something other than the device's own memory when much
 /// more than it is free.
 const SMALL_REQUEST: u64 = 512 << 20;
 /// A device with this much left is not full.
-const MUCH_FREE: u64 = 1 << 30;
+const MUCH_FREE: u64 = GIB;
 
 /// The numbers of one complaint, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl AllocationReport {
 pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String {
     let report = AllocationReport::parse(message);
     let asked = report.map_or_else(String::new, |report| {
-        format!(" when {} more were wanted", gib(report.asked))
+        format!(" when {} more were wanted", bytes_text(report.asked))
     });
     let shortage = report.map(|report| report.shortage());
     match (fault, shortage, report) {
@@ -122,22 +123,24 @@ pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String
         (_, Some(Shortage::Machine), Some(report)) => format!(
             "the GPU got no memory{asked}, though {} of it are free: the machine's memory is under pressure, not the \
              GPU's in pieces{}",
-            gib(report.free.unwrap_or(0)),
+            bytes_text(report.free.unwrap_or(0)),
             beside(host)
         ),
         (_, Some(Shortage::Cap), Some(report)) => format!(
             "the memory that this job may use on the device, {}, ran out{asked}",
-            gib(report.allowed.unwrap_or(0))
+            bytes_text(report.allowed.unwrap_or(0))
         ),
         (_, Some(Shortage::Pieces), Some(report)) => format!(
             "the device's memory ran out{asked}: {} of it are held in pieces that are too small",
-            gib(report.unallocated.unwrap_or(0))
+            bytes_text(report.unallocated.unwrap_or(0))
         ),
         (_, _, Some(report)) if report.free.is_some() => {
-            let total = report.total.map(|total| format!(" of {}", gib(total)));
+            let total = report
+                .total
+                .map(|total| format!(" of {}", bytes_text(total)));
             format!(
                 "the device's memory ran out{asked} and {}{} were free",
-                gib(report.free.unwrap_or(0)),
+                bytes_text(report.free.unwrap_or(0)),
                 total.unwrap_or_default()
             )
         }
@@ -149,24 +152,16 @@ pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String
 fn beside(host: HostMemory) -> String {
     let available = host
         .available
-        .map(|bytes| format!("{} available", gib(bytes)));
+        .map(|bytes| format!("{} available", bytes_text(bytes)));
     let cache = host
         .page_cache
-        .map(|bytes| format!("{} in the page cache", gib(bytes)));
+        .map(|bytes| format!("{} in the page cache", bytes_text(bytes)));
     match (available, cache) {
         (None, None) => String::new(),
         (available, cache) => {
             let parts: Vec<String> = available.into_iter().chain(cache).collect();
             format!(" (the machine has {})", parts.join(" and "))
         }
-    }
-}
-
-fn gib(bytes: u64) -> String {
-    if bytes < 1 << 30 {
-        format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20))
-    } else {
-        format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
     }
 }
 

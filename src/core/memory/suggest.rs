@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::network::ModelWeights;
 use super::plan::{Plan, Planner, TILES};
-use super::verdict::gib;
 use crate::job::GenerateRequest;
+use crate::units::gib_text;
 
 /// Another model that could make the same, such as the same one in fp8, with what its headers say.
 #[derive(Clone, Debug)]
@@ -80,7 +80,9 @@ impl Change {
     fn text(&self, request: &GenerateRequest) -> String {
         match self {
             Self::DefaultCap => "Use the device's own cap".to_owned(),
-            Self::Preserved { bytes } => format!("Keep {} GiB free for activations", gib(*bytes)),
+            Self::Preserved { bytes } => {
+                format!("Keep {} GiB free for activations", gib_text(*bytes))
+            }
             Self::UnloadBetween => "Unload models between stages".to_owned(),
             Self::Batch { batch_size: 1 } => "Make one picture at a time".to_owned(),
             Self::Batch { batch_size } => format!("Make {batch_size} pictures at a time"),

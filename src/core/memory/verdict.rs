@@ -10,6 +10,7 @@ use super::DeviceClass;
 use super::device::{Budget, DeviceFacts};
 use super::parts::PartName;
 use super::plan::StagePlan;
+use crate::units::gib_text;
 
 /// Whether a job fits, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,16 +22,6 @@ pub struct Verdict {
     pub needs_bytes: u64,
     /// What there is for it: the cap.
     pub of_bytes: u64,
-}
-
-/// A size in GiB with one decimal, with two where it is less than one, without the unit: `21.3`, `0.04`.
-pub fn gib(bytes: u64) -> String {
-    let gib = bytes as f64 / (1_u64 << 30) as f64;
-    if bytes > 0 && gib < 0.995 {
-        format!("{gib:.2}")
-    } else {
-        format!("{gib:.1}")
-    }
 }
 
 pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], peak: u64) -> Verdict {
@@ -53,8 +44,8 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
         None => {
             let mut text = format!(
                 "Fits: needs {} of {} GiB{place}",
-                gib(needs),
-                gib(budget.cap_bytes)
+                gib_text(needs),
+                gib_text(budget.cap_bytes)
             );
             // Writing to a string cannot fail.
             write!(text, "{}", done_for_it(stages, budget)).ok();
@@ -72,8 +63,8 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
                 .map_or_else(String::new, |tile| format!(" even in tiles of {tile}"));
             format!(
                 "Does not fit: the {network} needs {} GiB{place}{streamed}{tiled}, {} are free",
-                gib(stage.required_bytes()),
-                gib(budget.available_bytes)
+                gib_text(stage.required_bytes()),
+                gib_text(budget.available_bytes)
             )
         }
     };
@@ -91,7 +82,10 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
     let streamed = stages.iter().filter(|stage| stage.is_streamed());
     if let Some(stage) = streamed.max_by_key(|stage| stage.streamed_bytes_per_step) {
         let network = stage.part.map_or("weights", PartName::label);
-        let (stays, all) = (gib(stage.resident_bytes), gib(stage.weights_bytes));
+        let (stays, all) = (
+            gib_text(stage.resident_bytes),
+            gib_text(stage.weights_bytes),
+        );
         write!(
             text,
             "; {stays} of {all} GiB of the {network} stay on the device"
@@ -111,8 +105,8 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
         write!(
             text,
             "; the VAE works in tiles of {tile}, as whole frames need {} GiB and {} are free",
-            gib(stage.whole_bytes),
-            gib(budget.available_bytes)
+            gib_text(stage.whole_bytes),
+            gib_text(budget.available_bytes)
         )
         .ok();
     }
@@ -124,23 +118,5 @@ fn secs(secs: f64) -> String {
         format!("{:.0} ms", (secs * 1000.0).max(1.0))
     } else {
         format!("{secs:.1} s")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_as_exact_as_people_read_them() {
-        for (mib, text) in [
-            (0, "0.0"),
-            (41, "0.04"),
-            (512, "0.50"),
-            (1024, "1.0"),
-            (21_811, "21.3"),
-        ] {
-            assert_eq!(gib(mib << 20), text, "{mib} MiB");
-        }
     }
 }

@@ -26,6 +26,7 @@ use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use crate::units::from_gib;
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,7 +90,7 @@ pub enum AllocatorChoice {
     /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
     #[serde(rename = "expandable")]
     Expandable,
-    /// Tighter, for cards of up to 24 GB: more calls of the driver.
+    /// Tighter, for cards of up to 24 GiB: more calls of the driver.
     #[serde(rename = "small-card")]
     SmallCard,
 }
@@ -128,10 +129,9 @@ pub struct MemorySettings {
 impl MemorySettings {
     /// The same in bytes.
     pub fn choice(self) -> MemoryChoice {
-        let bytes = |gib: f64| (gib.max(0.0) * (1_u64 << 30) as f64) as u64;
         MemoryChoice {
-            preserved_bytes: self.preserved_gib.map(bytes),
-            cap_bytes: self.cap_gib.map(bytes),
+            preserved_bytes: self.preserved_gib.map(from_gib),
+            cap_bytes: self.cap_gib.map(from_gib),
             keep_loaded: self.keep_loaded,
         }
     }

@@ -1,12 +1,13 @@
 //! Known models that are not on this disk: what each needs, and fetching it once that was agreed to.
 
 use egui::{ProgressBar, RichText, Ui};
-use safelight_core::catalog::{CatalogEntry, Source, size_text};
+use safelight_core::catalog::{CatalogEntry, Source};
+use safelight_core::units::{duration_text, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::fetching::{Fetch, FetchState, Quoted};
 use crate::download::{Phase, Progress};
-use crate::ui::widgets::{card, duration_text, palette, progress_bar, wide_note};
+use crate::ui::widgets::{card, palette, progress_bar, wide_note};
 use crate::ui::{View, theme};
 
 /// The model that is looked at or on its way.

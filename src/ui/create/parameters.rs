@@ -3,12 +3,13 @@
 use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
 use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{SectionOrder, Sections, WINDOW};
+use safelight_core::units::seconds_text;
 
 use crate::app::form::{ASPECTS, DEFAULT_SECS, FormState, SizeChoice, takes_batches};
 use crate::ui::create::advanced::{advanced_ui, said_ui};
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
-use crate::ui::widgets::{Own, field_hint, own_row, row, seconds_text, wide_slider};
+use crate::ui::widgets::{Own, field_hint, own_row, row, wide_slider};
 use crate::ui::{View, theme};
 
 /// As many jobs come of one click, where each makes one clip.

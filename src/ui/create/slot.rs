@@ -8,11 +8,12 @@ use egui::{
 };
 use safelight_core::catalog::{ImageRole, ModelSpec};
 use safelight_core::job::SourceClip;
+use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::inputs::{Input, Slot, Source};
 use crate::app::mask::MaskCommand;
-use crate::ui::widgets::{icon_button, palette, seconds_text, with_icon};
+use crate::ui::widgets::{icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// The words for one place.

@@ -9,11 +9,12 @@ use egui::{
     Vec2, WidgetInfo, pos2, vec2,
 };
 use safelight_core::gallery::{Entry, Reading};
+use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::Shown;
 use crate::ui::gallery::actions::menu_ui;
-use crate::ui::widgets::{palette, seconds_text, sentence};
+use crate::ui::widgets::{palette, sentence};
 use crate::ui::{View, icons, theme};
 
 /// So much of a prompt is said for a picture.

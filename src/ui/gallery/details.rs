@@ -7,13 +7,13 @@ use std::sync::Arc;
 use egui::{
     Align, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2,
 };
-use safelight_core::catalog::size_text;
 use safelight_core::gallery::{Entry, Facts, Reading};
+use safelight_core::units::{duration_text, seconds_text, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::gallery::Shown;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
-use crate::ui::widgets::{duration_text, icon_button, palette, seconds_text, sentence};
+use crate::ui::widgets::{icon_button, palette, sentence};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {

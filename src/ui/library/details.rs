@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, ComponentCard, ModelSpec, UnusableModel, size_text};
+use safelight_core::catalog::{CatalogEntry, ComponentCard, ModelSpec, UnusableModel};
+use safelight_core::units::{seconds_text, size_text};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::thing_of;
@@ -12,7 +13,7 @@ use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::library::fit_colour;
 use crate::ui::widgets::{
-    card, icon_button, icon_toggle, main_button, palette, seconds_text, sentence, wide_note,
+    card, icon_button, icon_toggle, main_button, palette, sentence, wide_note,
 };
 use crate::ui::{View, icons, theme};
 

@@ -4,8 +4,9 @@
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
 use egui::{Align, Button, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, Family, size_text};
-use safelight_core::memory::{DeviceClass, gib};
+use safelight_core::catalog::{CatalogEntry, Family};
+use safelight_core::memory::DeviceClass;
+use safelight_core::units::{gib_text, size_text};
 
 use crate::app::commands::{AppCommand, FolderSetting};
 use crate::app::library::survey::{Fit, FitWord, Machine};
@@ -188,7 +189,7 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn device_text(machine: &Machine) -> String {
     let facts = &machine.device.facts;
-    let memory = gib(facts.total_bytes);
+    let memory = gib_text(facts.total_bytes);
     let name = &machine.device.name;
     let disk = machine.free_bytes.map_or_else(String::new, |bytes| {
         format!(" {} are free on the disk for models.", size_text(bytes))

@@ -5,15 +5,16 @@
 
 use egui::{RichText, Ui};
 use egui_plot::Span as BandSpan;
+use safelight_core::units::{bytes_text, duration_text, in_gib};
 
 use crate::app::memory::course::Span;
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::graph::{
-    Extent, axis_secs, base_plot, block, dotted, fix_bounds, gib, name_plot, position_of,
+    Extent, axis_secs, base_plot, block, dotted, fix_bounds, name_plot, position_of,
 };
 use crate::ui::memory::legend::heading_ui;
 use crate::ui::memory::{Room, words};
-use crate::ui::widgets::{bytes_text, palette};
+use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
 pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
@@ -47,10 +48,10 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
     let is_timed = planned.course.is_timed;
     let extent = Extent::new(
         planned.course.total_secs(),
-        gib(plan.peak_bytes),
-        gib(plan.budget.cap_bytes),
+        in_gib(plan.peak_bytes),
+        in_gib(plan.budget.cap_bytes),
     );
-    let available = gib(plan.budget.available_bytes);
+    let available = in_gib(plan.budget.available_bytes);
     let shown = base_plot("expected memory", extent, height)
         .x_axis_formatter(move |mark, _| {
             if is_timed {
@@ -77,7 +78,7 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
             dotted(
                 plot,
                 "Predicted peak allocated",
-                gib(plan.peak_bytes),
+                in_gib(plan.peak_bytes),
                 palette.allocated,
             );
             if available < extent.top_gib {
@@ -100,7 +101,7 @@ fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {
         format!("Expected {}", bytes_text(span.peak_bytes)),
     ];
     if is_timed {
-        let secs = crate::ui::widgets::duration_text(span.to_secs - span.from_secs);
+        let secs = duration_text(span.to_secs - span.from_secs);
         lines.push(format!("takes about {secs}"));
     }
     lines.join("\n")

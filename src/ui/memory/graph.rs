@@ -9,18 +9,15 @@ use egui_plot::{
     PlotUi, Polygon, Span, VLine,
 };
 use safelight_core::job::Reclaim;
+use safelight_core::units::{bytes_text, from_gib, in_gib};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{Series, is_known, words};
 use crate::ui::theme::{self, Palette};
-use crate::ui::widgets::{bytes_text, palette};
+use crate::ui::widgets::palette;
 
 /// A mark this near to the pointer is told of, as a share of the axis.
 const NEAR: f64 = 0.012;
-
-pub(super) fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
-}
 
 /// The ends of both axes.
 #[derive(Clone, Copy)]
@@ -53,16 +50,18 @@ pub(super) fn plot_ui(
     is_running: bool,
 ) {
     let palette = palette(ui);
-    let cap = history.last().map_or(0.0, |sample| gib(sample.total_bytes));
+    let cap = history
+        .last()
+        .map_or(0.0, |sample| in_gib(sample.total_bytes));
     let most = history
         .samples()
         .iter()
         .flat_map(|sample| {
             // The machine's lines may lie far above, and then only their figures are shown.
             let own = series.iter().filter(|line| !line.is_thin);
-            own.map(move |line| gib((line.bytes)(sample)))
+            own.map(move |line| in_gib((line.bytes)(sample)))
         })
-        .chain(history.predicted_bytes().map(gib))
+        .chain(history.predicted_bytes().map(in_gib))
         .fold(0.0, f64::max);
     let now = history.end_secs();
     let rest = match history.course().filter(|_| is_running) {
@@ -121,7 +120,7 @@ pub(super) fn block(
     bytes: u64,
     strength: f32,
 ) {
-    let height = gib(bytes);
+    let height = in_gib(bytes);
     if height <= 0.0 {
         return;
     }
@@ -144,7 +143,7 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[Series]) 
         let points: PlotPoints<'a> = history
             .samples()
             .iter()
-            .map(|sample| [sample.at_secs, gib((line.bytes)(sample))])
+            .map(|sample| [sample.at_secs, in_gib((line.bytes)(sample))])
             .collect();
         let width = if line.is_thin { 1.0 } else { 1.8 };
         plot.line(Line::new(line.name, points).color(line.colour).width(width));
@@ -173,11 +172,11 @@ fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: Extent, palett
         dotted(
             plot,
             "Predicted peak allocated",
-            gib(bytes).min(extent.top_gib * 0.99),
+            in_gib(bytes).min(extent.top_gib * 0.99),
             palette.allocated,
         );
     }
-    let planned = history.cap_bytes().map(gib);
+    let planned = history.cap_bytes().map(in_gib);
     if let Some(cap) = planned.filter(|cap| *cap < extent.top_gib) {
         dotted(plot, "Budget", cap, palette.cap);
     }
@@ -297,7 +296,7 @@ pub(super) fn axis_secs(mark: GridMark) -> String {
 
 /// A value of the axis, in GiB, as a size.
 pub(super) fn axis_bytes(gib: f64) -> String {
-    bytes_text((gib.max(0.0) * f64::from(1 << 30)) as u64)
+    bytes_text(from_gib(gib))
 }
 
 #[cfg(test)]

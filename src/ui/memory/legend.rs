@@ -4,11 +4,12 @@
 
 use egui::{Button, RichText, Ui};
 use safelight_core::job::{JobId, MachineSample, MemorySample};
+use safelight_core::units::bytes_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{Series, is_known};
-use crate::ui::widgets::{bytes_text, choice, palette, with_icon};
+use crate::ui::widgets::{choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Whether what is expected of the form's job is shown: where there is no other, where it is asked for, and while a

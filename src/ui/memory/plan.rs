@@ -5,14 +5,14 @@
 use egui::{Button, Color32, CornerRadius, RichText, Slider, Ui};
 use safelight_core::memory::Plan;
 use safelight_core::settings::MemorySettings;
+use safelight_core::units::{bytes_text, in_gib};
 
 use crate::app::commands::AppCommand;
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::words;
-use crate::ui::widgets::{bytes_text, flush, ink, palette, with_icon};
+use crate::ui::widgets::{flush, ink, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-const GIB: f64 = (1_u64 << 30) as f64;
 /// Width of the sliders.
 const SLIDER_WIDTH: f32 = 170.0;
 /// Of the cap with its name.
@@ -98,8 +98,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let label = ui
         .label(RichText::new("Preserved memory").small().color(weak))
         .on_hover_text(PRESERVED);
-    let most = (plan.budget.cap_bytes as f64 / GIB).max(1.0);
-    let suggested = plan.suggested_preserved_bytes as f64 / GIB;
+    let most = in_gib(plan.budget.cap_bytes).max(1.0);
+    let suggested = in_gib(plan.suggested_preserved_bytes);
     let set = view.settings.memory.preserved_gib;
     let draft = view.session.planning.preserved_draft;
     // Rounded before, because a slider that rounds says that it was changed.
@@ -134,10 +134,10 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let label = ui
         .label(RichText::new("Memory cap").small().color(weak))
         .on_hover_text(CAP);
-    let total = (plan.budget.total_bytes as f64 / GIB).max(1.0);
+    let total = in_gib(plan.budget.total_bytes).max(1.0);
     let set = view.settings.memory.cap_gib;
     let draft = view.session.planning.cap_draft;
-    let value = draft.or(set).unwrap_or(plan.budget.cap_bytes as f64 / GIB);
+    let value = draft.or(set).unwrap_or(in_gib(plan.budget.cap_bytes));
     let mut value = rounded(value.min(total));
     let drag = egui::DragValue::new(&mut value)
         .range(0.0..=total)

@@ -6,11 +6,12 @@
 use egui::{Label, RichText, Ui};
 use safelight_core::job::Climb;
 use safelight_core::memory::Rung;
+use safelight_core::units::{bytes_text, duration_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
 use crate::app::memory::planning::Planned;
-use crate::ui::widgets::{bytes_text, duration_text, palette};
+use crate::ui::widgets::palette;
 
 /// How long the form's job is expected to take.
 pub(super) fn time_words(course: &Course) -> String {

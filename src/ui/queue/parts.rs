@@ -5,11 +5,12 @@ use egui::{
     Stroke, StrokeKind, Ui, UiBuilder, pos2, vec2,
 };
 use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::commands::QueueCommand;
 use crate::app::queue::list::picture_of;
-use crate::ui::widgets::{palette, seconds_text};
+use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
 /// What stands in a row's second line.

@@ -1,6 +1,7 @@
 //! One job of the queue as a row: running, waiting or stopped. What they are drawn with is [`super::parts`]'s.
 
 use egui::{Align2, Color32, CornerRadius, FontId, Rect, RichText, Sense, Ui, pos2, vec2};
+use safelight_core::units::duration_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::commands::QueueCommand;
@@ -12,7 +13,7 @@ use crate::ui::queue::parts::{
     thumb_ui, words_ui,
 };
 use crate::ui::queue::reach::{drag, keys, menu_button, stopped_menu, waiting_menu};
-use crate::ui::widgets::{duration_text, icon_button, palette, sentence};
+use crate::ui::widgets::{icon_button, palette, sentence};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {

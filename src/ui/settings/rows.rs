@@ -285,7 +285,7 @@ const EXPERTS: &[Row] = &[
                 (AllocatorChoice::Expandable, "Segments that grow"),
                 (
                     AllocatorChoice::SmallCard,
-                    "Tight, for cards of up to 24 GB",
+                    "Tight, for cards of up to 24 GiB",
                 ),
             ];
             edit.choice(ui, &mut choice, &choices);

@@ -3,10 +3,10 @@
 //! How far everything is, the status line says.
 
 use safelight_core::job::{Recipe, Stage};
+use safelight_core::units::duration_text;
 
 use crate::app::queue::RunningJob;
 use crate::ui::watch::bar::Told;
-use crate::ui::widgets::duration_text;
 
 pub(super) fn told(job: &RunningJob) -> Told {
     Told {

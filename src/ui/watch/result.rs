@@ -3,12 +3,13 @@
 //! The frame that is shown is the bar's.
 
 use egui::{Button, RichText, Ui};
+use safelight_core::units::duration_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::queue::ResultItem;
 use crate::ui::watch::bar::Told;
 use crate::ui::watch::compare::compare_menu;
-use crate::ui::widgets::{duration_text, palette, with_icon};
+use crate::ui::widgets::{palette, with_icon};
 use crate::ui::{View, icons};
 
 pub(super) fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {

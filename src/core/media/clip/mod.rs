@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{MediaError, Picture};
-use crate::catalog::size_text;
+use crate::units::size_text;
 use crate::naming;
 
 /// Who made the file, for those who look.

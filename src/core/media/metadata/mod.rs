@@ -20,7 +20,7 @@ use serde::de::IgnoredAny;
 
 use super::MediaError;
 use super::kind::{self, Kind};
-use crate::catalog::size_text;
+use crate::units::size_text;
 use crate::formats::{ByteSource, Part};
 
 /// What the settings are called in pictures: the keyword of a PNG text, the name before a JPEG comment.

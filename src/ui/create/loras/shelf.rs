@@ -6,7 +6,7 @@ use egui::{
     TextWrapMode, Ui, vec2,
 };
 use safelight_core::catalog::lora::{Fit, FoundLora};
-use safelight_core::catalog::size_text;
+use safelight_core::units::size_text;
 
 use crate::app::commands::AppCommand;
 use crate::app::loras::LorasCommand;

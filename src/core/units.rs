@@ -1,0 +1,128 @@
+//! Sizes and durations as people read them, and sizes between bytes and GiB.
+//!
+//! Files and downloads are counted in powers of 1000 (kB, MB, GB), as shops and hubs state them; memory in powers of
+//! 1024 (MiB, GiB), as drivers and PyTorch do. Measures nothing.
+
+use std::time::Duration;
+
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+
+/// Bytes as a number of GiB.
+pub fn in_gib(bytes: u64) -> f64 {
+    bytes as f64 / GIB as f64
+}
+
+/// The bytes in a number of GiB; none in a negative number, or in none at all.
+pub fn from_gib(gib: f64) -> u64 {
+    (gib.max(0.0) * GIB as f64) as u64
+}
+
+/// The size of a file or of a disk, such as `34.2 GB`.
+pub fn size_text(bytes: u64) -> String {
+    let units = ["kB", "MB", "GB", "TB"];
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let text = format!("{value:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    format!("{text} {}", units[unit])
+}
+
+/// A size in memory: `1.5 GiB`, `340 MiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    if bytes < GIB {
+        format!("{:.0} MiB", bytes as f64 / MIB as f64)
+    } else {
+        format!("{:.1} GiB", in_gib(bytes))
+    }
+}
+
+/// A size in GiB with one decimal, with two where it is less than one, without the unit: `21.3`, `0.04`.
+pub fn gib_text(bytes: u64) -> String {
+    let gib = in_gib(bytes);
+    if bytes > 0 && gib < 0.995 {
+        format!("{gib:.2}")
+    } else {
+        format!("{gib:.1}")
+    }
+}
+
+/// `8 s`, `2 min 5 s`, `1 h 10 min`; never more exact than anyone can know.
+pub fn duration_text(secs: f64) -> String {
+    let secs = secs.clamp(0.0, 1e9).round() as u64;
+    match secs {
+        0..60 => format!("{secs} s"),
+        60..600 => format!("{} min {} s", secs / 60, secs % 60),
+        600..3600 => format!("{} min", secs / 60),
+        _ => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
+    }
+}
+
+/// A clip's length: short ones with a decimal.
+pub fn seconds_text(secs: f64) -> String {
+    if secs < 60.0 {
+        format!("{secs:.1} s")
+    } else {
+        duration_text(secs)
+    }
+}
+
+/// A duration that was measured: `8.0 s`, `62 min 05 s`.
+pub fn measured_text(secs: f64) -> String {
+    // What no duration can hold is none.
+    let secs = Duration::try_from_secs_f64(secs)
+        .unwrap_or_default()
+        .as_secs_f64();
+    if secs < 59.95 {
+        return format!("{secs:.1} s");
+    }
+    let secs = secs.round();
+    format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_sizes_read_as_people_write_them() {
+        let texts = [0, 999, 1000, 2_820_000_000, 34_200_000_000, 999_960].map(size_text);
+        assert_eq!(
+            texts,
+            ["0 bytes", "999 bytes", "1 kB", "2.8 GB", "34.2 GB", "1 MB"]
+        );
+    }
+
+    #[test]
+    fn memory_sizes_are_as_exact_as_people_read_them() {
+        assert_eq!(bytes_text(340 << 20), "340 MiB");
+        assert_eq!(bytes_text(1536 << 20), "1.5 GiB");
+        for (mib, text) in [
+            (0, "0.0"),
+            (41, "0.04"),
+            (512, "0.50"),
+            (1024, "1.0"),
+            (21_811, "21.3"),
+        ] {
+            assert_eq!(gib_text(mib << 20), text, "{mib} MiB");
+        }
+        assert_eq!((from_gib(1.5), in_gib(3 << 29)), (3 << 29, 1.5));
+        assert_eq!((from_gib(-1.0), from_gib(f64::NAN)), (0, 0));
+    }
+
+    #[test]
+    fn durations_read_like_words() {
+        assert_eq!(duration_text(7.6), "8 s");
+        assert_eq!(duration_text(125.0), "2 min 5 s");
+        assert_eq!(duration_text(4200.0), "1 h 10 min");
+        assert_eq!(duration_text(f64::NAN), "0 s");
+        assert_eq!(seconds_text(5.06), "5.1 s");
+    }
+}
