@@ -12,6 +12,11 @@ pub(super) const T5_UNK_ID: i64 = 2;
 /// How many `<extra_id_…>` a T5 has unless it says otherwise.
 pub(super) const T5_EXTRA_IDS: u32 = 100;
 
+/// T5's longest piece has 16 letters.
+const MAX_PIECE_BYTES: usize = 1024;
+/// UMT5's pieces have 2 MB.
+const MAX_VOCABULARY_BYTES: usize = 16 << 20;
+
 /// Words of CLIP: its own tokens, endings of English, letters, one digit, or anything else but white space.
 const CLIP_WORDS: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
@@ -54,6 +59,28 @@ pub(super) fn t5_of_pieces(pieces: &Value, normalizer: &Value, eos: &str) -> Res
         },
         "model": {"type": "Unigram", "unk_id": T5_UNK_ID, "byte_fallback": false, "vocab": pieces},
     }))
+}
+
+/// Refuses what would be too much for the library: it keeps pieces in a tree with one hash map a byte, and frees that
+/// by recursion.
+pub(super) fn check_pieces(file: &Value) -> Result<(), String> {
+    let pieces = file["model"]["vocab"].as_array().into_iter().flatten();
+    let mut all = 0;
+    for piece in pieces.filter_map(|piece| piece[0].as_str()) {
+        if piece.len() > MAX_PIECE_BYTES {
+            let len = piece.len();
+            return Err(format!(
+                "expected pieces of at most {MAX_PIECE_BYTES} bytes, found one of {len}"
+            ));
+        }
+        all += piece.len();
+    }
+    if all > MAX_VOCABULARY_BYTES {
+        return Err(format!(
+            "expected pieces of at most {MAX_VOCABULARY_BYTES} bytes in all, found {all}"
+        ));
+    }
+    Ok(())
 }
 
 /// The tokens that every T5 has besides, in the order of the class.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+use crate::catalog::header::HeaderError;
+
 #[derive(Debug, Error)]
 pub enum TokensError {
     /// Unreadable, unsound, or of a kind that is not supported.
@@ -17,6 +19,17 @@ pub enum TokensError {
     Request { reason: String },
     #[error("{source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
+}
+
+impl TokensError {
+    /// What is wrong with the header of a weight file that may carry a tokenizer.
+    pub(super) fn of_header(err: HeaderError, path: &Path) -> Self {
+        let path = path.to_owned();
+        match err {
+            HeaderError::Io(source) => Self::Io { source, path },
+            HeaderError::Unsound(reason) => Self::Config { reason, path },
+        }
+    }
 }
 
 /// Reads a JSON file into a type, with the path in every error.

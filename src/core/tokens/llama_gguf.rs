@@ -3,14 +3,12 @@
 //! A converter writes tokens, their kinds and merges; how words are split is only named, so the pattern of Llama 3 is
 //! here. Other splitters are refused: their ids would be wrong without a sign.
 
-use std::fs::File;
 use std::path::Path;
 
-use crate::catalog::gguf::{Element, Header as GgufHeader};
-use crate::catalog::header::{Header, HeaderError};
 use serde_json::{Map, Value, json};
 
 use super::error::TokensError;
+use super::gguf::{Metadata, tokenizer_inside};
 use super::spiece::has_end;
 
 /// The mark that ends a text of Llama 3.
@@ -45,120 +43,65 @@ pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, TokensError> {
     if !has_end(path, "gguf") || path.is_dir() {
         return Ok(None);
     }
-    let wrong = |reason: String| TokensError::Config {
-        reason: format!("expected a sound tokenizer in its metadata: {reason}"),
-        path: path.to_owned(),
-    };
-    let failed = |err: HeaderError| match err {
-        HeaderError::Io(source) => TokensError::Io {
-            source,
-            path: path.to_owned(),
-        },
-        HeaderError::Unsound(reason) => wrong(reason),
-    };
-    let (file, header) = Header::open(path).map_err(failed)?;
-    let Some(header) = header.as_gguf() else {
-        return Ok(None);
-    };
-    if header.text("tokenizer.ggml.model") != Some(GGUF_MODEL) {
-        return Ok(None);
-    }
-    let splitter = header.text("tokenizer.ggml.pre").unwrap_or("default");
-    if !SPLITTERS.contains(&splitter) {
-        let reason = format!("it splits words as '{splitter}' does, not as Llama 3");
-        return Err(wrong(reason));
-    }
-    let reader = Reader { file, header };
-    let tokens = reader.texts("tokens", MAX_TOKENS).map_err(failed)?;
-    let tokens = tokens.map_err(wrong)?;
-    let merges = reader.texts("merges", MAX_MERGES).map_err(failed)?;
-    let merges = merges.map_err(wrong)?;
-    let kinds = reader.kinds().map_err(failed)?;
-    let tokenizer = reader.tokenizer(&tokens, &kinds, &merges);
-    tokenizer.map(Some).map_err(wrong)
-}
-
-struct Reader<'a> {
-    file: File,
-    header: &'a GgufHeader,
-}
-
-impl Reader<'_> {
-    /// The inner error says what is wrong with the list itself.
-    fn texts(&self, name: &str, max: u64) -> Result<Result<Vec<String>, String>, HeaderError> {
-        let list = self.header.list(&format!("tokenizer.ggml.{name}"));
-        let Some(list) = list.filter(|list| list.element == Element::Text) else {
-            return Ok(Err(format!("found no {name}")));
-        };
-        if list.count > max {
-            return Ok(Err(format!("found {} {name}", list.count)));
+    tokenizer_inside(path, GGUF_MODEL, |metadata| {
+        let splitter = metadata.text("pre").unwrap_or("default");
+        if !SPLITTERS.contains(&splitter) {
+            let reason = format!("it splits words as '{splitter}' does, not as Llama 3");
+            return Err(metadata.wrong(&reason));
         }
-        let mut texts = Vec::with_capacity(list.count as usize);
-        self.header.each_text(&self.file, list, |text| {
-            texts.push(String::from_utf8(text).map_err(|err| err.to_string()));
-        })?;
-        Ok(texts.into_iter().collect())
-    }
+        let tokens = texts(metadata, "tokens", MAX_TOKENS)?;
+        let merges = texts(metadata, "merges", MAX_MERGES)?;
+        let kinds = metadata.kinds(MAX_TOKENS)?.unwrap_or_default();
+        tokenizer(metadata, &tokens, &kinds, &merges).map_err(|reason| metadata.wrong(reason))
+    })
+}
 
-    /// One for each token; none at all in files that do not say it.
-    fn kinds(&self) -> Result<Vec<u32>, HeaderError> {
-        let list = self.header.list("tokenizer.ggml.token_type");
-        let is_number = |element| matches!(element, Element::I32 | Element::U32);
-        let Some(list) = list.filter(|list| is_number(list.element) && list.count <= MAX_TOKENS)
-        else {
-            return Ok(Vec::new());
-        };
-        let bytes = self.header.list_bytes(&self.file, list)?;
-        let kinds = bytes.as_chunks::<4>().0.iter();
-        Ok(kinds.map(|kind| u32::from_le_bytes(*kind)).collect())
-    }
+fn texts(metadata: &Metadata<'_>, name: &str, max: u64) -> Result<Vec<String>, TokensError> {
+    let texts = metadata.texts(name, max)?;
+    let texts = texts.ok_or_else(|| metadata.wrong(&format!("found no {name}")))?;
+    let texts: Result<_, _> = texts.into_iter().map(String::from_utf8).collect();
+    texts.map_err(|err| metadata.wrong(&err.to_string()))
+}
 
-    fn tokenizer(
-        &self,
-        tokens: &[String],
-        kinds: &[u32],
-        merges: &[String],
-    ) -> Result<LlamaTokenizer, String> {
-        let named = |role: &str| {
-            let id = self
-                .header
-                .number(&format!("tokenizer.ggml.{role}_token_id"))?;
-            tokens.get(usize::try_from(id).ok()?)
-        };
-        let bos = named("bos").ok_or("found no token that begins a text")?;
-        let own_pad = || {
-            [PAD, END]
-                .into_iter()
-                .find(|own| tokens.iter().any(|text| text == own))
-        };
-        let pad = named("padding").map(String::as_str).or_else(own_pad);
-        let pad = pad
-            .or_else(|| named("eos").map(String::as_str))
-            .unwrap_or(bos);
-        let pairs: Option<Vec<Value>> = merges
-            .iter()
-            .map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])))
-            .collect();
-        let pairs = pairs.ok_or("one of its merges is not two tokens")?;
-        let vocab: Map<String, Value> =
-            tokens.iter().cloned().zip((0..).map(Value::from)).collect();
-        let spelled = tokens.iter().zip(kinds).enumerate();
-        let spelled = spelled.filter(|(_, (_, kind))| matches!(**kind, CONTROL | USER_DEFINED));
-        let added: Vec<Value> = spelled
-            .map(|(id, (text, kind))| {
-                json!({
-                    "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                    "normalized": false, "special": *kind == CONTROL,
-                })
+fn tokenizer(
+    metadata: &Metadata<'_>,
+    tokens: &[String],
+    kinds: &[u32],
+    merges: &[String],
+) -> Result<LlamaTokenizer, &'static str> {
+    let named = |role: &str| tokens.get(metadata.id(role)?);
+    let bos = named("bos").ok_or("found no token that begins a text")?;
+    let own_pad = || {
+        [PAD, END]
+            .into_iter()
+            .find(|own| tokens.iter().any(|text| text == own))
+    };
+    let pad = named("padding").map(String::as_str).or_else(own_pad);
+    let pad = pad
+        .or_else(|| named("eos").map(String::as_str))
+        .unwrap_or(bos);
+    let pairs: Option<Vec<Value>> = merges
+        .iter()
+        .map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])))
+        .collect();
+    let pairs = pairs.ok_or("one of its merges is not two tokens")?;
+    let vocab: Map<String, Value> = tokens.iter().cloned().zip((0..).map(Value::from)).collect();
+    let spelled = tokens.iter().zip(kinds).enumerate();
+    let spelled = spelled.filter(|(_, (_, kind))| matches!(**kind, CONTROL | USER_DEFINED));
+    let added: Vec<Value> = spelled
+        .map(|(id, (text, kind))| {
+            json!({
+                "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": *kind == CONTROL,
             })
-            .collect();
-        let with_bos = self.header.flag("tokenizer.ggml.add_bos_token");
-        let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
-        Ok(LlamaTokenizer {
-            value: whole(Value::Object(vocab), Value::Array(pairs), added, bos),
-            pad: pad.to_owned(),
         })
-    }
+        .collect();
+    let with_bos = metadata.flag("add_bos_token");
+    let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
+    Ok(LlamaTokenizer {
+        value: whole(Value::Object(vocab), Value::Array(pairs), added, bos),
+        pad: pad.to_owned(),
+    })
 }
 
 /// A `tokenizer.json` as Llama 3 has it. `bos`: what is put before every text

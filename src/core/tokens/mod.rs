@@ -5,8 +5,8 @@
 mod classes;
 mod clean;
 mod count;
-
 mod error;
+mod gguf;
 mod hunyuan;
 mod llama_gguf;
 mod repair;

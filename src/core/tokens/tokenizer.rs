@@ -224,8 +224,10 @@ impl TextTokenizer {
             reason,
             path: path.clone(),
         };
-        let mut inner: Tokenizer = serde_json::from_value(value.map_err(&bad)?)
-            .map_err(|err| bad(format!("not a tokenizer: {err}")))?;
+        let value = value.map_err(&bad)?;
+        classes::check_pieces(&value).map_err(&bad)?;
+        let mut inner: Tokenizer =
+            serde_json::from_value(value).map_err(|err| bad(format!("not a tokenizer: {err}")))?;
         inner
             .add_tokens(added)
             .map_err(|err| bad(err.to_string()))?;

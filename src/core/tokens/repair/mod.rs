@@ -2,7 +2,8 @@
 //!
 //! The rules are those of `ftfy` 6.3.1 with its default settings
 //! (<https://github.com/rspeer/python-ftfy/blob/v6.3.1/ftfy/fixes.py>), because models were trained on their results.
-//! Guesses no language, and leaves alone what is not surely broken.
+//! Guesses no language, and leaves alone what is not surely broken. Three of `ftfy`'s ten encodings are here, by which
+//! pasted prompts get broken; see `decoding`.
 
 mod decoding;
 mod html;

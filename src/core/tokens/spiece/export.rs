@@ -4,6 +4,7 @@
 //! differ from the sentencepiece library's where a text spells a special token, or combines accents.
 
 use serde_json::{Value, json};
+use tokenizers::normalizers::Precompiled;
 
 use super::proto::{Model, PieceKind};
 use super::{SpieceModel, UNIGRAM, normalizer};
@@ -44,41 +45,8 @@ impl T5Pieces {
             normalizer: if charsmap.is_empty() {
                 Value::Null
             } else {
-                json!({"type": "Precompiled", "precompiled_charsmap": base64(charsmap)})
+                serde_json::to_value(Precompiled::from(charsmap).ok()?).ok()?
             },
         })
-    }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for i in 0..4 {
-            if i <= group.len() {
-                let digit = bits >> (18 - 6 * i) & 63;
-                text.push(char::from(DIGITS[digit as usize]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn bytes_of_any_length_are_written_in_digits() {
-        let of = |bytes: &[u8]| base64(bytes);
-        assert_eq!(
-            [of(b""), of(b"f"), of(b"fo"), of(b"foo")],
-            ["", "Zg==", "Zm8=", "Zm9v"]
-        );
-        assert_eq!(of(&[0xff, 0xfe, 0xfd, 0xfc]), "//79/A==");
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Gives the ids of the `sentencepiece` library itself: unknown characters are spelled as bytes where the model
 //! can, and no text spells a special token. Does not pad or cut, and reads no model that is not Unigram.
+//!
+//! The Unigram of the `tokenizers` library does not do here: it sums in f64 where SentencePiece sums in f32, so ties
+//! fall otherwise; its normalizer drops accents; it keeps one hash map a byte of all pieces (0.4 GB for UMT5's) and
+//! overflows the stack with a piece of megabytes. T5s are read with it, because `transformers` does: see [`T5Pieces`].
+//!
 //! After <https://github.com/google/sentencepiece/blob/v0.2.0/src/unigram_model.cc>; scores of user-defined pieces
 //! are as version 0.2.3 was measured to have them.
 
@@ -22,7 +27,7 @@ pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
-use crate::catalog::header::{Header, HeaderError};
+use crate::catalog::header::Header;
 use crate::tokens::error::TokensError;
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
@@ -283,13 +288,7 @@ fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, TokensError> {
         source,
         path: path.to_owned(),
     };
-    let (file, header) = Header::open(path).map_err(|err| match err {
-        HeaderError::Io(source) => io(source),
-        HeaderError::Unsound(reason) => TokensError::Config {
-            reason,
-            path: path.to_owned(),
-        },
-    })?;
+    let (file, header) = Header::open(path).map_err(|err| TokensError::of_header(err, path))?;
     let Some(info) = header.info(SPIECE_TENSOR) else {
         return Ok(None);
     };

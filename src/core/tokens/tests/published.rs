@@ -221,6 +221,24 @@ fn a_damaged_t5_is_refused_or_encodes_without_a_panic() {
 }
 
 #[test]
+fn pieces_too_long_for_the_library_are_refused_in_either_file() {
+    let tokens = tokens();
+    let mut pieces = tokens["t5_pieces"].as_array().unwrap().clone();
+    pieces.push(json!(["a".repeat(5_000_000), -3.0, 1]));
+    let dir = tempfile::tempdir().unwrap();
+    for (name, write) in [
+        ("spiece.model", write_spiece as fn(&Path, &[Value])),
+        ("tokenizer.json", write_t5_json),
+    ] {
+        let path = dir.path().join(name);
+        write(&path, &pieces);
+        let opened = TextTokenizer::open(&path, Some("T5TokenizerFast"), 16);
+        let text = opened.map(|_| ()).unwrap_err().to_string();
+        assert!(text.contains("found one of 5000000"), "{text}");
+    }
+}
+
+#[test]
 fn a_clip_tokenizer_that_is_not_sound_says_what_is_wrong() {
     let says = |name: &str, text: &str| {
         let folder = clip_folder(&json!({}));

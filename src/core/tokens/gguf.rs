@@ -1,0 +1,116 @@
+//! The metadata in which a GGUF file carries a tokenizer: lists, and the ids of tokens with a role.
+//!
+//! Knows no kind of tokenizer; see `llama_gguf` and `spiece`.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::error::TokensError;
+use crate::catalog::gguf::{Element, Header as GgufHeader, List};
+use crate::catalog::header::Header;
+
+/// A file's tokenizer, which is of the kind that was asked for.
+pub(super) struct Metadata<'a> {
+    file: File,
+    header: &'a GgufHeader,
+    path: &'a Path,
+}
+
+/// What `read` makes of the tokenizer of this kind in a file; `None` where the file carries none, or is no GGUF.
+pub(super) fn tokenizer_inside<T>(
+    path: &Path,
+    kind: &str,
+    read: impl FnOnce(&Metadata<'_>) -> Result<T, TokensError>,
+) -> Result<Option<T>, TokensError> {
+    let (file, header) = Header::open(path).map_err(|err| TokensError::of_header(err, path))?;
+    let found = header
+        .as_gguf()
+        .filter(|header| header.text("tokenizer.ggml.model") == Some(kind));
+    let Some(header) = found else {
+        return Ok(None);
+    };
+    read(&Metadata { file, header, path }).map(Some)
+}
+
+impl Metadata<'_> {
+    pub(super) fn wrong(&self, reason: &str) -> TokensError {
+        TokensError::Config {
+            reason: format!("expected a sound tokenizer in its metadata: {reason}"),
+            path: self.path.to_owned(),
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.header.text(&format!("tokenizer.ggml.{name}"))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+        self.header.flag(&format!("tokenizer.ggml.{name}"))
+    }
+
+    /// The id of the token with a role.
+    pub(super) fn id(&self, role: &str) -> Option<usize> {
+        let name = format!("tokenizer.ggml.{role}_token_id");
+        usize::try_from(self.header.number(&name)?).ok()
+    }
+
+    /// The texts of a list; `None` where there is no such list.
+    pub(super) fn texts(&self, name: &str, max: u64) -> Result<Option<Vec<Vec<u8>>>, TokensError> {
+        let Some(list) = self.list(name, &[Element::Text], max)? else {
+            return Ok(None);
+        };
+        let mut texts = Vec::with_capacity(list.count as usize);
+        self.header
+            .each_text(&self.file, list, |text| texts.push(text))
+            .map_err(|err| TokensError::of_header(err, self.path))?;
+        Ok(Some(texts))
+    }
+
+    /// The numbers of a list, four bytes each.
+    pub(super) fn numbers(
+        &self,
+        name: &str,
+        elements: &[Element],
+        max: u64,
+    ) -> Result<Option<Vec<[u8; 4]>>, TokensError> {
+        let bytes = self.bytes(name, elements, max)?;
+        Ok(bytes.map(|bytes| bytes.as_chunks::<4>().0.to_vec()))
+    }
+
+    /// What tokens are for: one number for each, none at all in files that do not say it.
+    pub(super) fn kinds(&self, max: u64) -> Result<Option<Vec<u32>>, TokensError> {
+        let kinds = self.numbers("token_type", &[Element::I32, Element::U32], max)?;
+        Ok(kinds.map(|kinds| kinds.into_iter().map(u32::from_le_bytes).collect()))
+    }
+
+    /// The bytes of a list of numbers.
+    pub(super) fn bytes(
+        &self,
+        name: &str,
+        elements: &[Element],
+        max: u64,
+    ) -> Result<Option<Vec<u8>>, TokensError> {
+        let list = self.list(name, elements, max)?;
+        list.map(|list| self.header.list_bytes(&self.file, list))
+            .transpose()
+            .map_err(|err| TokensError::of_header(err, self.path))
+    }
+
+    fn list(
+        &self,
+        name: &str,
+        elements: &[Element],
+        max: u64,
+    ) -> Result<Option<List>, TokensError> {
+        let list = self.header.list(&format!("tokenizer.ggml.{name}"));
+        match list.filter(|list| elements.contains(&list.element)) {
+            Some(list) if list.count > max => {
+                let count = list.count;
+                Err(self.wrong(&format!(
+                    "found {count} in its list '{name}', expected at most {max}"
+                )))
+            }
+            found => Ok(found),
+        }
+    }
+}
