@@ -1,15 +1,16 @@
-//! The networks against diffusers': `cargo bench --bench diffusers -- FAMILY`, with a built `safelight-engine` beside
-//! `safelight`.
+//! The networks against diffusers': `cargo bench --bench diffusers -- FAMILY`, once `cargo xtask bench` has built
+//! `safelight-bench` beside `safelight`.
 //!
-//! Runs `safelight bench FAMILY` and, where `SAFELIGHT_PEER_PYTHON` names a Python with diffusers and
+//! Runs `safelight-bench FAMILY` and, where `SAFELIGHT_PEER_PYTHON` names a Python with diffusers and
 //! `SAFELIGHT_PEER_SCRIPT` a program that prints the same cases, that one right behind it on the same machine. Prints
-//! one JSON object a case with both and their ratios. Arguments behind `--` are those of `safelight bench`.
+//! one JSON object a case with both and their ratios. Arguments behind `--` are those of `safelight-bench`.
 //! Measures nothing itself.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
@@ -34,8 +35,13 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &[OsString]) -> Result<(), Box<dyn Error>> {
-    let mut ours = Command::new(env!("CARGO_BIN_EXE_safelight"));
-    ours.arg("bench").args(arguments).arg("--json");
+    let bench = Path::new(env!("CARGO_BIN_EXE_safelight")).with_file_name("safelight-bench");
+    if !bench.exists() {
+        let text = "expected safelight-bench, found none; `cargo xtask bench --help` builds it";
+        return Err(format!("{text}: {}", bench.display()).into());
+    }
+    let mut ours = Command::new(bench);
+    ours.args(arguments).arg("--json");
     let (order, ours) = results(&mut ours)?;
     let variables = ["SAFELIGHT_PEER_PYTHON", "SAFELIGHT_PEER_SCRIPT"].map(std::env::var_os);
     let peer = match variables {

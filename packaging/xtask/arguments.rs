@@ -8,7 +8,10 @@ cargo xtask setup                  prepare libtorch and what the system lacks
 cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
 cargo xtask test [--only PART]     prepare and pass everything: format, lint, build, tests, docs
-cargo xtask package [--runtime]    pack a release into target/package, with --runtime also libtorch
+cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
+cargo xtask package [--runtime] [--developer]
+                                   pack a release into target/package, with --runtime also libtorch, with
+                                   --developer also what measures
 cargo xtask help                   show this
 
 SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/safelight
@@ -20,7 +23,8 @@ pub enum Request {
     Setup,
     Run { release: bool, args: Vec<String> },
     Test(TestOptions),
-    Package { runtime: bool },
+    Bench { args: Vec<String> },
+    Package { runtime: bool, developer: bool },
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,6 +39,11 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
             "cargo xtask needs to know what to do\n\n{HELP}"
         )));
     };
+    if command == "bench" {
+        return Ok(Request::Bench {
+            args: args.collect(),
+        });
+    }
     let (options, rest) = split_at_dashes(args);
     if !rest.is_empty() && command != "run" {
         return Err(Failure::usage(format!(
@@ -43,9 +52,9 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
     }
     match command.as_str() {
         "help" | "--help" | "-h" => Ok(Request::Help),
-        "setup" => flags(&command, &options, &[]).map(|_| Request::Setup),
+        "setup" => flags(&command, &options, []).map(|[]| Request::Setup),
         "run" => {
-            let release = flags(&command, &options, &["--release"])?;
+            let [release] = flags(&command, &options, ["--release"])?;
             Ok(Request::Run {
                 release,
                 args: rest,
@@ -53,7 +62,8 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
         }
         "test" => test_options(&options).map(Request::Test),
         "package" => {
-            flags(&command, &options, &["--runtime"]).map(|runtime| Request::Package { runtime })
+            let [runtime, developer] = flags(&command, &options, ["--runtime", "--developer"])?;
+            Ok(Request::Package { runtime, developer })
         }
         other => Err(Failure::usage(format!(
             "cargo xtask has no command {other}\n\n{HELP}"
@@ -71,8 +81,8 @@ fn split_at_dashes(args: impl Iterator<Item = String>) -> (Vec<String>, Vec<Stri
     (args, rest)
 }
 
-/// Whether the one known flag is there; anything else is refused by name.
-fn flags(command: &str, options: &[String], known: &[&str]) -> Result<bool> {
+/// Which of the known flags are there; anything else is refused by name.
+fn flags<const N: usize>(command: &str, options: &[String], known: [&str; N]) -> Result<[bool; N]> {
     match options
         .iter()
         .find(|option| !known.contains(&option.as_str()))
@@ -84,7 +94,7 @@ fn flags(command: &str, options: &[String], known: &[&str]) -> Result<bool> {
         Some(unknown) => Err(Failure::usage(format!(
             "cargo xtask {command} does not know {unknown}"
         ))),
-        None => Ok(!options.is_empty()),
+        None => Ok(known.map(|flag| options.iter().any(|option| option == flag))),
     }
 }
 
@@ -134,6 +144,23 @@ mod tests {
                 args: Vec::new()
             }
         );
+    }
+
+    #[test]
+    fn bench_passes_on_everything_and_package_knows_its_two_flags() {
+        let args = ["flux", "--json"].map(str::to_owned).to_vec();
+        assert_eq!(
+            parsed("bench flux --json").expect("valid"),
+            Request::Bench { args }
+        );
+        for (line, runtime, developer) in [
+            ("package", false, false),
+            ("package --developer", false, true),
+            ("package --developer --runtime", true, true),
+        ] {
+            let request = Request::Package { runtime, developer };
+            assert_eq!(parsed(line).expect("valid"), request, "{line}");
+        }
     }
 
     #[test]

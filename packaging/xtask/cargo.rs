@@ -22,6 +22,7 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
     "LIBTORCH_STATIC",
     "LIBTORCH_USE_PYTORCH",
 ];
+const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
 const LOW_DISK_KB: u64 = 300 * 1024;
 
 /// A program that starts in the repository with the user's environment.
@@ -89,30 +90,57 @@ pub fn fetch(workspace: &Workspace) -> Result<()> {
 ///
 /// Becoming it, rather than waiting for it, lets Ctrl-C and the exit code be the app's alone.
 pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[String]) -> Failure {
-    if let Err(failure) = build(workspace, release) {
-        return failure;
+    let app = workspace.target().join(if release {
+        "release/safelight"
+    } else {
+        "debug/safelight"
+    });
+    let built = if release {
+        build_release(workspace)
+    } else {
+        // With the features that the tests have, so that neither builds the engine again after the other.
+        build(
+            workspace,
+            &[APP, &["--features", "safelight-engine/fault-injection"]].concat(),
+        )
+    };
+    match built {
+        Ok(()) => become_program(workspace, &app, args),
+        Err(failure) => failure,
     }
-    let folder = workspace
-        .target()
-        .join(if release { "release" } else { "debug" });
-    let app = folder.join("safelight");
-    let err = program(workspace, &app).args(args).exec();
-    Failure::new(format!("{} cannot be started: {err}", app.display()))
 }
 
-pub fn build(workspace: &Workspace, release: bool) -> Result<()> {
-    let mut command = cargo(workspace);
-    command.args([
-        "build",
-        "--package",
-        "safelight",
-        "--package",
-        "safelight-engine",
-    ]);
-    if release {
-        command.arg("--release");
+/// Builds what measures and becomes it. Returns only when that fails.
+pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Failure {
+    match build_bench(workspace) {
+        Ok(()) => become_program(
+            workspace,
+            &workspace.target().join("release/safelight-bench"),
+            args,
+        ),
+        Err(failure) => failure,
     }
-    // Standard output belongs to the app.
+}
+
+fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failure {
+    let err = program(workspace, path).args(args).exec();
+    Failure::new(format!("{} cannot be started: {err}", path.display()))
+}
+
+/// The app and its engine, as users get them.
+pub fn build_release(workspace: &Workspace) -> Result<()> {
+    build(workspace, &[APP, &["--release"]].concat())
+}
+
+/// What measures. By itself: an engine that is built along would get its features.
+pub fn build_bench(workspace: &Workspace) -> Result<()> {
+    build(workspace, &["--package", "safelight-bench", "--release"])
+}
+
+fn build(workspace: &Workspace, options: &[&str]) -> Result<()> {
+    let mut command = cargo(workspace);
+    command.arg("build").args(options);
+    // Standard output belongs to the program that is started.
     let status = command
         .stdout(std::io::stderr())
         .status()

@@ -74,10 +74,15 @@ fn obey(request: Request) -> Result<ExitCode> {
             let libtorch = set_up(&workspace, goal)?;
             return checks::run(&workspace, &libtorch, only);
         }
-        Request::Package { runtime } => {
+        Request::Bench { args } => {
+            let workspace = Workspace::find()?;
+            set_up(&workspace, Goal::CommandLine)?;
+            return Err(cargo::build_and_become_the_bench(&workspace, &args));
+        }
+        Request::Package { runtime, developer } => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::CommandLine)?;
-            package::make(&workspace, runtime.then_some(&*libtorch))?;
+            package::make(&workspace, runtime.then_some(&*libtorch), developer)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,21 +1,18 @@
 //! The command line: the same jobs and the same worker as the window's.
 
-mod bench;
 mod doctor;
 mod download;
 mod generate;
 mod inspect;
-mod log;
+pub mod log;
 mod made_with;
 mod models;
-mod out;
+pub mod out;
 mod plan;
-mod soak;
 mod surroundings;
-mod watching;
 mod window;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -23,7 +20,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
 pub(crate) use safelight_core::job::random_seed;
-use safelight_core::job::{JobError, JobErrorKind};
 pub use surroundings::Surroundings;
 
 use crate::starting;
@@ -53,13 +49,13 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
     Doctor(doctor::DoctorArgs),
-    Bench(bench::BenchArgs),
 }
 
 /// The whole program.
 pub fn main() -> ExitCode {
     starting::begin();
     let arguments = Arguments::try_parse()
+        .and_then(with_files)
         .and_then(with_prompt)
         .unwrap_or_else(|err| {
             if err.use_stderr() {
@@ -78,8 +74,20 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
-        Some(Command::Bench(args)) => bench::run(&args, &surroundings),
         None => window::run(surroundings, arguments.files),
+    }
+}
+
+/// A bare word that names no file is a command that does not exist: no window opens for it.
+fn with_files(arguments: Arguments) -> Result<Arguments, clap::Error> {
+    let is_bare = |path: &&PathBuf| path.components().count() == 1 && path.extension().is_none();
+    let word = arguments.files.first().filter(is_bare);
+    match word.filter(|word| !Path::exists(word)) {
+        Some(word) => Err(Arguments::command().error(
+            ErrorKind::InvalidSubcommand,
+            format!("unrecognized subcommand '{}'", word.display()),
+        )),
+        None => Ok(arguments),
     }
 }
 
@@ -104,13 +112,28 @@ fn report_misunderstood(err: &clap::Error) {
     if !is_command || !arguments.any(|argument| argument == "--json") {
         return;
     }
-    let text = err.to_string();
-    let first_line = text.lines().next().unwrap_or_default();
-    let summary = first_line.trim_start_matches("error: ");
-    let err = JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text);
     if command == "generate" || command == "download" {
-        generate::report_misunderstood(&err);
+        generate::report_misunderstood(&out::misunderstood(err));
     } else {
-        out::print_job_error(&err, true);
+        out::print_job_error(&out::misunderstood(err), true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_neither_command_nor_file_is_refused() {
+        let given = |line: &str| {
+            let words = std::iter::once("safelight").chain(line.split_whitespace());
+            Arguments::try_parse_from(words).and_then(with_files)
+        };
+        let refused = given("speedtest all").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidSubcommand);
+        assert!(refused.to_string().contains("'speedtest'"), "{refused}");
+        for line in ["", "doctor", "gone.png", "folder/word", "src"] {
+            assert!(given(line).is_ok(), "{line}");
+        }
     }
 }

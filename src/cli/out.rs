@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use safelight_core::catalog::CatalogError;
-use safelight_core::job::JobError;
+use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::{Value, json};
 
 /// Writes to standard output; the code is `code` unless the text could not be written.
@@ -45,6 +45,14 @@ pub fn print_job_error(err: &JobError, is_json: bool) -> ExitCode {
     // Where standard error is closed, the code still says it.
     io::stderr().write_all(text.as_bytes()).ok();
     ExitCode::from(code)
+}
+
+/// Why arguments are refused, as clap says it.
+pub fn misunderstood(err: &clap::Error) -> JobError {
+    let text = err.to_string();
+    let first_line = text.lines().next().unwrap_or_default();
+    let summary = first_line.trim_start_matches("error: ");
+    JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text)
 }
 
 /// Rows with every column as wide as its widest cell, indented by two.

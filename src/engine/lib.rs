@@ -1,6 +1,5 @@
 //! Safelight's inference engine: everything with tensors.
 
-pub mod bench;
 pub mod capture;
 #[cfg(test)]
 mod closeness;
@@ -19,6 +18,7 @@ pub mod pixels;
 pub mod place;
 pub mod preview;
 pub mod probe;
+pub mod process;
 pub mod runtime;
 pub mod sampling;
 pub mod serve;

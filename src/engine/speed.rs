@@ -11,7 +11,7 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::bench::BenchError;
+use crate::process::ProcessError;
 use crate::runtime::{
     Runtime, count_cpu_tensors, empty_cache, memory_counts, memory_peaks, reset_peaks, synchronize,
 };
@@ -36,7 +36,7 @@ const ORDER: [SpeedProbe; 10] = [
 ];
 
 /// Measures everything and writes a line before and after each probe.
-pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), BenchError> {
+pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), ProcessError> {
     count_cpu_tensors();
     let runtime = Runtime::open(device)?;
     let device = runtime.device;
@@ -57,7 +57,7 @@ pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), BenchError>
     Ok(())
 }
 
-fn say(out: &mut impl Write, probe: SpeedProbe, state: SpeedState) -> Result<(), BenchError> {
+fn say(out: &mut impl Write, probe: SpeedProbe, state: SpeedState) -> Result<(), ProcessError> {
     let line = serde_json::to_string(&SpeedLine { probe, state }).map_err(std::io::Error::other)?;
     writeln!(out, "{line}")?;
     out.flush()?;

@@ -69,6 +69,11 @@ impl ProcessLauncher {
         }))
     }
 
+    /// Starts this executable as the engine.
+    pub fn set_executable(&mut self, executable: PathBuf) {
+        self.executable = executable;
+    }
+
     /// For every engine from here on.
     pub fn set_variable(&mut self, name: &'static str, value: String) {
         self.variables.push((name, value));
@@ -95,14 +100,11 @@ impl ProcessLauncher {
 }
 
 /// Why [`ProcessLauncher::command`] could not be started.
-pub fn not_started(err: &io::Error) -> JobError {
-    let executable = engine_executable();
+pub fn not_started(command: &Command, err: &io::Error) -> JobError {
+    let executable = command.get_program().display();
     JobError::new(
         JobErrorKind::Internal,
-        format!(
-            "the engine could not be started: {err}: {}",
-            executable.display()
-        ),
+        format!("the engine could not be started: {err}: {executable}"),
     )
     .advise("Install Safelight again, or build it with `cargo xtask run`")
 }
@@ -164,7 +166,7 @@ impl EngineLauncher for ProcessLauncher {
             // Ctrl-C is for the app, which tells the engine in its own way.
             .process_group(0);
         let oom_kills = oom_kills();
-        let mut child = command.spawn().map_err(|err| not_started(&err))?;
+        let mut child = command.spawn().map_err(|err| not_started(&command, &err))?;
         connect(&mut child)
             .map_err(|err| {
                 child.kill().ok();

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::process::kill_this_process;
+
 const OOM: &str = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.99 GiB of which \
     512.00 MiB is free. Including non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory \
     22.00 GiB is allocated by PyTorch, and 27.55 MiB is reserved by PyTorch but unallocated. (a fault on demand)";
@@ -63,10 +65,4 @@ fn abort_with(words: &str) {
     // The process ends either way.
     writeln!(std::io::stderr(), "terminate called\n  what():  {words}").ok();
     std::process::abort();
-}
-
-/// Ends this process at once: no destructor runs and nothing can hold it back.
-pub fn kill_this_process() {
-    let _gone =
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
 }

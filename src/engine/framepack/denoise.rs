@@ -163,7 +163,7 @@ fn conditions(
 /// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has, with a shift that
 /// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
 /// comes with (HunyuanVideo's is fixed), and else as UniPC.
-pub(crate) fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
+pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
     let is_own = matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1);
     let folder = request.files.scheduler.as_deref();
     let mut scheduler = match folder.filter(|_| !is_own) {

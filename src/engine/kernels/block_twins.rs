@@ -19,7 +19,7 @@ pub(crate) const IQ4_VALUES: [i8; 16] = [
 ];
 
 /// `blocks`: `(N, bytes of a block)` -> flat, of `kind`
-pub(super) fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
+pub fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
     let (count, len) = (blocks.size()[0], block.block_len() as i64);
     let out = Tensor::empty([count, len], (kind, blocks.device()));
     let step = NUMBERS_PER_PIECE / len;

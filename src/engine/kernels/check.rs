@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 use super::loaded::Kernels;
 use super::ops::{PIECE_BYTES, most_pieces};
 use super::terms::{Gate, Norm, TokenRows};
-use super::{KernelError, block_twins, twins};
+use super::{KernelError, twins};
 
 const EPS: f64 = 1e-6;
 
@@ -301,7 +301,7 @@ fn check_blocks(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
             drop(upper.bitwise_and_(0x3f));
         }
         let found = fits("expand_blocks", kernels.expand_blocks(&bytes, block))?;
-        let expected = block_twins::expand_blocks(&bytes, block, Kind::Float);
+        let expected = twins::expand_blocks(&bytes, block, Kind::Float);
         compare(
             &format!("expand_blocks {}", block.name()),
             &found,

@@ -156,6 +156,11 @@ pub fn status(device: Device) -> String {
     }
 }
 
+/// What computes numbers of a kind on a device, in one line; `None` where libtorch's operations stand in.
+pub fn line(device: Device, kind: Kind) -> Option<&'static str> {
+    kernels_of(device, kind).map(|kernels| kernels.line.as_str())
+}
+
 impl Kernels {
     /// Compiles and checks without a look at what was tried before.
     pub(super) fn open(index: usize, kind: Kind) -> Result<Self, KernelError> {
@@ -274,10 +279,6 @@ impl Kernels {
 impl Kernels {
     pub(super) fn kind(&self) -> Kind {
         self.kind
-    }
-
-    pub(super) fn line(&self) -> &str {
-        &self.line
     }
 
     /// The kernel for threads that hold `held` pieces.

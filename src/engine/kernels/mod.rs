@@ -8,7 +8,6 @@
 //!
 //! Networks call these through [`crate::nn`], which knows weights and tables; nothing here does.
 
-mod bench;
 mod block_twins;
 mod check;
 mod copies;
@@ -25,11 +24,10 @@ mod terms;
 pub mod twins;
 mod vendor;
 
-pub use bench::report;
 pub(crate) use block_twins::IQ4_VALUES;
 pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
-pub use loaded::status;
+pub use loaded::{line, status};
 pub use terms::{Gate, Norm, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
@@ -171,7 +169,7 @@ pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
 pub fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
     kernels_of(blocks.device(), kind)
         .and_then(|kernels| kernels.expand_blocks(blocks, block))
-        .unwrap_or_else(|| block_twins::expand_blocks(blocks, block, kind))
+        .unwrap_or_else(|| twins::expand_blocks(blocks, block, kind))
 }
 
 /// Numbers of fp8 times `scale`, in `kind`, of the same size.

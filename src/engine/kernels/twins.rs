@@ -6,6 +6,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+pub use super::block_twins::expand_blocks;
 use super::terms::{Gate, Norm, TokenRows};
 
 /// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same

@@ -13,8 +13,8 @@ use safelight_core::memory::tiers::{
 };
 use tch::{Device, Kind};
 
-use crate::bench::BenchError;
 use crate::error::EngineError;
+use crate::process::ProcessError;
 use crate::runtime::{self, Runtime};
 use crate::vae::{Trial, TrialLayer};
 
@@ -32,7 +32,7 @@ pub struct ProbeArguments {
 
 impl ProbeArguments {
     /// `[--device DEVICE] [--tier TIER] [--shape small|large] [--dtype bf16|f16|f32] [--json]`
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, ProcessError> {
         let mut parsed = Self {
             device: DeviceChoice::Auto,
             tiers: ConvolutionTier::ON_DEVICE.to_vec(),
@@ -64,7 +64,7 @@ impl ProbeArguments {
                     "expected --device, --tier, --shape, --dtype or --json, found {other:?}"
                 )),
             };
-            read.map_err(BenchError::Arguments)?;
+            read.map_err(ProcessError::Arguments)?;
         }
         Ok(parsed)
     }
@@ -95,7 +95,7 @@ fn kind(text: &str) -> Result<Kind, String> {
 }
 
 /// Probes what `arguments` ask for. `false` when a tier did not work; its line says why.
-pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
+pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
     runtime::count_cpu_tensors();
     let device = Runtime::open(arguments.device)?.device;
     let kind = arguments.kind.unwrap_or(match device {
@@ -179,7 +179,7 @@ fn tolerance(kind: Kind) -> f64 {
 }
 
 /// As in the lines and settings.
-pub(crate) fn dtype_name(kind: Kind) -> &'static str {
+pub fn dtype_name(kind: Kind) -> &'static str {
     match kind {
         Kind::BFloat16 => "bf16",
         Kind::Half => "f16",
@@ -191,7 +191,7 @@ pub(crate) fn dtype_name(kind: Kind) -> &'static str {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<ProbeArguments, BenchError> {
+    fn parse(line: &str) -> Result<ProbeArguments, ProcessError> {
         ProbeArguments::parse(line.split_whitespace().map(str::to_owned))
     }
 

@@ -105,7 +105,7 @@ impl WanVaeConfig {
     }
 
     /// Takes what `config.json` of diffusers' layout says.
-    pub(crate) fn from_json(json: Value) -> Result<Self, String> {
+    pub fn from_json(json: Value) -> Result<Self, String> {
         let file: ConfigFile = serde_json::from_value(json).map_err(|err| err.to_string())?;
         file.check()?;
         let (latents_mean, latents_std) = file.statistics()?;

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Write as _};
 
 use safelight_core::job::MemorySample;
 
 use super::deck::Card;
-use crate::cli::generate::say;
 
 /// How many jobs at either end are looked at: single ones differ by what the allocators happen to keep.
 const ENDS: usize = 10;
@@ -86,10 +86,12 @@ impl Levels {
         if self.num_jobs.is_multiple_of(10) || self.num_jobs == count {
             let last = self.warm.last().copied().unwrap_or_default();
             let [engine, app] = [last.engine_rss, last.app_rss].map(mib);
-            say(&format!(
+            let text = format!(
                 "{} of {count}: engine {engine:.1} MiB, app {app:.1} MiB",
                 self.num_jobs
-            ));
+            );
+            // Nobody is left to tell when standard error is closed.
+            writeln!(io::stderr(), "{text}").ok();
         }
     }
 

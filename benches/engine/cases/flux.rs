@@ -1,15 +1,17 @@
 //! FLUX.1 dev at full size: a step of its transformer, its autoencoder and its text encoders.
 
+use safelight_engine::error::EngineError;
+use safelight_engine::flux::{
+    FluxTransformer, LatentShape, TransformerConfig, image_ids, text_ids,
+};
+use safelight_engine::hooks::NoHooks;
+use safelight_engine::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
+use safelight_engine::vae::{Bands, KlVaeConfig, KlVaeDecoder, Tiling};
 use serde_json::json;
 use tch::Kind;
 
 use super::{Bench, Case, Family, from_json};
-use crate::bench::Measured;
-use crate::error::EngineError;
-use crate::flux::{FluxTransformer, LatentShape, TransformerConfig, image_ids, text_ids};
-use crate::hooks::NoHooks;
-use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
-use crate::vae::{Bands, KlVaeConfig, KlVaeDecoder, Tiling};
+use crate::measure::Measured;
 
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;

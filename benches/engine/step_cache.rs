@@ -1,4 +1,4 @@
-//! `safelight-engine bench step-cache`: what each step cache of FramePack costs in closeness and saves in time.
+//! What each step cache of FramePack costs in closeness and saves in time.
 //!
 //! One section from the same noise to latents: once with every step computed, then with each cache. One JSON object a
 //! line. The network is a model's own where one is named, else one of random numbers; texts and pictures are random, so
@@ -13,24 +13,25 @@ use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, Sampler, SectionOrder, Sections, StepCache, StepCacheKind,
 };
+use safelight_engine::capture::Capture;
+use safelight_engine::denoise::DenoiseState;
+use safelight_engine::error::EngineError;
+use safelight_engine::framepack::{
+    Conditions, FramePackTransformer, GivenImages, Guidance, LatentShape, TextEmbeds,
+    TransformerConfig, history, layout, sample, section_solver,
+};
+use safelight_engine::hooks::Hooks;
+use safelight_engine::place::Placement;
+use safelight_engine::runtime::{LIBTORCH_VERSION, synchronize};
+use safelight_engine::sampling::Generator;
+use safelight_engine::weights::Weights;
 use serde::Serialize;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use super::measure::rounded;
-use super::{BenchError, open_for};
-use crate::capture::Capture;
-use crate::denoise::DenoiseState;
-use crate::error::EngineError;
-use crate::framepack::{
-    Conditions, FramePackTransformer, GivenImages, Guidance, LatentShape, TextEmbeds,
-    TransformerConfig, history, layout, sample, section_solver,
-};
-use crate::hooks::Hooks;
-use crate::place::Placement;
-use crate::runtime::{LIBTORCH_VERSION, synchronize};
-use crate::sampling::Generator;
-use crate::weights::Weights;
+use crate::error::BenchError;
+use crate::measure::rounded;
+use crate::networks::open_for;
 
 const DEFAULT_STEPS: u32 = 25;
 /// Pixels of a section at full size, and of a small one.
@@ -253,7 +254,7 @@ impl Section {
     ) -> Result<Conditions, EngineError> {
         let config = self.transformer.config();
         let mut random = |size: &[i64]| draws.normal(size);
-        let sections = crate::framepack::sections(&self.request)?;
+        let sections = safelight_engine::framepack::sections(&self.request)?;
         let images = GivenImages {
             start: random(&self.shape.picture())?,
             end: None,

@@ -1,27 +1,40 @@
-//! How fast each kernel is beside its twin, as JSON: `safelight-engine --check-kernels`.
+//! How fast each kernel is beside its twin, as JSON.
 //!
-//! For developers and the doctor; no job comes here. Times are those of the last of several runs, on tensors of the
+//! Compares no results: the engine does before it uses a kernel. Times are those of the last of several runs, on tensors of the
 //! sizes of real videos.
 
+use std::io::{self, Write};
 use std::time::Instant;
 
 use safelight_core::catalog::gguf::BlockType;
+use safelight_engine::kernels::{
+    Gate, Norm, TokenRows, expand_blocks, expand_fp8, gated_add, gated_add_norm, gelu_tanh,
+    layer_norm, line, pixel_norm, rms_norm_rope, status, twins,
+};
+use safelight_engine::process::device_of;
+use safelight_engine::runtime::Runtime;
 use serde_json::{Value, json};
 use tch::{Cuda, Device, Kind, Tensor};
 
-use super::check::wave;
-use super::loaded::kernels_for;
-use super::terms::{Gate, Norm, TokenRows};
-use super::{
-    block_twins, expand_blocks, expand_fp8, gated_add, gated_add_norm, gelu_tanh, layer_norm,
-    pixel_norm, rms_norm_rope, status, twins,
-};
+use crate::error::BenchError;
 
 const EPS: f64 = 1e-6;
 const RUNS: u32 = 10;
 
-/// Whether the kernels work on a device, and what they gain.
-pub fn report(device: Device) -> Value {
+/// Prints whether the kernels work on the device that is asked for, and what they gain.
+pub fn run(
+    arguments: impl Iterator<Item = String>,
+    out: &mut dyn Write,
+) -> Result<bool, BenchError> {
+    let device = device_of(arguments.filter(|argument| argument != "--"))
+        .map_err(|err| BenchError::Arguments(err.to_string()))?;
+    let report = report(Runtime::open(device)?.device);
+    serde_json::to_writer_pretty(&mut *out, &report).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    Ok(true)
+}
+
+fn report(device: Device) -> Value {
     let Device::Cuda(index) = device else {
         return json!({ "status": status(device) });
     };
@@ -33,9 +46,8 @@ pub fn report(device: Device) -> Value {
         (32_760, 1536, Kind::Half),
         (8_190, 5120, Kind::Float),
     ] {
-        let bench = Bench::new(tokens, channels, kind, index);
-        if kernels_for(&bench.xs).is_some() {
-            passes.extend(bench.passes());
+        if line(device, kind).is_some() {
+            passes.extend(Bench::new(tokens, channels, kind, index).passes());
         }
     }
     for (pixels, channels) in [
@@ -45,20 +57,15 @@ pub fn report(device: Device) -> Value {
         (704 * 1280, 256),
     ] {
         for kind in [Kind::BFloat16, Kind::Float] {
-            let xs = wave(&[pixels, channels], 0.37, device).to_kind(kind);
-            if kernels_for(&xs).is_some() {
+            if line(device, kind).is_some() {
+                let xs = wave(&[pixels, channels], device).to_kind(kind);
                 passes.push(pixels_pass(&xs, index));
             }
         }
     }
     passes.extend(expansions(index));
-    let states: Vec<Value> = [Kind::BFloat16, Kind::Half, Kind::Float]
-        .into_iter()
-        .map(|kind| {
-            let kernels = kernels_for(&Tensor::zeros([1], (kind, device)));
-            json!({ "kind": format!("{kind:?}"), "line": kernels.map(|kernels| kernels.line()) })
-        })
-        .collect();
+    let states = [Kind::BFloat16, Kind::Half, Kind::Float]
+        .map(|kind| json!({ "kind": format!("{kind:?}"), "line": line(device, kind) }));
     json!({ "status": status(device), "kinds": states, "passes": passes })
 }
 
@@ -75,15 +82,15 @@ struct Bench {
 impl Bench {
     fn new(tokens: i64, channels: i64, kind: Kind, index: usize) -> Self {
         let device = Device::Cuda(index);
-        let angles = wave(&[tokens, 1, 64], 0.83, device) * 3.0;
+        let angles = wave(&[tokens, 1, 64], device) * 3.0;
         Self {
             index,
-            xs: wave(&[1, tokens, channels], 0.37, device).to_kind(kind),
-            ys: wave(&[1, tokens, channels], 0.71, device).to_kind(kind),
-            values: wave(&[2, 6, channels], 0.53, device) * 0.01,
-            weight: (wave(&[channels], 0.29, device) * 0.1 + 1.0).to_kind(kind),
+            xs: wave(&[1, tokens, channels], device).to_kind(kind),
+            ys: wave(&[1, tokens, channels], device).to_kind(kind),
+            values: wave(&[2, 6, channels], device) * 0.01,
+            weight: (wave(&[channels], device) * 0.1 + 1.0).to_kind(kind),
             turns: Tensor::complex(&angles.cos(), &angles.sin()),
-            wide: wave(&[1, tokens, 13824], 0.3, device).to_kind(kind),
+            wide: wave(&[1, tokens, 13824], device).to_kind(kind),
         }
     }
 
@@ -192,18 +199,18 @@ fn pixels_pass(xs: &Tensor, index: usize) -> Value {
 fn expansions(index: usize) -> Vec<Value> {
     let device = Device::Cuda(index);
     let kind = Kind::BFloat16;
-    let size = [12_288, 3072];
-    let out = Tensor::empty(size, (kind, device));
-    if kernels_for(&out).is_none() {
+    if line(device, kind).is_none() {
         return Vec::new();
     }
+    let size = [12_288, 3072];
+    let out = Tensor::empty(size, (kind, device));
     let types = BlockType::ALL.map(|block| {
         let count = size.iter().product::<i64>() / block.block_len() as i64;
         let blocks = Tensor::zeros([count, block.block_bytes() as i64], (Kind::Uint8, device));
         let times = [
             time(index, || drop(expand_blocks(&blocks, block, kind))),
             time(index, || {
-                drop(block_twins::expand_blocks(&blocks, block, kind));
+                drop(twins::expand_blocks(&blocks, block, kind));
             }),
         ];
         measured(&format!("expand {}", block.name()), &out, times, 1)
@@ -215,6 +222,14 @@ fn expansions(index: usize) -> Vec<Value> {
     ];
     let fp8 = measured("expand fp8", &out, times, 1);
     types.into_iter().chain([fp8]).collect()
+}
+
+/// Numbers of both signs.
+fn wave(size: &[i64], device: Device) -> Tensor {
+    let count = size.iter().product::<i64>();
+    (Tensor::arange(count, (Kind::Float, device)) * 0.37)
+        .sin()
+        .view(size)
 }
 
 fn copied(xs: &Tensor) -> Tensor {

@@ -1,4 +1,4 @@
-//! `safelight bench telemetry`: what watching the machine costs, measured by the thread that does it.
+//! What watching the machine costs, measured by the thread that does it.
 //!
 //! Does what the thread beside a job does, ten times a second, and starts no engine.
 
@@ -8,15 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use safelight::cli::{Surroundings, out};
+use safelight::telemetry::monitor::PERIOD;
+use safelight::telemetry::record::Record;
+use safelight::telemetry::sampler::{KeptNvml, Sampler, joined};
+use safelight::telemetry::{DeviceQuery, Roots};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobId, MemorySample};
 use safelight_core::settings::own_runtime;
 use serde_json::json;
-
-use super::{Surroundings, out};
-use crate::telemetry::monitor::PERIOD;
-use crate::telemetry::record::Record;
-use crate::telemetry::sampler::{KeptNvml, Sampler, joined};
-use crate::telemetry::{DeviceQuery, Roots};
 
 #[derive(Args, Debug)]
 pub(super) struct TelemetryArgs {

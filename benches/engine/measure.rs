@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use safelight_engine::error::EngineError;
+use safelight_engine::runtime::{memory_counts, memory_peaks, reset_peaks, synchronize};
 use serde::Serialize;
 use tch::Device;
-
-use crate::error::EngineError;
-use crate::runtime::{memory_counts, memory_peaks, reset_peaks, synchronize};
 
 /// What a case took, in the terms of the comparison program.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,15 +1,15 @@
 //! FramePack at full size: a step of a section, the decoding of one, and Llama.
 
+use safelight_engine::error::EngineError;
+use safelight_engine::framepack::{FramePackTransformer, History, Layout, TransformerConfig};
+use safelight_engine::hooks::NoHooks;
+use safelight_engine::text::{HunyuanTemplate, LlamaConfig, LlamaEncoder};
+use safelight_engine::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use super::{Bench, Case, Family, from_json};
-use crate::bench::Measured;
-use crate::error::EngineError;
-use crate::framepack::{FramePackTransformer, History, Layout, TransformerConfig};
-use crate::hooks::NoHooks;
-use crate::text::{HunyuanTemplate, LlamaConfig, LlamaEncoder};
-use crate::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
+use crate::measure::Measured;
 
 /// Tokens of a prompt, and of a picture.
 const TEXT_LENGTH: i64 = 512;

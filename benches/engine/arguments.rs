@@ -1,11 +1,12 @@
-//! The arguments of `safelight-engine bench`: a family and its cases by name, all when none is named.
+//! What is asked of a family: its cases by name, all when none is named, their sizes and how often they run.
 //!
-//! `safelight bench` passes them on as they are, so every refusal is worded here.
+//! `safelight-bench` passes these arguments on as they are, so every refusal is worded here.
 
 use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 
-use super::{BenchError, Case, FAMILIES, Family};
+use crate::cases::{Case, FAMILIES, Family};
+use crate::error::BenchError;
 
 #[derive(Clone, Debug)]
 pub struct BenchArguments {

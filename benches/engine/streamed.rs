@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use safelight_engine::error::EngineError;
+use safelight_engine::runtime::{self, Runtime};
+use safelight_engine::weights::{StreamBytes, Weights};
 use serde::Serialize;
 use tch::{Device, Kind, Tensor};
 
-use super::load::made_up::File;
-use super::measure::gib;
-use super::{BenchArguments, BenchError, Case, Measured};
-use crate::error::EngineError;
-use crate::runtime::{self, Runtime};
-use crate::weights::{StreamBytes, Weights};
+use crate::arguments::BenchArguments;
+use crate::cases::Case;
+use crate::error::BenchError;
+use crate::load::made_up::File;
+use crate::measure::{Measured, gib};
 
 /// How often the driver is asked.
 const WATCH: Duration = Duration::from_millis(5);

@@ -1,24 +1,29 @@
-//! `safelight bench` as a user starts it: what it prints, and its codes.
+//! `safelight-bench` as a developer starts it: what it prints, and its codes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// With nobody's settings, on the engine and the libtorch of this build.
-fn bench(family: &str, args: &[&str]) -> Output {
+/// With nobody's settings, on the libtorch of this build.
+fn bench(subject: &str, args: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_safelight"))
-        .env("HOME", home.path())
-        .env("XDG_CONFIG_HOME", home.path().join("config"))
-        .env("XDG_DATA_HOME", home.path().join("data"))
+    command(home.path(), subject, args).output().unwrap()
+}
+
+fn command(home: &Path, subject: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight-bench"));
+    command
+        .env("HOME", home)
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_DATA_HOME", home.join("data"))
         .env("OMP_NUM_THREADS", "1")
         .env_remove("SAFELIGHT_LIBTORCH")
-        .args(["bench", family])
-        .args(args)
-        .output()
-        .unwrap()
+        .arg(subject)
+        .args(args);
+    command
 }
 
 fn lines(output: &Output) -> Vec<Value> {
@@ -170,9 +175,33 @@ fn a_program_that_reads_json_gets_the_refusal_as_an_object_too() {
 }
 
 #[test]
+fn layers_and_kernels_are_measured_by_their_names() {
+    let case = ["--case", "conv_c384_1f_32x32", "--runs", "1", "--small"];
+    let output = bench("conv", &[&case[..], &["--device", "cpu"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let ways: Vec<_> = lines(&output)
+        .iter()
+        .map(|line| line["way"].clone())
+        .collect();
+    assert_eq!(ways, ["direct", "no_miopen", "frames"]);
+    let output = bench("kernels", &["--device", "cpu"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["status"], "own kernels: none for the CPU");
+}
+
+#[test]
+fn without_libtorch_it_starts_and_names_what_is_missing() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(home.path(), "kernels", &[]);
+    let nowhere = home.path().join("nothing-here");
+    let output = command.env("SAFELIGHT_LIBTORCH", nowhere).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error(&output).contains("nothing-here"), "{output:?}");
+}
+
+#[test]
 fn a_soak_runs_every_kind_of_job_in_one_engine_and_memory_comes_back() {
-    let model =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/wan/pipeline");
     let model = model.display().to_string();
     let args = [
         "--jobs", "14", "--seed", "5", "--small", "--device", "cpu", "--json",

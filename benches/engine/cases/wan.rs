@@ -1,15 +1,15 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
+use safelight_engine::error::EngineError;
+use safelight_engine::hooks::NoHooks;
+use safelight_engine::text::{Umt5Config, Umt5Encoder};
+use safelight_engine::vae::{Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder};
+use safelight_engine::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::{Bench, Case, Family, from_json};
-use crate::bench::Measured;
-use crate::error::EngineError;
-use crate::hooks::NoHooks;
-use crate::text::{Umt5Config, Umt5Encoder};
-use crate::vae::{Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder};
-use crate::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
+use crate::measure::Measured;
 
 /// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
 const TILE: i64 = 256;

@@ -1,4 +1,4 @@
-//! `safelight-engine bench conv` and `bench attention`: the ways in which one layer can be computed, beside each other.
+//! The ways in which a convolution over time or attention can be computed, beside each other.
 //!
 //! One JSON object a case and way. Decides nothing about what is good enough.
 
@@ -9,14 +9,14 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use safelight_core::job::DeviceChoice;
+use safelight_engine::error::EngineError;
+use safelight_engine::probe::dtype_name;
+use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};
 
-use super::BenchError;
-use super::measure::{Measured, rounded};
-use crate::error::EngineError;
-use crate::probe::dtype_name;
-use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
+use crate::error::BenchError;
+use crate::measure::{Measured, rounded};
 
 const DEFAULT_RUNS: usize = 5;
 

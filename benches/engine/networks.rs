@@ -1,65 +1,23 @@
-//! `safelight-engine bench`: how long networks of full size take, and how much memory, without their files.
+//! How long networks of full size take, and how much memory, without their files.
 //!
 //! The weights are random: time and memory do not depend on their values. One case at a time, one JSON object a line,
 //! with the field names of the comparison program. With `--preserved` the numbers come from a file that is made for it,
 //! and not all of them stay on the device (`streamed.rs`). Decides nothing about what is good enough.
-
-mod arguments;
-mod cases;
-pub mod load;
-mod measure;
-pub mod step_cache;
-mod streamed;
-pub mod ways;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use safelight_core::job::DeviceChoice;
+use safelight_engine::error::EngineError;
+use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};
 
-pub use arguments::{BenchArguments, Sizes};
-pub use cases::{Case, FAMILIES, Family};
-pub use measure::Measured;
-
-use crate::error::EngineError;
-use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
-use crate::weights::WeightsError;
-
-/// Why nothing was measured. One sentence each.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    #[error("{0}")]
-    Arguments(String),
-    #[error(
-        "expected a GPU for networks of full size, found {found}; --small measures small ones of the same structure"
-    )]
-    NeedsGpu { found: String },
-    #[error(transparent)]
-    Device(#[from] runtime::RuntimeError),
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    #[error("{0}")]
-    Failed(String),
-    #[error("a file to measure cannot be made: {0}")]
-    MadeUp(String),
-    #[error("the device failed while it was measured")]
-    DeviceFailed,
-    #[error("the results cannot be written: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl BenchError {
-    /// 2 for what was asked for wrongly, as in the rest of the program.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Arguments(_) | Self::NeedsGpu { .. } => 2,
-            _ => 1,
-        }
-    }
-}
+use crate::arguments::{BenchArguments, Sizes};
+use crate::error::BenchError;
+use crate::measure::{self, Measured};
+use crate::streamed;
 
 /// One line of output.
 #[derive(Debug, Serialize)]
@@ -126,7 +84,7 @@ fn open(arguments: &BenchArguments) -> Result<Runtime, BenchError> {
 }
 
 /// The device, which must be a GPU unless what is measured is small.
-fn open_for(device: DeviceChoice, is_small: bool) -> Result<Runtime, BenchError> {
+pub fn open_for(device: DeviceChoice, is_small: bool) -> Result<Runtime, BenchError> {
     runtime::count_cpu_tensors();
     let refuse = |found: &str| BenchError::NeedsGpu {
         found: found.to_owned(),

@@ -1,4 +1,4 @@
-//! `safelight bench soak`: many small jobs of all kinds in one engine, with cancels and failures, and whether memory is
+//! Many small jobs of all kinds in one engine, with cancels and failures, and whether memory is
 //! what it was at the end.
 //!
 //! Runs the jobs through the worker, as the window does. Which jobs is in `deck`, what is measured in `measure`.
@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use deck::{Card, Deck, Mode};
+use measure::{Level, Levels};
+use safelight::cli::{Surroundings, out};
+use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
 use safelight_core::catalog::{Catalog, Companions, EMBEDDED_MODEL, ModelSpec};
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId,
@@ -19,11 +23,6 @@ use safelight_core::job::{
 };
 use safelight_core::media::{ClipOptions, ClipWriter, Picture};
 use serde_json::json;
-
-use super::{Surroundings, out};
-use crate::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
-use deck::{Card, Deck, Mode};
-use measure::{Level, Levels};
 
 /// The sum of what may stay behind, as a part of what was there before.
 const TOLERANCE: f64 = 0.01;
@@ -139,7 +138,7 @@ impl<'a> Soak<'a> {
             let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
             JobError::new(JobErrorKind::InvalidRequest, text.join("; "))
         })?;
-        let mut launcher = surroundings.process_launcher();
+        let mut launcher = crate::launcher(surroundings);
         launcher.set_variable(
             "SAFELIGHT_ENGINE_FAULT",
             format!("@{}", folder.join("fault").display()),

@@ -1,4 +1,4 @@
-//! `safelight-engine bench load`: how fast weights get to the device, beside what the device and the disk can do.
+//! How fast weights get to the device, beside what the device and the disk can do.
 //!
 //! Opens a file or component as a job would and asks for every tensor as it is stored. Without one it makes two up, of
 //! few large and of many tiny tensors, and removes them. One JSON object a case and line.
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use safelight_core::job::DeviceChoice;
+use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
+use safelight_engine::weights::{Weights, WeightsError};
 use serde::Serialize;
 use tch::{Device, Kind, Tensor};
 
-use super::BenchError;
-use super::measure::rounded;
-use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
-use crate::weights::{Weights, WeightsError};
+use crate::error::BenchError;
+use crate::measure::rounded;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const DEFAULT_RUNS: usize = 5;

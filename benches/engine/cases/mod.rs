@@ -9,16 +9,16 @@ mod wan;
 
 use std::cell::RefCell;
 
+use safelight_engine::error::EngineError;
+use safelight_engine::weights::Weights;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::measure::timed;
-use super::{BenchArguments, Measured, Sizes};
-use crate::error::EngineError;
-use crate::weights::Weights;
+use crate::arguments::{BenchArguments, Sizes};
+use crate::measure::{Measured, timed};
 
-/// Every family, as `safelight bench` names it.
+/// Every family, as the command line names it.
 pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY, framepack::FAMILY];
 
 #[derive(Debug)]

@@ -1,0 +1,258 @@
+//! The faults that the variable `SAFELIGHT_ENGINE_FAULT` asks for, and when each strikes.
+//!
+//! Without the variable nothing happens. It holds faults, with a semicolon between them, or `@FILE`: then the file holds
+//! them, and is read again for every stage.
+//!
+//! A fault is `STAGE[@SITE][+N][<RUNG]:KIND[*TIMES][:FILE]`. It strikes when the stage begins; with a `SITE` where the
+//! stage comes to it for the `N`-th time, `N` being 1 when absent; with `+N` alone at the stage's `N`-th look at its
+//! cancel flag. `<RUNG`: only as long as the stage has not climbed so far. `TIMES`: not more often than that in this
+//! process, or ever, where a `FILE` counts it by its length; a file alone means once. `STAGE` may be `any`.
+//!
+//! `as_gpu` alone makes the engine claim that its device is a GPU: what only a GPU's jobs can do then happens here.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use safelight_core::job::Stage;
+use safelight_core::memory::Rung;
+
+use super::{Site, kind};
+
+const VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
+
+const SITES: [(&str, Site); 12] = [
+    ("start", Site::Start),
+    ("look", Site::Look),
+    ("weights", Site::Weights),
+    ("staging", Site::Staging),
+    ("block", Site::Block),
+    ("sampler", Site::Sampler),
+    ("vae_decode", Site::VaeDecode),
+    ("vae_encode", Site::VaeEncode),
+    ("text", Site::Text),
+    ("vision", Site::Vision),
+    ("frames", Site::Frames),
+    ("saving", Site::Saving),
+];
+
+fn site_named(name: &str) -> Option<Site> {
+    let found = SITES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, site)| *site)
+}
+
+/// One fault of the variable, in one stage.
+#[derive(Debug)]
+struct Fault {
+    /// Its own text, under which it is counted.
+    text: String,
+    site: Site,
+    /// At which visit of the site it strikes, counted from 1.
+    at: u64,
+    visits: Cell<u64>,
+    /// Strikes only on rungs below.
+    below: Option<Rung>,
+    kind: String,
+    times: Option<u64>,
+    marker: Option<PathBuf>,
+}
+
+thread_local! {
+    /// The faults of the stage that runs on this thread.
+    static ARMED: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps a stage's faults armed.
+pub struct Armed(());
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        ARMED.with_borrow_mut(Vec::clear);
+    }
+}
+
+/// Arms what the variable says about a stage on a rung, until what is returned is dropped.
+pub fn arm(stage: Stage, rung: Rung) -> Armed {
+    let armed = Armed(());
+    if let Some(text) = variable() {
+        let faults = parse_all(&text, stage, rung);
+        ARMED.with_borrow_mut(|armed| *armed = faults);
+        kind::fail_if_poisoned();
+    }
+    armed
+}
+
+/// Called where a stage comes to a place of this class.
+pub fn at(site: Site) {
+    // A strike may unwind, and must not do so while the list is borrowed.
+    let struck = ARMED.with_borrow(|faults| {
+        let mut struck = faults.iter().filter(|fault| fault.visit(site));
+        struck.next().map(|fault| fault.kind.clone())
+    });
+    if let Some(kind) = struck {
+        kind::strike(&kind);
+    }
+}
+
+/// Whether the engine is to claim that it has a GPU.
+pub fn claims_gpu() -> bool {
+    variable().is_some_and(|text| text.split(';').any(|part| part == "as_gpu"))
+}
+
+fn variable() -> Option<String> {
+    let text = std::env::var(VARIABLE).ok()?;
+    match text.strip_prefix('@') {
+        Some(file) => Some(fs::read_to_string(file).unwrap_or_default()),
+        None => Some(text),
+    }
+}
+
+fn parse_all(text: &str, stage: Stage, rung: Rung) -> Vec<Fault> {
+    let faults = text.trim().split(';');
+    let faults = faults.filter_map(|part| Fault::parse(part, stage));
+    faults
+        .filter(|fault| fault.below.is_none_or(|below| rung < below))
+        .collect()
+}
+
+impl Fault {
+    /// What one part of the variable says about `stage`.
+    fn parse(text: &str, stage: Stage) -> Option<Self> {
+        let mut parts = text.splitn(3, ':');
+        let (head, kind) = (parts.next()?, parts.next()?);
+        let marker = parts.next().map(PathBuf::from);
+        let (head, below) = match head.split_once('<') {
+            Some((head, name)) => {
+                let rung = Rung::ALL.into_iter().find(|rung| rung.name() == name);
+                (head, Some(rung?))
+            }
+            None => (head, None),
+        };
+        let (head, number) = match head.split_once('+') {
+            Some((head, number)) => (head, Some(number.parse().ok()?)),
+            None => (head, None),
+        };
+        let (name, site) = match head.split_once('@') {
+            Some((name, site)) => (name, Some(site_named(site)?)),
+            None => (head, None),
+        };
+        if name != stage.name() && name != "any" {
+            return None;
+        }
+        let (kind, times) = match kind.split_once('*') {
+            Some((kind, times)) => (kind, Some(times.parse().ok()?)),
+            None => (kind, marker.as_ref().map(|_| 1)),
+        };
+        let without_number = number.map_or(Site::Start, |_| Site::Look);
+        Some(Self {
+            text: text.to_owned(),
+            site: site.unwrap_or(without_number),
+            at: number.unwrap_or(1),
+            visits: Cell::default(),
+            below,
+            kind: kind.to_owned(),
+            times,
+            marker,
+        })
+    }
+
+    /// Whether it strikes now, which it then counts.
+    fn visit(&self, site: Site) -> bool {
+        if site != self.site {
+            return false;
+        }
+        self.visits.set(self.visits.get() + 1);
+        self.visits.get() == self.at && self.count()
+    }
+
+    /// Counts a strike; `false` where there were enough.
+    fn count(&self) -> bool {
+        let Some(times) = self.times else {
+            return true;
+        };
+        if let Some(marker) = &self.marker {
+            let before = fs::metadata(marker).map(|found| found.len().max(1));
+            if before.is_ok_and(|before| before >= times) {
+                return false;
+            }
+            let file = File::options().create(true).append(true).open(marker);
+            // A file that cannot be written strikes for ever, which the test that names it will see.
+            file.and_then(|mut file| file.write_all(b".")).ok();
+            return true;
+        }
+        static STRUCK: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+        let mut struck = STRUCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = struck.get_or_insert_default();
+        let count = counted.entry(self.text.clone()).or_default();
+        *count += 1;
+        *count <= times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At which of five visits a fault strikes.
+    fn strikes(fault: &Fault, site: Site) -> [bool; 5] {
+        std::array::from_fn(|_| fault.visit(site))
+    }
+
+    #[test]
+    fn a_fault_without_a_number_strikes_at_the_beginning_of_its_stage_only() {
+        assert!(Fault::parse("decode:panic", Stage::Denoise).is_none());
+        assert!(Fault::parse("denoise:panic", Stage::DenoiseHigh).is_none());
+        assert!(Fault::parse("decode", Stage::Decode).is_none());
+        let fault = Fault::parse("decode:panic", Stage::Decode).unwrap();
+        assert_eq!(strikes(&fault, Site::Look), [false; 5]);
+        assert!(fault.visit(Site::Start));
+        assert!(Fault::parse("any:panic", Stage::Unload).is_some());
+    }
+
+    #[test]
+    fn a_fault_with_a_number_strikes_at_that_look_and_once_where_a_file_remembers() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().join("struck: once");
+        let text = format!("denoise+3:panic:{}", marker.display());
+        let fault = Fault::parse(&text, Stage::Denoise).unwrap();
+        assert_eq!(
+            strikes(&fault, Site::Look),
+            [false, false, true, false, false]
+        );
+        assert!(marker.exists());
+        let again = Fault::parse(&text, Stage::Denoise).unwrap();
+        assert_eq!(strikes(&again, Site::Look), [false; 5]);
+        assert!(Fault::parse("denoise+x:panic", Stage::Denoise).is_none());
+    }
+
+    #[test]
+    fn a_fault_knows_its_site_and_how_often_it_may_strike() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().join("count");
+        let text = format!("decode@vae_decode+2:oom*2:{}", marker.display());
+        for expected in [true, true, false] {
+            let fault = Fault::parse(&text, Stage::Decode).unwrap();
+            assert!(!fault.visit(Site::Start) && !fault.visit(Site::VaeDecode));
+            assert_eq!(fault.visit(Site::VaeDecode), expected);
+        }
+        let text = "denoise@block:oom*2 of a test's own";
+        assert!(Fault::parse(text, Stage::Denoise).is_none());
+        for expected in [true, false] {
+            let fault = Fault::parse("encode_vision@vision:a test's own*1", Stage::EncodeVision);
+            assert_eq!(fault.unwrap().visit(Site::Vision), expected);
+        }
+        assert!(Fault::parse("decode@nowhere:oom", Stage::Decode).is_none());
+    }
+
+    #[test]
+    fn a_fault_below_a_rung_ends_where_the_stage_has_climbed_to_it() {
+        let text = "as_gpu;decode<tiles512:oom;denoise:oom";
+        let num = |rung| parse_all(text, Stage::Decode, rung).len();
+        assert_eq!((num(Rung::StreamMore), num(Rung::Tiles512)), (1, 0));
+        assert_eq!(num(Rung::OnCpu), 0);
+        assert!(parse_all("decode<roof:oom", Stage::Decode, Rung::Ground).is_empty());
+    }
+}

@@ -1,0 +1,193 @@
+//! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
+//! argument it tries what may hang, with `probe-speed` it measures the device.
+//!
+//! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
+//! outlives the app, whatever its stage or its device's driver does.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::process::{Signal, getpid, kill_process};
+use safelight_core::job::DeviceChoice;
+use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use tracing_subscriber::EnvFilter;
+
+use crate::probe::{self, ProbeArguments};
+use crate::runtime::RuntimeError;
+use crate::serve::{Outgoing, serve};
+use crate::speed;
+
+/// How long a stage has to notice that the app is gone.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why the process did not do what it was started for. One sentence each.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("{0}")]
+    Arguments(String),
+    #[error(transparent)]
+    Device(#[from] RuntimeError),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the results cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl ProcessError {
+    /// 2 for what was asked for wrongly, as in the rest of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_) => 2,
+            Self::Device(_) | Self::Failed(_) | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// The whole process, by the arguments that it was started with.
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).peekable();
+    match arguments.peek().map(String::as_str) {
+        Some("probe") => answer(|out| probe::run(&ProbeArguments::parse(arguments.skip(1))?, out)),
+        Some("probe-speed") => {
+            answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
+        }
+        _ => serve_the_app(arguments),
+    }
+}
+
+/// Does one piece of work that writes its results to standard output, speaks no protocol and serves nobody. The work
+/// says whether all went well.
+pub fn answer<E: Into<ProcessError>>(work: impl FnOnce(&mut File) -> Result<bool, E>) -> ExitCode {
+    let result = private_stdout().and_then(|mut output| work(&mut output).map_err(Into::into));
+    match result {
+        Ok(all_well) => ExitCode::from(u8::from(!all_well)),
+        Err(err) => {
+            // Where standard error is closed, the code still says it.
+            writeln!(io::stderr(), "error: {err}").ok();
+            ExitCode::from(err.exit_code())
+        }
+    }
+}
+
+/// `--device auto|cpu|cuda:N` and nothing else.
+pub fn device_of(
+    mut arguments: impl Iterator<Item = String>,
+) -> Result<DeviceChoice, ProcessError> {
+    let mut device = DeviceChoice::default();
+    while let Some(argument) = arguments.next() {
+        let value = if argument == "--device" {
+            arguments.next()
+        } else {
+            None
+        };
+        let Some(value) = value else {
+            let text =
+                format!("expected --device DEVICE, found {argument}; start safelight instead");
+            return Err(ProcessError::Arguments(text));
+        };
+        device = value.parse().map_err(ProcessError::Arguments)?;
+    }
+    Ok(device)
+}
+
+fn serve_the_app(arguments: impl Iterator<Item = String>) -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_env_filter(
+            EnvFilter::try_from_env("SAFELIGHT_LOG").unwrap_or_else(|_| EnvFilter::new("info")),
+        )
+        .with_ansi(false)
+        .init();
+    match device_of(arguments).and_then(serve_over_standard_streams) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            tracing::error!("{err}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_over_standard_streams(device: DeviceChoice) -> Result<(), ProcessError> {
+    let output = private_stdout()?;
+    let (command_sender, commands) = bounded(4);
+    let (messages, message_receiver) = bounded::<Outgoing>(64);
+    let no_thread = |err: io::Error| ProcessError::Failed(format!("a thread cannot start: {err}"));
+    let writer = thread::Builder::new()
+        .name("engine-writer".to_owned())
+        .spawn(move || write_messages(output, message_receiver))
+        .map_err(no_thread)?;
+    thread::Builder::new()
+        .name("engine-reader".to_owned())
+        .spawn(move || {
+            read_commands(&command_sender);
+            drop(command_sender); // `serve` cancels what runs and returns.
+            end_at_the_latest();
+        })
+        .map_err(no_thread)?;
+
+    let is_refused = !serve(device, &commands, messages);
+    if is_refused {
+        // The refusal is the last message; it must be out before the process ends.
+        writer.join().ok();
+    }
+    Ok(())
+}
+
+fn write_messages(output: File, messages: Receiver<Outgoing>) {
+    let mut output = BufWriter::new(output);
+    for (message, payload) in messages {
+        if write_frame(&mut output, &message, &payload).is_err() {
+            break; // The app is gone; the end of standard input says so too.
+        }
+    }
+}
+
+fn read_commands(commands: &Sender<EngineCommand>) {
+    let mut input = BufReader::new(io::stdin().lock());
+    loop {
+        match read_frame::<EngineCommand>(&mut input) {
+            Ok(Some((command, _))) => {
+                if commands.send(command).is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(err) => {
+                tracing::error!("the app's message cannot be read: {err}");
+                break;
+            }
+        }
+    }
+}
+
+/// Ends the process unless `main` returned and ended it in time.
+///
+/// A stage, or the opening of a device, can hang in a driver for ever. Returning from `main` beside it
+/// would run libtorch's destructors against threads that still use what they destroy: a crash, or
+/// one more place to hang. A process that is killed runs none, and nothing in it is worth keeping.
+fn end_at_the_latest() {
+    thread::sleep(GRACE);
+    kill_this_process();
+}
+
+/// Ends this process at once: no destructor runs and nothing can hold it back.
+pub(crate) fn kill_this_process() {
+    let _gone = kill_process(getpid(), Signal::KILL);
+}
+
+/// Standard output under a descriptor of its own; whatever a library prints goes to standard error,
+/// never between two frames.
+fn private_stdout() -> Result<File, ProcessError> {
+    let set_aside = || {
+        let own = rustix::io::dup(rustix::stdio::stdout())?;
+        rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+        Ok(File::from(own))
+    };
+    set_aside().map_err(|err: io::Error| {
+        ProcessError::Failed(format!("the standard output cannot be set aside: {err}"))
+    })
+}
