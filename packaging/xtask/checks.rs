@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the parts that must pass, in the order in which a mistake is cheapest to find.
 //!
 //! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
-//! lint, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
+//! dependencies, lint, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
 //! instead of the user's own. It does not choose tests: `cargo test --workspace` runs all there are.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cargo;
+use crate::dependencies;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
 use crate::workspace::Workspace;
@@ -28,6 +29,7 @@ const USERS_OWN: [&str; 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartName {
     Format,
+    Dependencies,
     Lint,
     Build,
     Tests,
@@ -35,8 +37,9 @@ pub enum PartName {
 }
 
 impl PartName {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Format,
+        Self::Dependencies,
         Self::Lint,
         Self::Build,
         Self::Tests,
@@ -54,6 +57,7 @@ impl PartName {
     fn text(self) -> &'static str {
         match self {
             Self::Format => "format",
+            Self::Dependencies => "dependencies",
             Self::Lint => "lint",
             Self::Build => "build",
             Self::Tests => "tests",
@@ -69,6 +73,8 @@ impl PartName {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Format => &["fmt", "--all", "--check"],
+            // Cargo has no command for it.
+            Self::Dependencies => &[],
             Self::Lint => &[
                 "clippy",
                 "--workspace",
@@ -160,7 +166,11 @@ fn report(ended: &[Ended], tally: Tally) {
     } in ended
     {
         let word = if *is_passed { "ok" } else { "FAILED" };
-        println!("{:<8} {word:<6} {:>6.1} s", part.text(), took.as_secs_f64());
+        println!(
+            "{:<12} {word:<6} {:>6.1} s",
+            part.text(),
+            took.as_secs_f64()
+        );
     }
     if tally.ignored > 0 {
         println!(
@@ -182,8 +192,18 @@ fn run_part(
     match part {
         PartName::Tests => run_tests(workspace, libtorch, command, tally),
         PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
+        PartName::Dependencies => are_all_used(workspace),
         PartName::Format | PartName::Lint | PartName::Build => succeeds(&mut command),
     }
+}
+
+/// Names every dependency that nothing uses.
+fn are_all_used(workspace: &Workspace) -> Result<bool> {
+    let unused = dependencies::unused(workspace.root())?;
+    for sentence in &unused {
+        eprintln!("error: {sentence}");
+    }
+    Ok(unused.is_empty())
 }
 
 fn succeeds(command: &mut Command) -> Result<bool> {

@@ -12,6 +12,7 @@
 mod arguments;
 mod cargo;
 mod checks;
+mod dependencies;
 mod failure;
 #[cfg(test)]
 mod fetch_tests;
