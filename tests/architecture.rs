@@ -2,9 +2,14 @@
 //!
 //! It reads manifests and sources as text. It does not judge style: formatting and lints do.
 
+#[path = "architecture/source.rs"]
+mod source;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use source::{code, code_with_whole_paths, names};
 
 /// A folder and the names that its code must not contain.
 struct Wall {
@@ -170,6 +175,49 @@ fn folders_name_only_what_their_walls_allow() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
+/// Where families' names are those of other programs and of their folders.
+const OTHER_PROGRAMS: [&str; 3] = [
+    "src/core/catalog/installs.rs",
+    "src/core/catalog/scan.rs",
+    "src/core/restore/others.rs",
+];
+
+#[test]
+fn nothing_outside_of_its_folders_names_a_family() {
+    let folders = |root: &str| -> BTreeSet<String> {
+        let folders = fs::read_dir(self::root().join(root)).unwrap().flatten();
+        let folders = folders.filter(|entry| entry.path().is_dir());
+        folders
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    };
+    let (core, engine) = (folders("src/core/families"), folders("src/engine/families"));
+    assert_eq!(core, engine, "each family has a folder in both crates");
+    assert!(core.len() > 2, "{core:?}");
+    let mut found = Vec::new();
+    for path in rust_files("src") {
+        let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+        if is_test || path.contains("/families/") || OTHER_PROGRAMS.contains(&path.as_str()) {
+            continue;
+        }
+        let source = read(&path);
+        let product = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = code_with_whole_paths(product);
+        let literals = product
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let literals = literals.collect::<Vec<_>>().join("\n");
+        for family in &core {
+            let is_named = names(&code, &format!("families::{family}"))
+                || literals.contains(&format!("\"{family}\""));
+            if is_named {
+                found.push(format!("{path} names {family}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
 #[test]
 fn the_walls_stand_around_folders_that_exist() {
     for wall in WALLS {
@@ -285,26 +333,6 @@ fn the_readme_and_the_checks_give_the_same_test_command() {
     );
 }
 
-#[test]
-fn names_are_found_as_words_in_code_and_nowhere_else() {
-    let found = |source: &str, name: &str| names(&code_with_whole_paths(source), name);
-    assert!(found("use tch::Tensor;", "tch"));
-    assert!(found(
-        "let a = Color32::from_rgb(1, 2, 3);",
-        "Color32::from_"
-    ));
-    assert!(found("use std::{collections::HashMap, fs, io};", "std::fs"));
-    assert!(found(
-        "use std::{\n    io::{self, Read},\n    process::Command,\n};",
-        "std::process"
-    ));
-    assert!(found("use crate::{app::{State, jobs}, ui};", "crate::ui"));
-    assert!(!found("use crate::{app::{ui}, job};", "crate::ui"));
-    assert!(!found("// tch is not named here", "tch"));
-    assert!(!found("let switch = patch;", "tch"));
-    assert!(!found("let url = \"a://tchoupitoulas\";", "tch"));
-}
-
 fn longest(path: &str) -> usize {
     let is_network = path.starts_with("src/engine/")
         && NETWORKS
@@ -404,73 +432,4 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
                 .to_owned()
         })
         .collect()
-}
-
-/// The lines of a source without their comments. A `//` after a colon is an address.
-fn code(source: &str) -> String {
-    source
-        .lines()
-        .map(|line| {
-            let comment = line
-                .match_indices("//")
-                .find(|(at, _)| !line[..*at].ends_with(':'));
-            comment.map_or(line, |(at, _)| &line[..at])
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// The code, with `std::{io, fs}` followed by the paths that it means.
-fn code_with_whole_paths(source: &str) -> String {
-    let mut code = code(source);
-    let mut paths = Vec::new();
-    for prefix in ["std::{", "crate::{"] {
-        for (start, _) in code.match_indices(prefix) {
-            let inside = &code[start + prefix.len()..];
-            let stem = prefix.trim_end_matches('{');
-            paths.extend(
-                items_of_group(inside)
-                    .into_iter()
-                    .map(|item| format!("{stem}{item}")),
-            );
-        }
-    }
-    code.push('\n');
-    code.push_str(&paths.join("\n"));
-    code
-}
-
-/// The items of a group up to its closing brace, each without what stands in inner groups.
-fn items_of_group(inside: &str) -> Vec<String> {
-    let mut items = vec![String::new()];
-    let mut depth = 1;
-    for character in inside.chars() {
-        match character {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 1 => items.push(String::new()),
-            _ if depth == 1 => items
-                .last_mut()
-                .expect("there is always one")
-                .push(character),
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    items
-        .into_iter()
-        .map(|item| item.trim().to_owned())
-        .collect()
-}
-
-/// Whether a path stands in the code as whole words; one that ends with `_` may go on.
-fn names(code: &str, name: &str) -> bool {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    code.match_indices(name).any(|(at, _)| {
-        let before = code[..at].chars().next_back();
-        let after = code[at + name.len()..].chars().next();
-        !before.is_some_and(is_word) && (name.ends_with('_') || !after.is_some_and(is_word))
-    })
 }

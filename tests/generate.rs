@@ -13,6 +13,8 @@ mod ladder;
 mod loras;
 #[path = "generate/several.rs"]
 mod several;
+#[path = "toy_family/journey.rs"]
+mod toy_family;
 
 use std::fs;
 use std::path::Path;

@@ -13,12 +13,13 @@ use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, Sampler, SectionOrder, Sections, StepCache, StepCacheKind,
 };
+use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use safelight_engine::capture::Capture;
 use safelight_engine::denoise::DenoiseState;
 use safelight_engine::error::EngineError;
-use safelight_engine::framepack::{
-    Conditions, FramePackTransformer, GivenImages, Guidance, LatentShape, TextEmbeds,
-    TransformerConfig, history, layout, sample, section_solver,
+use safelight_engine::families::framepack::{
+    Conditions, FramePackTransformer, GivenImages, Guidance, LatentShape, TextEmbeds, history,
+    layout, sample, section_solver,
 };
 use safelight_engine::hooks::Hooks;
 use safelight_engine::place::Placement;
@@ -254,7 +255,7 @@ impl Section {
     ) -> Result<Conditions, EngineError> {
         let config = self.transformer.config();
         let mut random = |size: &[i64]| draws.normal(size);
-        let sections = safelight_engine::framepack::sections(&self.request)?;
+        let sections = safelight_engine::families::framepack::sections(&self.request)?;
         let images = GivenImages {
             start: random(&self.shape.picture())?,
             end: None,
@@ -279,7 +280,7 @@ impl Section {
 fn of_model(
     model: &std::path::Path,
     place: Placement,
-) -> Result<(Weights, TransformerConfig), EngineError> {
+) -> Result<(Weights, FramePackTransformerConfig), EngineError> {
     let spec = ModelSpec::open(model).map_err(|err| EngineError::Request {
         reason: err.to_string(),
     })?;
@@ -289,12 +290,15 @@ fn of_model(
     }
     let home = &spec.files.transformer;
     let weights = place.open(home)?;
-    let config = TransformerConfig::read(home, &weights)?;
+    let config = FramePackTransformerConfig::read(home)?;
     Ok((weights, config))
 }
 
 /// One of random numbers.
-fn of_nobody(small: bool, place: Placement) -> Result<(Weights, TransformerConfig), EngineError> {
+fn of_nobody(
+    small: bool,
+    place: Placement,
+) -> Result<(Weights, FramePackTransformerConfig), EngineError> {
     let config = if small {
         let small = json!({
             "num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
@@ -302,13 +306,13 @@ fn of_nobody(small: bool, place: Placement) -> Result<(Weights, TransformerConfi
         });
         from_json(small)?
     } else {
-        TransformerConfig::published()
+        FramePackTransformerConfig::default()
     };
     Ok((Weights::random(place.kind, place.device), config))
 }
 
 /// Whether a model has hardly a hundredth of the published width.
-fn is_tiny(config: &TransformerConfig) -> bool {
+fn is_tiny(config: &FramePackTransformerConfig) -> bool {
     config.text_embed_dim < 1024
 }
 

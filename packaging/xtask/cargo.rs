@@ -101,7 +101,14 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
         // With the features that the tests have, so that neither builds the engine again after the other.
         build(
             workspace,
-            &[APP, &["--features", "safelight-engine/fault-injection"]].concat(),
+            &[
+                APP,
+                &[
+                    "--features",
+                    "safelight-engine/fault-injection,safelight-engine/toy-family",
+                ],
+            ]
+            .concat(),
         )
     };
     match built {

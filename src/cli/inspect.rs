@@ -138,7 +138,7 @@ fn changes(lora: &LoraCard) -> String {
 
 fn can_make(spec: &ModelSpec) -> String {
     let (limits, defaults) = (spec.limits, &spec.defaults);
-    if spec.family.makes_pictures() {
+    if spec.family.makes_pictures {
         return format!(
             "  makes pictures, sizes are multiples of {}; by default {}x{}, {} steps, guidance {}\n",
             limits.size_multiple,

@@ -82,7 +82,7 @@ fn as_text(catalog: &Catalog) -> String {
 
 fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
-    let frames = if spec.family.makes_pictures() {
+    let frames = if spec.family.makes_pictures {
         String::new()
     } else {
         format!(
@@ -97,7 +97,7 @@ fn available(spec: &ModelSpec) -> String {
             String::new(),
             format!(
                 "{} {}, {}, licence {}; {}x{}{} by default",
-                spec.family.label(),
+                spec.family.label,
                 spec.variant,
                 size_text(spec.bytes),
                 spec.licence,

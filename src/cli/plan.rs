@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, Family};
+use safelight_core::catalog::Catalog;
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::memory::{
     Alternative, Corrections, DeviceClass, DeviceFacts, ModelWeights, Plan, Planner, PreservedRow,
@@ -213,7 +213,7 @@ impl Planned {
     fn as_text(&self) -> String {
         let (plan, request) = (&self.plan, &self.request);
         let mut text = String::new();
-        let frames = if request.family == Family::Flux {
+        let frames = if request.family.makes_pictures {
             format!("{} at a time", request.batch_size)
         } else {
             format!("{} frames", request.num_frames)

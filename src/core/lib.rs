@@ -5,6 +5,7 @@
 //! Nothing here knows a tensor (`tch`) or a widget (`egui`), and nothing here starts threads.
 
 pub mod catalog;
+pub mod families;
 pub mod files;
 mod formats;
 pub mod gallery;
@@ -12,6 +13,7 @@ pub mod job;
 pub mod media;
 pub mod memory;
 pub mod naming;
+pub mod networks;
 pub mod presets;
 pub mod protocol;
 pub mod restore;

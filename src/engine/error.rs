@@ -13,7 +13,6 @@ use safelight_core::tokens::TokensError;
 use thiserror::Error;
 
 use crate::runtime::meminfo_bytes;
-use crate::vae::VaeError;
 use crate::weights::{StreamFailure, WeightsError};
 
 #[derive(Debug, Error)]
@@ -187,16 +186,6 @@ impl From<TokensError> for EngineError {
             TokensError::Io { source, path } => Self::Io { source, path },
             TokensError::Config { reason, path } => Self::Config { reason, path },
             TokensError::Request { reason } => Self::Request { reason },
-        }
-    }
-}
-
-impl From<VaeError> for EngineError {
-    fn from(err: VaeError) -> Self {
-        match err {
-            VaeError::Io { source, path } => Self::Io { source, path },
-            VaeError::Config { reason, path } => Self::Config { reason, path },
-            VaeError::Weights(err) => err.into(),
         }
     }
 }

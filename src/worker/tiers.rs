@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use safelight_core::catalog::Family;
+use safelight_core::families::{Family, TimeConvolutions};
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
 use safelight_core::memory::tiers::{
     ConvolutionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd, TierFile, TierKey, Verdict,
@@ -41,12 +41,12 @@ impl Tiers {
     /// What is known to be the best for a family; `None` where nothing is known.
     pub(super) fn tier(&mut self, key: &TierKey, family: Family) -> Option<ConvolutionTier> {
         let verdict = self.known.find(key)?;
-        Some(match family {
-            // Its autoencoder convolves pictures alone.
-            Family::FramePack if verdict.is_right(ConvolutionTier::Frames) => {
-                ConvolutionTier::Frames
-            }
-            Family::FramePack | Family::Wan | Family::Flux => verdict.tier,
+        let by_frames = family.time_convolutions == TimeConvolutions::FrameByFrame
+            && verdict.is_right(ConvolutionTier::Frames);
+        Some(if by_frames {
+            ConvolutionTier::Frames
+        } else {
+            verdict.tier
         })
     }
 
@@ -111,10 +111,8 @@ impl Tiers {
 
 /// Whether a stage has convolutions over time.
 pub(super) fn has_convolutions(stage: Stage, family: Family) -> bool {
-    match family {
-        Family::Wan | Family::FramePack => matches!(stage, Stage::Decode | Stage::EncodeImage),
-        Family::Flux => false,
-    }
+    family.time_convolutions != TimeConvolutions::None
+        && matches!(stage, Stage::Decode | Stage::EncodeImage)
 }
 
 /// What a stage gets where nothing has to be found out.
@@ -202,6 +200,8 @@ mod tests {
     use std::path::Path;
     use std::time::Instant;
 
+    use safelight_core::families::{flux, framepack, wan};
+
     use super::*;
 
     fn key() -> TierKey {
@@ -248,9 +248,9 @@ mod tests {
             .probe(&key(), device, &mut || Some(order(&engine)), &|| false)
             .unwrap();
         let took = began.elapsed();
-        let tier = tiers.tier(&key(), Family::Wan);
+        let tier = tiers.tier(&key(), wan::FAMILY);
         let mut again = Tiers::load(Some(file));
-        assert_eq!(again.tier(&key(), Family::Wan), tier);
+        assert_eq!(again.tier(&key(), wan::FAMILY), tier);
         let records = &again.known.find(&key()).unwrap().records;
         let ends = records.iter().map(|record| record.probe.clone()).collect();
         let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
@@ -308,7 +308,7 @@ mod tests {
         let mut tiers = Tiers::load(None);
         let missing = &mut || Some(order(Path::new("/nowhere/engine")));
         let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
-        let tier = tiers.tier(&key(), Family::Wan);
+        let tier = tiers.tier(&key(), wan::FAMILY);
         assert_eq!((done, tier), (Some(()), Some(ConvolutionTier::Cpu)));
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let is_cancelled = || began.elapsed() > Duration::from_millis(100);
         let device = DeviceChoice::Cuda(0);
         let done = tiers.probe(&key(), device, &mut || Some(order(&engine)), &is_cancelled);
-        assert_eq!((done, tiers.tier(&key(), Family::Wan)), (None, None));
+        assert_eq!((done, tiers.tier(&key(), wan::FAMILY)), (None, None));
         assert!(began.elapsed() < Duration::from_secs(20));
     }
 
@@ -333,8 +333,8 @@ mod tests {
         let right = |secs| TierEnd::Right { secs, error: 0.0 };
         let ends = vec![(direct, right(0.1)), (frames, right(0.2))];
         tiers.known.put(Verdict::of_probe(key(), ends));
-        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
-        assert_eq!(tiers.tier(&key(), Family::FramePack), Some(frames));
+        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(direct));
+        assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some(frames));
         tiers.count(&key(), frames, true, None);
         tiers.count(&key(), frames, false, None);
         let records = &tiers.known.find(&key()).unwrap().records;
@@ -344,9 +344,9 @@ mod tests {
         assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
         // The ladder deals with want of memory, a hang is the tier's.
         tiers.count(&key(), direct, false, Some("CUDA out of memory"));
-        assert_eq!(tiers.tier(&key(), Family::Wan), Some(direct));
+        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(direct));
         tiers.count(&key(), direct, false, Some("no progress for 600 s"));
-        assert_eq!(tiers.tier(&key(), Family::Wan), Some(frames));
+        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(frames));
     }
 
     #[test]
@@ -361,8 +361,8 @@ mod tests {
         ] {
             assert_eq!(chosen(choice, stage, is_probed), expected, "{choice:?}");
         }
-        assert!(has_convolutions(Stage::Decode, Family::Wan));
-        assert!(!has_convolutions(Stage::Denoise, Family::Wan));
-        assert!(!has_convolutions(Stage::Decode, Family::Flux));
+        assert!(has_convolutions(Stage::Decode, wan::FAMILY));
+        assert!(!has_convolutions(Stage::Denoise, wan::FAMILY));
+        assert!(!has_convolutions(Stage::Decode, flux::FAMILY));
     }
 }

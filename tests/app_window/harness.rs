@@ -14,8 +14,9 @@ use safelight::app::desktop::DesktopLinks;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::catalog::{
-    Defaults, Family, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+    Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
 };
+use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, SectionOrder, StageTime,
@@ -32,7 +33,7 @@ pub fn spec() -> ModelSpec {
         name: "Little World".into(),
         description: "A model for tests".into(),
         licence: "CC0-1.0".into(),
-        family: Family::Wan,
+        family: wan::FAMILY,
         variant: "TI2V".into(),
         folder: PathBuf::from("models/little-world"),
         bytes: 38 << 20,
@@ -102,7 +103,7 @@ pub fn flux_spec() -> ModelSpec {
     let mut spec = spec();
     spec.id = "flux".into();
     spec.name = "Flux".into();
-    spec.family = Family::Flux;
+    spec.family = flux::FAMILY;
     spec.variant = "dev".into();
     spec.image_role = ImageRole::Base;
     spec.mask = InputUse::Optional;
@@ -123,7 +124,7 @@ pub fn framepack_spec() -> ModelSpec {
     let mut spec = spec();
     spec.id = "framepack".into();
     spec.name = "FramePack".into();
-    spec.family = Family::FramePack;
+    spec.family = framepack::FAMILY;
     spec.variant = "I2V".into();
     spec.section_order = Some(SectionOrder::Original);
     spec.start_image = InputUse::Required;

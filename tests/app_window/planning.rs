@@ -11,7 +11,8 @@ use safelight::app::memory::planning::PlanBasis;
 use safelight::app::state::Models;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
-use safelight_core::catalog::{Family, ModelFiles};
+use safelight_core::catalog::ModelFiles;
+use safelight_core::families::wan;
 use safelight_core::job::{Climb, JobOutcome, JobUpdate, Stage};
 use safelight_core::memory::{
     Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
@@ -31,7 +32,7 @@ fn on_card(mib: u64) -> Bench {
 fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
-    let weights = ModelWeights::read(Family::Wan, &files, &[]).expect("its headers can be read");
+    let weights = ModelWeights::read(wan::FAMILY, &files, &[]).expect("its headers can be read");
     Bench::with(move |startup| {
         let mut spec = pair_spec();
         spec.files = ModelFiles::default();

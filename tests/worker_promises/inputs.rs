@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use safelight_core::catalog::Family;
+use safelight_core::families::{flux, framepack};
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     QueueFile, QueuedJob, QueuedState, SectionOrder, Sections, Stage,
@@ -139,7 +139,7 @@ fn f1_is_given_the_last_frames_of_the_clip_and_what_it_blends_takes_their_place(
             order: SectionOrder::F1,
             lead: Sections::lead_of(80, 2),
         };
-        request.family = Family::FramePack;
+        request.family = framepack::FAMILY;
         request.num_frames = sections.num_frames();
         request.sections = Some(sections);
         request.extend = Some(old[0].clone());
@@ -328,7 +328,7 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
 
 /// The request of a model of pictures.
 fn as_picture(request: &mut GenerateRequest) {
-    request.family = Family::Flux;
+    request.family = flux::FAMILY;
     request.num_frames = 1;
     request.out.set_extension("png");
 }

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Companions, Family, ImageRole, ModelFiles};
+use safelight_core::catalog::{Companions, ImageRole, ModelFiles};
+use safelight_core::families::wan;
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, PreviewChoice, Sampler, SigmaSchedule, Stage,
@@ -106,7 +107,7 @@ impl Rig {
         let cancel = CancelToken::default();
         let mut request = GenerateRequest {
             model: "test".to_owned(),
-            family: Family::Wan,
+            family: wan::FAMILY,
             files: ModelFiles::in_folder(self.folder.path()),
             companions: Companions::default(),
             latent_rgb: None,

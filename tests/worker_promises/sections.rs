@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use safelight::worker::WorkerCommand;
-use safelight_core::catalog::Family;
+use safelight_core::families::framepack;
 use safelight_core::job::{
     CancelToken, Clip, DeviceChoice, GenerateRequest, JobFolder, JobId, JobOutcome, JobUpdate,
     SectionMade, SectionOrder, Sections, Stage,
@@ -52,7 +52,7 @@ fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequ
             order,
             lead: 1,
         };
-        request.family = Family::FramePack;
+        request.family = framepack::FAMILY;
         request.num_frames = sections.num_frames();
         request.sections = Some(sections);
     }

@@ -1,12 +1,11 @@
 //! FLUX.1 dev at full size: a step of its transformer, its autoencoder and its text encoders.
 
+use safelight_core::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use safelight_engine::error::EngineError;
-use safelight_engine::flux::{
-    FluxTransformer, LatentShape, TransformerConfig, image_ids, text_ids,
-};
+use safelight_engine::families::flux::{FluxTransformer, LatentShape, image_ids, text_ids};
 use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
-use safelight_engine::vae::{Bands, KlVaeConfig, KlVaeDecoder, Tiling};
+use safelight_engine::text::{ClipTextEncoder, T5Encoder};
+use safelight_engine::vae::{Bands, KlVaeDecoder, Tiling};
 use serde_json::json;
 use tch::Kind;
 
@@ -95,7 +94,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     } else {
         (from_json(json!({"guidance_embeds": true}))?, side)
     };
-    let config: TransformerConfig = config;
+    let config: FluxTransformerConfig = config;
     let edge = |asked: Option<i64>| asked.map_or(side, |edge| edge as u32);
     let (width, height) = (edge(bench.sizes.width), edge(bench.sizes.height));
     let shape = LatentShape::new(config.latent_channels(), width, height)?;
@@ -132,12 +131,9 @@ fn vae_decode(bench: &Bench, side: i64, form: Form) -> Result<Measured, EngineEr
         block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),
         layers_per_block: 2,
         latent_channels: 16,
-        norm_num_groups: 32,
-        scaling_factor: 0.3611,
-        shift_factor: 0.1159,
         use_quant_conv: false,
         use_post_quant_conv: false,
-        mid_block_add_attention: true,
+        ..KlVaeConfig::default()
     };
     let (side, tiling) = if bench.small {
         (i64::from(SMALL_SIDE), Tiling::of_size(SMALL_TILE))

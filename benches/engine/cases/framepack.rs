@@ -1,10 +1,11 @@
 //! FramePack at full size: a step of a section, the decoding of one, and Llama.
 
+use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig};
 use safelight_engine::error::EngineError;
-use safelight_engine::framepack::{FramePackTransformer, History, Layout, TransformerConfig};
+use safelight_engine::families::framepack::{FramePackTransformer, History, Layout};
 use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::{HunyuanTemplate, LlamaConfig, LlamaEncoder};
-use safelight_engine::vae::{HunyuanVaeConfig, HunyuanVaeDecoder, Tiling};
+use safelight_engine::text::{HunyuanTemplate, LlamaEncoder};
+use safelight_engine::vae::{HunyuanVaeDecoder, Tiling};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
@@ -70,9 +71,9 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
         });
         (from_json(small)?, SMALL_SIZE)
     } else {
-        (TransformerConfig::published(), size_of(bench))
+        (FramePackTransformerConfig::default(), size_of(bench))
     };
-    let config: TransformerConfig = config;
+    let config: FramePackTransformerConfig = config;
     let kind = bench.weights.kind();
     let transformer = bench.built(FramePackTransformer::new(&config, &bench.weights))?;
     let text = bench.random(&[1, TEXT_LENGTH, config.text_embed_dim], kind);
@@ -127,7 +128,7 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     let width = if bench.small { 32 } else { 128 };
     let config = HunyuanVaeConfig {
         block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),
-        ..HunyuanVaeConfig::published()
+        ..HunyuanVaeConfig::default()
     };
     let ([height, width], tile) = if bench.small {
         (SMALL_SIZE, Tiling::of_size(SMALL_TILE))
@@ -158,7 +159,7 @@ fn llama(bench: &Bench) -> Result<Measured, EngineError> {
         json!({"vocab_size": 128_320, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
             "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0})
     })?;
-    let num_layers = HunyuanTemplate::num_layers(&config);
+    let num_layers = config.num_read_layers();
     let encoder = bench.built(LlamaEncoder::new(&config, num_layers, &bench.weights))?;
     let length = HunyuanTemplate::LENGTH as i64;
     let ids = bench.random_ids(config.vocab_size.min(128_000), length);

@@ -1,10 +1,11 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
+use safelight_core::networks::{T5Config, WanTransformerConfig, WanVaeConfig};
 use safelight_engine::error::EngineError;
+use safelight_engine::families::wan::{TokenTimesteps, WanTransformer};
 use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::{Umt5Config, Umt5Encoder};
-use safelight_engine::vae::{Tiling, WanVaeConfig, WanVaeDecoder, WanVaeEncoder};
-use safelight_engine::wan::{TokenTimesteps, TransformerConfig, WanTransformer};
+use safelight_engine::text::T5Encoder;
+use safelight_engine::vae::{Tiling, WanVaeDecoder, WanVaeEncoder};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -132,7 +133,7 @@ impl Bench {
 /// One call of the model. What the loop makes once, the text's keys and values and the turns of the tokens, is
 /// made once here too.
 fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, EngineError> {
-    let config: TransformerConfig = from_json(variant.config(bench.small))?;
+    let config: WanTransformerConfig = from_json(variant.config(bench.small))?;
     let factor = variant.spatial_factor();
     let size = bench
         .clip(clip)
@@ -164,7 +165,7 @@ fn vae_decode(
     let latents = bench.random(&size, bench.weights.kind());
     let tile = bench.sizes.tile.or(tile);
     let tile = tile.map(|tile| if bench.small { SMALL_TILE } else { tile });
-    let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch_size));
+    let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch()));
     bench.timed(&mut || match tiling {
         Some(tiling) => decoder.decode_tiled(&latents, tiling, &|| false, &mut drop),
         None => decoder.decode(&latents, &|| false, &mut drop),
@@ -189,7 +190,7 @@ fn vae_encode(bench: &Bench, vae: Vae, clip: Clip) -> Result<Measured, EngineErr
     let tiling = bench
         .sizes
         .tile
-        .map(|tile| Tiling::of_size(tile / config.patch_size));
+        .map(|tile| Tiling::of_size(tile / config.patch()));
     bench.timed(&mut || {
         let posterior = match tiling {
             Some(tiling) => encoder.encode_tiled(&pixels, tiling, &|| false),
@@ -200,16 +201,17 @@ fn vae_encode(bench: &Bench, vae: Vae, clip: Clip) -> Result<Measured, EngineErr
 }
 
 fn umt5(bench: &Bench) -> Result<Measured, EngineError> {
-    let config: Umt5Config = from_json(if bench.small {
-        json!({"vocab_size": 1000, "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 4, "d_kv": 16})
+    let config: T5Config = from_json(if bench.small {
+        json!({"model_type": "umt5", "vocab_size": 1000, "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 4,
+            "d_kv": 16})
     } else {
-        json!({"vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
-            "d_kv": 64})
+        json!({"model_type": "umt5", "vocab_size": 256_384, "d_model": 4096, "d_ff": 10240, "num_layers": 24,
+            "num_heads": 64, "d_kv": 64})
     })?;
-    let encoder = bench.built(Umt5Encoder::new(&config, &bench.weights))?;
+    let encoder = bench.built(T5Encoder::new(&config, &bench.weights))?;
     let ids = bench.random_ids(config.vocab_size.min(32000), TEXT_LENGTH);
     let mask = Tensor::ones_like(&ids);
-    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
+    bench.timed_answer(&mut || encoder.forward(&ids, Some(&mask), &NoHooks))
 }
 
 impl Variant {
@@ -285,6 +287,6 @@ impl Vae {
         } else {
             json!({"base_dim": if small { 16 } else { 96 }, "z_dim": 16, "is_residual": false})
         };
-        WanVaeConfig::from_json(config).map_err(|reason| EngineError::Internal { reason })
+        from_json(config)
     }
 }

@@ -11,23 +11,14 @@ use std::fmt::Write as _;
 
 use harness::Scratch;
 use libfuzzer_sys::fuzz_target;
+use safelight_core::catalog::Catalog;
 use safelight_core::catalog::lora::{
-    LoraCard, LoraFile, Network, Origin, Plan, Table, fitting_plan,
+    CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan,
 };
-use safelight_core::catalog::{Catalog, Family};
+use safelight_core::families::{Family, flux, framepack, wan};
 
 /// Of one tensor.
 const MAX_BYTES: u64 = 1 << 30;
-
-const NETWORKS: [Network; 5] = [
-    Network::Wan,
-    Network::Flux {
-        is_diffusers: false,
-    },
-    Network::Flux { is_diffusers: true },
-    Network::Clip,
-    Network::T5,
-];
 
 type Shapes = BTreeMap<String, Vec<u64>>;
 
@@ -109,13 +100,22 @@ fuzz_target!(|input: &[u8]| {
             }
             drop((LoraCard::of(&file), Origin::of(&file)));
             let shape_of = |name: &str| model.get(name).cloned();
-            let tables = NETWORKS.map(|network| Table::new(network, "", &shape_of));
+            let networks = [
+                wan::lora::NETWORK,
+                flux::lora::network(false),
+                flux::lora::network(true),
+                framepack::lora::network(false),
+                framepack::lora::network(true),
+                CLIP,
+                T5,
+            ];
+            let tables = networks.map(|network| Table::new(network, "", &shape_of));
             for table in &tables {
                 let plan = Plan::new(&file, std::slice::from_ref(table));
                 assert!(plan.coverage.applied <= file.num_keys());
                 plan.of_network(table.network).for_each(drop);
             }
-            for family in [Family::Wan, Family::Flux] {
+            for family in Family::all() {
                 if let Ok(plan) = fitting_plan(&file, family, &tables) {
                     assert!(!plan.coverage.to_string().is_empty());
                 }

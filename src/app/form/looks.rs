@@ -60,7 +60,7 @@ impl Look {
         if let Some(size) = values.size.filter(|_| !spec.limits.fixed_size) {
             look.resize(size, spec, sources);
         }
-        let makes_clips = !spec.family.makes_pictures();
+        let makes_clips = !spec.family.makes_pictures;
         let has_sections = spec.section_order.is_some();
         fn put<T>(own: &mut T, found: Option<T>) {
             if let Some(found) = found {
@@ -242,7 +242,7 @@ impl FormState {
 
     /// What a preset of the form as it is sets.
     pub fn values(&self, spec: &ModelSpec) -> PresetValues {
-        let makes_clips = !spec.family.makes_pictures();
+        let makes_clips = !spec.family.makes_pictures;
         let has_sections = spec.section_order.is_some();
         let size = match self.size {
             SizeChoice::Auto => PresetSize::Auto,

@@ -9,7 +9,7 @@ mod request;
 mod sampling;
 mod seed;
 
-use safelight_core::catalog::{Family, Guidance, InputUse, ModelSpec};
+use safelight_core::catalog::{Guidance, InputUse, ModelSpec};
 use safelight_core::job::{
     Fit, GenerateRequest, Sampler, SectionOrder, SigmaSchedule, StepCache, random_seed,
 };
@@ -38,7 +38,7 @@ pub const DEFAULT_SECS: f64 = 5.0;
 
 /// What a model makes, in the words of the interface.
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
-    if spec.is_some_and(|spec| spec.family.makes_pictures()) {
+    if spec.is_some_and(|spec| spec.family.makes_pictures) {
         "picture"
     } else {
         "clip"
@@ -58,7 +58,7 @@ pub fn has_two_experts(spec: &ModelSpec) -> bool {
 
 /// Whether the noise schedule can be shifted by the number of tokens.
 pub fn has_dynamic_shift(spec: &ModelSpec) -> bool {
-    matches!(spec.family, Family::Flux | Family::FramePack)
+    spec.family.has_dynamic_shift
 }
 
 /// Whether a batch is one job; with other models it is several.

@@ -22,7 +22,7 @@ impl FormState {
     ) -> Result<Validated, Vec<FieldError>> {
         let size = self.size(spec);
         let seed = self.seed.trim().parse::<u64>();
-        let makes_pictures = spec.family.makes_pictures();
+        let makes_pictures = spec.family.makes_pictures;
         let has_sections = spec.section_order.is_some();
         let has_strength = spec.defaults.strength.is_some() && sources.image.is_some();
         let form = GenerateForm {
@@ -101,7 +101,7 @@ impl FormState {
     /// Whether a picture comes of it, and no clip.
     pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
         let is_one = self.num_frames == 1 && spec.section_order.is_none();
-        is_one || spec.family.makes_pictures()
+        is_one || spec.family.makes_pictures
     }
 
     /// The kind of file: a picture for a single frame, else what the settings say.

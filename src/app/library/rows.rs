@@ -161,7 +161,7 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
 }
 
 fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
-    let family = spec.family.label();
+    let family = spec.family.label;
     let thing = thing_of(Some(spec));
     let haystack = [
         &spec.name,
@@ -208,7 +208,7 @@ fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
 }
 
 fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
-    let family = entry.family.label();
+    let family = entry.family.label;
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
         None => format!("about {}", rounded(entry.about_bytes_to_fetch())),

@@ -225,7 +225,7 @@ impl JobQueue {
         QueueFile {
             jobs: running.chain(waiting).chain(stopped).collect(),
             forgotten: self.forgotten.clone(),
-            num_lost: 0,
+            unread: Vec::new(),
         }
     }
 }
@@ -269,12 +269,13 @@ fn restore(paths: &Paths) -> Restored {
             keep_aside(&mut restored, &path, problem);
         }
     }
-    if restored.file.num_lost > 0 {
-        let what = match restored.file.num_lost {
-            1 => "one job of the queue could not be read".to_owned(),
-            several => format!("{several} jobs of the queue could not be read"),
+    let unread = std::mem::take(&mut restored.file.unread);
+    if let Some(first) = unread.first() {
+        let what = match unread.len() {
+            1 => format!("one job of the queue could not be read: {first}"),
+            several => format!("{several} jobs of the queue could not be read, the first: {first}"),
         };
-        let problem = JobError::new(JobErrorKind::Disk, what);
+        let problem = JobError::new(JobErrorKind::Disk, what).detail(unread.join("\n"));
         keep_aside(&mut restored, &path, problem);
     }
     let jobs = paths.jobs();

@@ -193,7 +193,7 @@ impl GenerateArgs {
     /// The kind of file that a result without a name gets.
     pub fn extension<'a>(&self, spec: &ModelSpec, settings: &'a Settings) -> &'a str {
         let is_one = self.frames == Some(1) && spec.section_order.is_none();
-        if spec.family.makes_pictures() || is_one {
+        if spec.family.makes_pictures || is_one {
             "png"
         } else {
             &settings.output.format

@@ -44,7 +44,7 @@ impl GenerateArgs {
         }
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
         let is_idle = request.negative_prompt.is_empty()
-            && request.family.makes_pictures()
+            && request.family.makes_pictures
             && request.true_cfg_scale.is_none();
         if self.negative.is_none() && !is_idle {
             let template = request.negative_prompt_template;

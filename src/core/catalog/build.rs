@@ -74,7 +74,7 @@ pub(super) fn build(
         name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description
-            .unwrap_or_else(|| format!("A {} {} model", facts.family.label(), facts.variant)),
+            .unwrap_or_else(|| format!("A {} {} model", facts.family.label, facts.variant)),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
         family: facts.family,
         variant: facts.variant.to_owned(),
@@ -106,7 +106,7 @@ pub(super) fn build(
 /// the guidance that it was trained for do not go with its size. Those of other clips go with much else.
 fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     let is_same = |entry: &&Entry| {
-        (facts.family.makes_pictures() || facts.section_order.is_some())
+        (facts.family.makes_pictures || facts.section_order.is_some())
             && entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
     };
@@ -116,7 +116,7 @@ fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     let known = &entry.built_in;
     let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
     let mut defaults = with_schedule(&known.defaults, facts.schedule);
-    if facts.family.makes_pictures() {
+    if facts.family.makes_pictures {
         (defaults.width, defaults.height) = (None, None);
     }
     Details {
@@ -186,7 +186,7 @@ fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), Catalo
         last_image: (spec.end_image == InputUse::Required).then(picture),
         width: Some(width),
         height: Some(height),
-        out: PathBuf::from(if spec.family.makes_pictures() {
+        out: PathBuf::from(if spec.family.makes_pictures {
             "picture.png"
         } else {
             "clip.mp4"

@@ -90,7 +90,7 @@ impl IdentityCard {
             .components
             .iter()
             .any(|component| component.name == "transformer");
-        if matches!(&*card.family, "wan" | "flux") && is_transformer {
+        if super::Family::of_id(&card.family).is_some() && is_transformer {
             return Ok(card.with_model(&place, open(&path)));
         }
         Ok(card)
@@ -108,9 +108,7 @@ impl IdentityCard {
                 };
                 self.what = format!(
                     "a {} {} model{experts}: {}",
-                    spec.family.label(),
-                    spec.variant,
-                    self.what
+                    spec.family.label, spec.variant, self.what
                 );
                 // In a diffusers folder the parts are that folder's, with a card of its own.
                 if files.scheduler.is_none() {
@@ -187,7 +185,7 @@ impl IdentityCard {
         let family = identify::family_of_pipeline(&index.class);
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {
-                let what = format!("a {} {} model", spec.family.label(), spec.variant);
+                let what = format!("a {} {} model", spec.family.label, spec.variant);
                 (Some(spec), what)
             }
             Err(CatalogError::Unsupported { what, .. }) => (None, what),
@@ -198,7 +196,7 @@ impl IdentityCard {
                     problems.push(text);
                 }
                 let what = match family {
-                    Some(family) => format!("a {} model that is not whole", family.label()),
+                    Some(family) => format!("a {} model that is not whole", family.label),
                     None => identify::pipeline_name(&index.class),
                 };
                 (None, what)
@@ -208,7 +206,7 @@ impl IdentityCard {
             path: folder.to_owned(),
             kind: "diffusers folder",
             what,
-            family: family.map_or_else(String::new, |family| family.label().to_lowercase()),
+            family: family.map_or_else(String::new, |family| family.label.to_lowercase()),
             variant: model
                 .as_ref()
                 .map_or_else(String::new, |spec| spec.variant.clone()),

@@ -67,15 +67,13 @@ impl CatalogEntry {
 
     /// The size of a file: what is known of it, else what its kind says.
     fn about_bytes(&self, source: &Source) -> u64 {
-        let numbers = match (source.component, self.family) {
-            (Component::Transformer, _) => self.transformer_numbers,
-            // The encoder half of UMT5 and of T5, Llama 3, CLIP.
-            (Component::TextEncoder, Family::Wan) => 5_700_000_000,
-            (Component::TextEncoder, Family::FramePack) => 8_000_000_000,
-            (Component::TextEncoder2, Family::Flux) => 4_800_000_000,
-            (Component::TextEncoder | Component::TextEncoder2, _) => 123_000_000,
-            (Component::ImageEncoder, _) => 600_000_000,
-            (Component::Vae, _) => 130_000_000,
+        let [first, second] = self.family.text_encoder_weights;
+        let numbers = match source.component {
+            Component::Transformer => self.transformer_numbers,
+            Component::TextEncoder => first,
+            Component::TextEncoder2 => second,
+            Component::ImageEncoder => 600_000_000,
+            Component::Vae => 130_000_000,
         };
         let each = if is_of_8_bits(source) { 1 } else { 2 };
         source.bytes.unwrap_or(numbers * each)
@@ -289,7 +287,7 @@ impl Entry {
             name: details.name.unwrap_or_else(|| self.id.clone()),
             description: details.description.unwrap_or_default(),
             licence: details.licence.unwrap_or_default(),
-            family: self.family.unwrap_or(Family::Wan),
+            family: self.family.unwrap_or_default(),
             variant: self.variant.clone().unwrap_or_default(),
             repository: self.repository.clone(),
             what,

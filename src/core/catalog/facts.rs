@@ -9,7 +9,7 @@ use crate::job::{Sampler, SectionOrder};
 
 /// What is known of a whole model once it has been checked.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     pub family: Family,
     /// The published variant's name, such as `TI2V`.
     pub variant: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Facts {
 
 /// The defaults that are a scheduler's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     pub sampler: Sampler,
     pub shift: Option<f64>,
 }
@@ -40,13 +40,13 @@ pub(super) struct Schedule {
 /// What tells published models of one variant apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TransformerShape {
-    pub heads: u64,
-    pub head_dim: u64,
+pub(crate) struct TransformerShape {
+    pub heads: i64,
+    pub head_dim: i64,
     /// Blocks of all kinds.
-    pub layers: u64,
+    pub layers: i64,
     /// Of the input.
-    pub channels: u64,
+    pub channels: i64,
 }
 
 impl TransformerShape {
@@ -54,13 +54,7 @@ impl TransformerShape {
     pub(super) fn numbers(&self, family: Family) -> u64 {
         let width = (self.heads * self.head_dim) as f64;
         // Matrices of width × width in a block: attentions, and a feed-forward of four to six times the width.
-        let matrices = match family {
-            Family::Wan if width > 4000.0 => 13.4,
-            Family::Wan if width > 2500.0 => 17.3,
-            Family::Wan => 19.7,
-            // Blocks of two streams and of one, nineteen and thirty-eight of Flux, twenty and forty of FramePack.
-            Family::Flux | Family::FramePack => 22.3,
-        };
+        let matrices = (family.matrices_a_block)(width);
         (self.layers as f64 * matrices * width * width) as u64
     }
 }

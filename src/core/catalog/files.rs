@@ -49,7 +49,7 @@ impl ModelFiles {
         Ok(Self::from_index(folder, &ModelIndex::read(folder)?))
     }
 
-    pub(super) fn from_index(folder: &Path, index: &ModelIndex) -> Self {
+    pub(crate) fn from_index(folder: &Path, index: &ModelIndex) -> Self {
         let named = |name: &str| {
             let is_named = index.components.contains_key(name);
             is_named.then(|| folder.join(name))
@@ -79,7 +79,7 @@ impl ModelFiles {
         }
     }
 
-    pub(super) fn put(&mut self, component: Component, place: PathBuf) {
+    pub(crate) fn put(&mut self, component: Component, place: PathBuf) {
         match component {
             Component::Transformer => self.transformer = place,
             Component::Vae => self.vae = place,
@@ -90,13 +90,22 @@ impl ModelFiles {
     }
 
     /// Puts the tokenizer of a text encoder, to be read as what it says itself.
-    pub(super) fn put_tokenizer(&mut self, text_encoder: Component, place: PathBuf) {
+    pub(crate) fn put_tokenizer(&mut self, text_encoder: Component, place: PathBuf) {
         if text_encoder == Component::TextEncoder2 {
             self.tokenizer_2 = Some(place);
             self.tokenizer_2_class = None;
         } else {
             self.tokenizer = place;
             self.tokenizer_class = None;
+        }
+    }
+
+    /// Where the tokenizer of a text encoder lies; `None` where it is not known.
+    pub(crate) fn tokenizer_of(&self, text_encoder: Component) -> Option<&Path> {
+        if text_encoder == Component::TextEncoder2 {
+            self.tokenizer_2.as_deref()
+        } else {
+            Some(&self.tokenizer)
         }
     }
 

@@ -11,11 +11,11 @@ use super::configs::{ModelIndex, read_json, sorted_entries};
 use super::facts::Facts;
 use super::library::{Library, place_of};
 use super::weights::{WeightSet, is_pickle, pickle};
-use super::{CatalogError, Family, ModelFiles, flux, framepack, kind, wan};
+use super::{CatalogError, Family, ModelFiles, kind};
 
 /// What a path leads to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A diffusers folder.
     Pipeline(PathBuf),
     /// A weight file, or a folder that is no diffusers folder.
@@ -24,7 +24,7 @@ pub(super) enum Target {
 
 /// What a path leads to. The `model_index.json` of a diffusers folder and its transformer are as good as
 /// the folder.
-pub(super) fn target(path: &Path) -> Result<Target, CatalogError> {
+pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
         source,
         path: path.to_owned(),
@@ -77,22 +77,14 @@ fn is_transformer_of(folder: &Path, around: &Path) -> bool {
 }
 
 /// The family of a pipeline's class; `None` for those that this version does not run.
-pub(super) fn family_of_pipeline(class: &str) -> Option<Family> {
-    if class.starts_with("Wan") {
-        Some(Family::Wan)
-    } else if class.starts_with("Flux") && !class.starts_with("Flux2") {
-        Some(Family::Flux)
-    } else if class == framepack::PIPELINE {
-        Some(Family::FramePack)
-    } else {
-        None
-    }
+pub(crate) fn family_of_pipeline(class: &str) -> Option<Family> {
+    Family::all().find(|family| (family.files.owns_pipeline)(class))
 }
 
 /// Checks a diffusers folder of a supported family whole; others are named and refused.
 ///
 /// Parts that the user named stand in for the folder's own.
-pub(super) fn check_folder(
+pub(crate) fn check_folder(
     folder: &Path,
     companions: &Companions,
     library: &Library,
@@ -102,9 +94,7 @@ pub(super) fn check_folder(
     }
     let index = ModelIndex::read(folder)?;
     match family_of_pipeline(&index.class) {
-        Some(Family::Wan) => wan::check_folder(folder, &index, companions, library),
-        Some(Family::Flux) => flux::check_folder(folder, &index, companions, library),
-        Some(Family::FramePack) => framepack::check_folder(folder, &index, companions, library),
+        Some(family) => (family.files.check_folder)(folder, &index, companions, library),
         None => Err(CatalogError::Unsupported {
             what: pipeline_name(&index.class),
             path: folder.to_owned(),
@@ -114,7 +104,7 @@ pub(super) fn check_folder(
 
 /// Whether a diffusers folder has its components, each of the class that it should have, but for those that the
 /// user named others for.
-pub(super) fn check_components(
+pub(crate) fn check_components(
     folder: &Path,
     index: &ModelIndex,
     components: &[(&str, Option<&str>)],
@@ -167,7 +157,7 @@ fn check_component(
 }
 
 /// What a pipeline's class is called among people.
-pub(super) fn pipeline_name(class: &str) -> String {
+pub(crate) fn pipeline_name(class: &str) -> String {
     let families = [
         ("Flux2", "a Flux 2 model"),
         ("Flux", "a Flux model"),
@@ -191,7 +181,7 @@ pub(super) fn pipeline_name(class: &str) -> String {
 }
 
 /// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
-pub(super) fn without_index(folder: &Path) -> CatalogError {
+pub(crate) fn without_index(folder: &Path) -> CatalogError {
     let unsupported = |what: String| CatalogError::Unsupported {
         what,
         path: folder.to_owned(),
@@ -219,7 +209,7 @@ pub(super) fn without_index(folder: &Path) -> CatalogError {
 }
 
 /// A single file of a family that this version does not run, or of a form that it does not read.
-pub(super) fn foreign_file(path: &Path) -> CatalogError {
+pub(crate) fn foreign_file(path: &Path) -> CatalogError {
     let what = match WeightSet::at(path) {
         Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
         Err(err) => return err,

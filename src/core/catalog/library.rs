@@ -16,6 +16,7 @@ use super::header::Header;
 use super::tokenizer::Tokenizer;
 use super::weights::{is_index, is_pickle, weight_file_in};
 use super::{CatalogError, Family, kind};
+use crate::families::Glance;
 use crate::settings;
 
 /// More than the header of any published transformer.
@@ -23,11 +24,11 @@ const MAX_GLANCE_BYTES: u64 = 1 << 20;
 /// How many weight files of one folder are looked at.
 const MAX_FILES: usize = 10_000;
 /// The folder of tokenizers among the app's assets.
-pub(super) const TOKENIZERS: &str = "tokenizers";
+pub(crate) const TOKENIZERS: &str = "tokenizers";
 
 /// What a weight file is at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Perhaps with the other parts of its model in the same file.
     Transformer(Family),
     WanVae,
@@ -50,14 +51,14 @@ pub(super) enum Role {
 
 /// A component folder, a weight file or a weight index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(crate) struct Item {
     pub role: Role,
     pub place: PathBuf,
 }
 
 /// Candidates for the parts of a model.
 #[derive(Debug, Default)]
-pub(super) struct Library {
+pub(crate) struct Library {
     /// What a search of all places found, in the order in which places win.
     pub known: Vec<Item>,
     /// Tokenizers of UMT5 that lie in those places.
@@ -72,7 +73,7 @@ pub(super) struct Library {
 
 impl Library {
     /// A library that has looked at nothing yet, and knows the folder of the tokenizers that ship.
-    pub(super) fn shipped(tokenizers: Option<PathBuf>) -> Self {
+    pub(crate) fn shipped(tokenizers: Option<PathBuf>) -> Self {
         Self {
             shipped_tokenizers: tokenizers,
             ..Self::default()
@@ -80,12 +81,12 @@ impl Library {
     }
 
     /// A library of this program, whatever its settings.
-    pub(super) fn of_this_program() -> Self {
+    pub(crate) fn of_this_program() -> Self {
         Self::shipped(settings::find_assets().map(|assets| assets.join(TOKENIZERS)))
     }
 
     /// The weight files directly in a folder, or the folder itself where it is one component's.
-    pub(super) fn in_folder(&self, folder: &Path) -> Rc<Vec<Item>> {
+    pub(crate) fn in_folder(&self, folder: &Path) -> Rc<Vec<Item>> {
         if let Some(items) = self.folders.borrow().get(folder) {
             return Rc::clone(items);
         }
@@ -106,7 +107,7 @@ impl Library {
     }
 
     /// What a tokenizer is; each is read once.
-    pub(super) fn tokenizer(&self, place: &Path) -> Result<Tokenizer, CatalogError> {
+    pub(crate) fn tokenizer(&self, place: &Path) -> Result<Tokenizer, CatalogError> {
         if let Some(&found) = self.read.borrow().get(place) {
             return Ok(found);
         }
@@ -117,7 +118,7 @@ impl Library {
 }
 
 /// The files among the entries of one folder that may hold weights; shards count once, by their index.
-pub(super) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
     let has_index = entries.iter().any(|path| is_index(path));
     let files = entries.iter().filter(|path| {
         let is_weights = path.extension().is_some_and(|end| {
@@ -131,7 +132,7 @@ pub(super) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// `diffusion_pytorch_model-00002-of-00006.safetensors`
-pub(super) fn is_shard(path: &Path) -> bool {
+pub(crate) fn is_shard(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut parts = stem.rsplit('-');
     let is_number = |part: Option<&str>| {
@@ -142,7 +143,7 @@ pub(super) fn is_shard(path: &Path) -> bool {
 
 /// The place by which a file is opened: the folder where it is all of the folder's weights and a
 /// `config.json` lies beside it, the index for a shard, else the file itself.
-pub(super) fn place_of(file: &Path) -> PathBuf {
+pub(crate) fn place_of(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or_else(|| Path::new(""));
     let index = || {
         let entries = sorted_entries(folder).unwrap_or_default();
@@ -167,7 +168,7 @@ fn own_file(folder: &Path) -> Option<PathBuf> {
 }
 
 /// What a file is, from the first part of its header.
-pub(super) fn glance(path: &Path) -> Option<Role> {
+pub(crate) fn glance(path: &Path) -> Option<Role> {
     if is_pickle(path) {
         return None;
     }
@@ -212,22 +213,21 @@ fn first_part(path: &Path) -> Option<Vec<u8>> {
 fn role_of_names(text: &str) -> Option<Role> {
     let has = |name: &str| text.contains(name);
     let has_any = |names: &[&str]| names.iter().any(|name| text.contains(name));
-    if has("embedding.weight\"") {
-        if has("time_projection.1.weight\"") || has("condition_embedder.time_proj.weight\"") {
-            return Some(Role::Transformer(Family::Wan));
-        }
-        if has("embeddings.patch_embedding.weight\"") {
-            // CLIP's has a class token in the place of a bias.
-            let is_siglip = has("embeddings.patch_embedding.bias\"") && !has("class_embedding\"");
-            return Some(if is_siglip {
-                Role::Siglip
-            } else {
-                Role::ClipVision
-            });
+    for family in Family::all() {
+        match (family.files.glance)(text) {
+            Some(Glance::Own) => return Some(Role::Transformer(family)),
+            Some(Glance::Relative) => return Some(Role::Foreign),
+            None => {}
         }
     }
-    if let Some(role) = transformer_like_flux(text) {
-        return Some(role);
+    if has("embeddings.patch_embedding.weight\"") {
+        // CLIP's has a class token in the place of a bias.
+        let is_siglip = has("embeddings.patch_embedding.bias\"") && !has("class_embedding\"");
+        return Some(if is_siglip {
+            Role::Siglip
+        } else {
+            Role::ClipVision
+        });
     }
     // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
     if has("diffusion_model.") {
@@ -284,21 +284,4 @@ fn is_tiny_decoder(text: &str) -> bool {
         ])
         || all(["\"18.conv.4.weight\"", "\"19.weight\""])
         || all(["\"decoder.18.conv.4.weight\"", "\"decoder.19.weight\""])
-}
-
-/// Flux, and families that were built after it.
-fn transformer_like_flux(text: &str) -> Option<Role> {
-    let has = |name: &str| text.contains(name);
-    if has("clean_x_embedder.proj.weight\"") {
-        return Some(Role::Transformer(Family::FramePack));
-    }
-    let is_original = has("double_blocks.0.img_attn.qkv.weight\"");
-    let is_diffusers = has("single_transformer_blocks.0.attn.to_q.weight\"");
-    if has("individual_token_refiner.") || has("token_refiner.refiner_blocks.") {
-        return Some(Role::Foreign);
-    }
-    if (is_original && has("img_in.weight\"")) || (is_diffusers && has("x_embedder.weight\"")) {
-        return Some(Role::Transformer(Family::Flux));
-    }
-    (is_original || is_diffusers).then_some(Role::Foreign)
 }

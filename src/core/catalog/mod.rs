@@ -6,74 +6,68 @@
 
 mod build;
 mod card;
-mod companions;
+pub(crate) mod companions;
 mod component;
-mod configs;
+pub(crate) mod configs;
 mod details;
 mod entry;
 mod error;
 mod extra_paths;
-mod facts;
+pub(crate) mod facts;
 mod files;
-mod flux;
-mod framepack;
 pub mod gguf;
 pub mod header;
-mod identify;
+pub(crate) mod identify;
 mod installs;
-mod kind;
-mod library;
+pub(crate) mod kind;
+pub(crate) mod library;
 pub mod lora;
-mod names;
-mod networks;
+pub(crate) mod names;
 mod places;
 pub mod safetensors;
-mod scan;
-mod shapes;
-mod single;
+pub(crate) mod scan;
+pub(crate) mod single;
 mod source;
 mod spec;
-mod storage;
+pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
 mod tiny;
-mod tokenizer;
+pub(crate) mod tokenizer;
 mod unusable;
-mod wan;
-mod wanted;
+pub(crate) mod wanted;
 mod watch;
-mod weights;
+pub(crate) mod weights;
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use crate::families::Family;
 pub use card::{ComponentCard, IdentityCard};
 pub use companions::Companions;
-pub use component::{Component, component_config};
+pub use component::Component;
+pub use configs::read_json;
 pub use entry::{CatalogEntry, known_models};
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, format_name};
 pub use files::ModelFiles;
-pub use flux::keys::FluxTransformerKeys;
-pub use framepack::keys::{FramePackBlocks, FramePackDialect, FramePackTransformerKeys};
 pub use header::{TensorInfo, TensorType};
 pub use kind::TensorKind;
 pub(crate) use names::model_words;
-pub use networks::kl_vae::KlVaeKeys;
-pub use networks::llama::llama_cpp_from_llama;
-pub use networks::t5::llama_cpp_from_t5;
 pub use places::SearchedPlace;
 pub use source::Source;
 pub use spec::{
-    Defaults, Family, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset,
-    SmallShift,
+    Defaults, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift,
 };
-pub use tiny::TinyDecoderKeys;
 pub use unusable::{Ailment, NeededFile, UnusableModel};
-pub use wan::keys::{TextEncoderKeys, TextEncoderNames, TransformerKeys};
 pub use watch::Watch;
+pub(crate) use weights::is_weight_file_of;
 pub use weights::{TensorEntry, WeightSet};
+
+pub use crate::networks::{
+    FluxTransformerKeys, FramePackDialect, FramePackTransformerKeys, TransformerKeys,
+};
 
 #[cfg(test)]
 pub(crate) use spec::test_spec;

@@ -4,20 +4,20 @@
 
 /// Which part of the schedule an expert works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     High,
     Low,
 }
 
 impl Side {
-    pub(super) fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::High => Self::Low,
             Self::Low => Self::High,
         }
     }
 
-    pub(super) fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::High => "high-noise",
             Self::Low => "low-noise",
@@ -79,7 +79,7 @@ fn side_of_word(word: &str) -> Option<(Side, usize)> {
 }
 
 /// The side that a name states outright: `high_noise`, `LowNoise`.
-pub(super) fn stated_side(name: &str) -> Option<Side> {
+pub(crate) fn stated_side(name: &str) -> Option<Side> {
     let words = words(name);
     words.iter().enumerate().find_map(|(i, word)| {
         let (side, spelling) = side_of_word(word)?;
@@ -93,7 +93,7 @@ pub(super) fn stated_side(name: &str) -> Option<Side> {
 }
 
 /// The side that a name may mean: stated outright, or by the only such word in it.
-pub(super) fn possible_side(name: &str) -> Option<Side> {
+pub(crate) fn possible_side(name: &str) -> Option<Side> {
     stated_side(name).or_else(|| {
         let words = words(name);
         let mut sides = words.iter().filter_map(|word| side_of_word(word));
@@ -104,21 +104,12 @@ pub(super) fn possible_side(name: &str) -> Option<Side> {
     })
 }
 
-/// The side that the name of a text-to-video transformer means, whose header is the same in Wan 2.1 and
-/// in an expert of Wan 2.2: any word for one where the file or its folder is named after Wan 2.2, and in a
-/// name that leaves the generation open `high` or `low` at its end, as of a 14B model.
-///
-/// `wan_high_quality` means none, and a Wan 2.2 without such a word is one that was merged into one file.
-pub(super) fn implied_side(name: &str, folder: &str, is_14b: bool) -> Option<Side> {
-    match generation(name).or_else(|| generation(folder)) {
-        Some(Generation::Wan22) => possible_side(name),
-        None if is_14b => name
-            .split(|c: char| !c.is_alphanumeric())
-            .rfind(|part| !part.is_empty() && !is_storage_or_size(part))
-            .and_then(|part| words(part).last().copied().and_then(side_of_word))
-            .and_then(|(side, spelling)| (spelling < 2).then_some(side)),
-        Some(Generation::Wan21) | None => None,
-    }
+/// The side that the last word of a name says, but for words of storage and size: `high` or `low` in full.
+pub(crate) fn side_at_end(name: &str) -> Option<Side> {
+    name.split(|c: char| !c.is_alphanumeric())
+        .rfind(|part| !part.is_empty() && !is_storage_or_size(part))
+        .and_then(|part| words(part).last().copied().and_then(side_of_word))
+        .and_then(|(side, spelling)| (spelling < 2).then_some(side))
 }
 
 /// `bf16`, `14B`
@@ -129,28 +120,8 @@ fn is_storage_or_size(part: &str) -> bool {
     is_block_type || STORAGE.contains(&part.as_str()) || size.bytes().all(|b| b.is_ascii_digit())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Generation {
-    Wan21,
-    Wan22,
-}
-
-/// `Wan2_2-T2V`, `wan22`, `t2v-A14B`: which generation of Wan a name states.
-fn generation(name: &str) -> Option<Generation> {
-    let letters: String = name.chars().filter(|c| c.is_alphanumeric()).collect();
-    let letters = letters.to_lowercase();
-    let mut parts = name.split(|c: char| !c.is_alphanumeric());
-    if letters.contains("wan21") {
-        Some(Generation::Wan21)
-    } else if letters.contains("wan22") || parts.any(|part| part.eq_ignore_ascii_case("a14b")) {
-        Some(Generation::Wan22)
-    } else {
-        None
-    }
-}
-
 /// The side of `name`, where `other` is the same name but for words of the other side.
-pub(super) fn side_beside(name: &str, other: &str) -> Option<Side> {
+pub(crate) fn side_beside(name: &str, other: &str) -> Option<Side> {
     let (names, others) = (words(name), words(other));
     if names.len() != others.len() {
         return None;
@@ -177,7 +148,7 @@ fn is_float(word: &str) -> bool {
 }
 
 /// The name that the other expert would have; `None` for a name without a side.
-pub(super) fn counterpart(name: &str) -> Option<String> {
+pub(crate) fn counterpart(name: &str) -> Option<String> {
     let stated = stated_side(name).is_some();
     let mut renamed = String::new();
     let mut is_changed = false;
@@ -214,7 +185,7 @@ fn in_case_of(model: &str, text: &str) -> String {
 }
 
 /// A name without the words for a side: what two experts are called together.
-pub(super) fn without_side(name: &str) -> String {
+pub(crate) fn without_side(name: &str) -> String {
     let kept: Vec<&str> = name
         .split_inclusive(|c: char| !c.is_alphanumeric())
         .filter(|part| {
@@ -340,29 +311,6 @@ mod tests {
         }
         assert_eq!(possible_side("wan_high"), Some(Side::High));
         assert_eq!(possible_side("wan_high_l"), None);
-    }
-
-    #[test]
-    fn the_side_of_a_text_model_is_implied_by_the_generation_or_by_the_end_of_a_name() {
-        use Side::{High, Low};
-        for (name, folder, side) in [
-            ("Wan2_2-T2V-A14B-HIGH_bf16", "", Some(High)),
-            ("wan22_t2v_low_fp16", "", Some(Low)),
-            ("t2v-A14B-high-Q8", "", Some(High)),
-            ("wan22Enhanced_fp8H", "", Some(High)),
-            ("t2v_low", "Wan2.2", Some(Low)),
-            ("wan_t2v_14B_HIGH_bf16", "", Some(High)),
-            ("t2vHigh_14B_fp8_e4m3fn_scaled", "", Some(High)),
-            ("wan_t2v_high_v2", "", None),
-            ("wan_high_quality", "", None),
-            ("wan2.1_t2v_14B_high", "wan2.2", None),
-            ("wan2.2-t2v-rapid", "", None),
-            ("wan2.2_high_low_merge", "", None),
-            ("my_lora14b_t2v_l", "", None),
-        ] {
-            assert_eq!(implied_side(name, folder, true), side, "{name}");
-        }
-        assert_eq!(implied_side("wan_t2v_HIGH", "", false), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const MAX_FOLDERS: usize = 10_000;
 
 /// A folder with a `model_index.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     pub folder: PathBuf,
     /// The folder's name, or `owner/name` in a Hugging Face cache.
     pub name: String,
@@ -28,7 +28,7 @@ pub(super) struct Candidate {
 
 /// What a search found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub candidates: Vec<Candidate>,
     /// Other folders with files that may hold weights.
     pub folders: Vec<PathBuf>,
@@ -45,14 +45,14 @@ pub(super) struct Found {
 
 impl Found {
     /// Whether a place is part of a diffusers folder.
-    pub(super) fn is_in_candidate(&self, place: &Path) -> bool {
+    pub(crate) fn is_in_candidate(&self, place: &Path) -> bool {
         let mut candidates = self.candidates.iter();
         candidates.any(|candidate| place.starts_with(&candidate.folder))
     }
 }
 
 /// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
-pub(super) fn parts(found: &Found, library: &Library) -> Vec<Item> {
+pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
     let named = found.files.iter().filter_map(|path| {
         let role = library::glance(path)?;
         let place = library::place_of(path);
@@ -69,7 +69,7 @@ pub(super) fn parts(found: &Found, library: &Library) -> Vec<Item> {
 }
 
 /// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
-pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
+pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
     let of_pipelines = found
         .candidates
         .iter()
@@ -90,7 +90,7 @@ pub(super) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
 }
 
 /// Where tokenizers of Llama 3 lie: in folders named after it, and in those of HunyuanVideo and FramePack.
-pub(super) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
+pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
     let of_pipelines = found
         .candidates
         .iter()
@@ -113,7 +113,7 @@ pub(super) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
 }
 
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
-pub(super) fn search(place: &Path, found: &mut Found) {
+pub(crate) fn search(place: &Path, found: &mut Found) {
     let mut waiting = vec![(place.to_owned(), 0)];
     let mut num_folders = 0;
     while let Some((folder, depth)) = waiting.pop() {
@@ -188,7 +188,7 @@ fn may_hold(path: &Path) -> bool {
 }
 
 /// The name of the model in a folder: `owner/name` in a Hugging Face cache, else the folder's own.
-pub(super) fn model_name(folder: &Path) -> String {
+pub(crate) fn model_name(folder: &Path) -> String {
     repository_of(folder).unwrap_or_else(|| {
         folder
             .file_name()

@@ -8,12 +8,10 @@ use super::companions::Companions;
 use super::facts::Facts;
 use super::library::{Library, Role, place_of};
 use super::weights::WeightSet;
-use super::{
-    CatalogError, FluxTransformerKeys, ModelFiles, TensorKind, flux, framepack, kind, wan,
-};
+use super::{CatalogError, Family, ModelFiles, TensorKind, kind};
 
 /// A model put together from single files.
-pub(super) struct Assembled {
+pub(crate) struct Assembled {
     /// The transformer's file, or the folder that holds the model.
     pub place: PathBuf,
     pub name: String,
@@ -22,40 +20,34 @@ pub(super) struct Assembled {
 }
 
 /// The model of the transformer at a place.
-pub(super) fn assemble(
+pub(crate) fn assemble(
     place: &Path,
     companions: &Companions,
     library: &Library,
 ) -> Result<Assembled, CatalogError> {
     let weights = WeightSet::at(place)?;
     let kind_of = kind::of_tensors(&weights);
-    if framepack::is_in(&weights) || (kind_of.family, kind_of.role) == ("framepack", "transformer")
-    {
-        return framepack::assemble(place, &weights, companions, library);
-    }
-    let is_flux = (kind_of.family, kind_of.role) == ("flux", "transformer");
-    if is_flux || FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
-        flux::assemble(place, &weights, companions, library)
-    } else {
-        wan::assemble(place, companions, library)
+    // Some storages have other names, by which the kind is known all the same.
+    let is_of = |family: &Family| {
+        (family.files.has_transformer)(&weights)
+            || (kind_of.family, kind_of.role) == (family.id, "transformer")
+    };
+    match Family::all().find(is_of) {
+        Some(family) => (family.files.assemble)(place, &weights, companions, library),
+        None => Err(not_a_model(&kind_of, place)),
     }
 }
 
 /// The variant of the transformer at a place as far as its header alone says it, whatever lies around it.
-pub(super) fn variant_at(place: &Path) -> Option<String> {
+pub(crate) fn variant_at(place: &Path) -> Option<String> {
     let weights = WeightSet::at(place).ok()?;
-    let name = if framepack::is_in(&weights) {
-        framepack::variant_at(place)?
-    } else if FluxTransformerKeys::detect(|key| weights.has(key)).is_some() {
-        flux::variant_at(place)?
-    } else {
-        wan::variant_at(place)?
-    };
+    let family = Family::all().find(|family| (family.files.has_transformer)(&weights))?;
+    let name = (family.files.variant_at)(place)?;
     Some(name.to_owned())
 }
 
 /// Which part a tensor of a checkpoint with all parts belongs to, by how ComfyUI and others name them.
-pub(super) fn part_of_key(key: &str) -> Option<&'static str> {
+pub(crate) fn part_of_key(key: &str) -> Option<&'static str> {
     let starts = [
         ("model.diffusion_model.", "transformer"),
         ("vae.", "vae"),
@@ -71,12 +63,12 @@ pub(super) fn part_of_key(key: &str) -> Option<&'static str> {
 }
 
 /// A description without what it says about storage.
-pub(super) fn before_comma(text: &str) -> &str {
+pub(crate) fn before_comma(text: &str) -> &str {
     text.split_once(", ").map_or(text, |(before, _)| before)
 }
 
 /// What is said of a file without a transformer of a known family.
-pub(super) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
+pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let path = place.to_owned();
     match kind.role {
         "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
@@ -91,7 +83,7 @@ pub(super) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
 }
 
 /// A file's name without its extension, or a folder's name.
-pub(super) fn file_stem(place: &Path) -> String {
+pub(crate) fn file_stem(place: &Path) -> String {
     let name = if place.is_dir() {
         place.file_name()
     } else {
@@ -104,7 +96,7 @@ pub(super) fn file_stem(place: &Path) -> String {
 }
 
 /// What a path that is no diffusers folder leads to.
-pub(super) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
+pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
     if path.is_file() {
         return Ok(place_of(path));
     }
@@ -120,7 +112,7 @@ pub(super) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, 
         .collect();
     // Two experts are one model.
     if let [one, two] = places[..]
-        && wan::are_experts(one, two)
+        && Family::all().any(|family| (family.files.are_experts)(one, two))
     {
         places.pop();
     }

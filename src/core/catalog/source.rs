@@ -15,7 +15,7 @@ use super::library::{Item, Role};
 use super::names::{possible_side, side_beside};
 use super::single::file_stem;
 use super::weights::WeightSet;
-use super::{Component, Family, flux, framepack, storage, tokenizer, wan};
+use super::{Component, Family, storage, tokenizer};
 
 /// What a file to fetch may end in: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
@@ -238,14 +238,11 @@ impl<'a> Present<'a> {
         if let Some(found) = self.seen.get(&key) {
             return found.clone();
         }
-        let needs_tokenizer =
-            (family, component) == (Family::Wan, Component::TextEncoder) && !self.has_tokenizer;
+        let needs_tokenizer = component == Component::TextEncoder
+            && !family.files.ships_tokenizers
+            && !self.has_tokenizer;
         let fits = |place: &Path| {
-            let is_part = match family {
-                Family::Wan => wan::is_published_part(component, latent_channels, place),
-                Family::Flux => flux::is_published_part(component, place),
-                Family::FramePack => framepack::is_published_part(component, place),
-            };
+            let is_part = (family.files.is_published_part)(component, latent_channels, place);
             is_part && (!needs_tokenizer || tokenizer::is_place(place))
         };
         let mut items = self.parts.iter();

@@ -4,36 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ModelFiles;
+use super::{Family, ModelFiles};
 use crate::job::form::nearest_multiple;
 use crate::job::{Sampler, SectionOrder};
-
-/// A family of models that share an implementation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    Wan,
-    Flux,
-    FramePack,
-}
-
-impl Family {
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Wan => "Wan",
-            Self::Flux => "Flux",
-            Self::FramePack => "FramePack",
-        }
-    }
-
-    /// Whether its models make pictures only, of one frame.
-    pub fn makes_pictures(self) -> bool {
-        match self {
-            Self::Wan | Self::FramePack => false,
-            Self::Flux => true,
-        }
-    }
-}
 
 /// A model that is on this disk and can be asked for clips.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -270,7 +243,7 @@ pub(crate) fn test_spec() -> ModelSpec {
         name: "Test model".into(),
         description: String::new(),
         licence: "MIT".into(),
-        family: Family::Wan,
+        family: crate::families::wan::FAMILY,
         variant: "TI2V".into(),
         folder: PathBuf::new(),
         files: ModelFiles::default(),

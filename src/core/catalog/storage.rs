@@ -11,6 +11,7 @@ use safetensors::Dtype;
 use super::header::TensorType;
 use super::weights::{TensorEntry, WeightSet};
 use super::{CatalogError, kind};
+use crate::families::Family;
 
 /// Names that ComfyUI gave to the factor of a matrix, behind the name of its layer.
 const SCALES: [&str; 2] = [".scale_weight", ".weight_scale"];
@@ -42,14 +43,14 @@ const NVFP4: &str = "4-bit numbers with scales (nvfp4)";
 const MXFP8: &str = "fp8 with a scale for each block (mxfp8)";
 
 /// What lies in a component beside its own tensors: scales, and what is said about them.
-pub(super) fn is_aside(key: &str) -> bool {
+pub(crate) fn is_aside(key: &str) -> bool {
     SCALES.iter().chain(&ASIDE).any(|end| key.ends_with(end))
         || key.rsplit('.').next() == Some(MARKER)
 }
 
 /// What stands before a tensor's own name in a file with its storage in the name: quanto's `weight._data` and
 /// nunchaku's `qweight` are a `weight`.
-pub(super) fn plain_name(key: &str) -> String {
+pub(crate) fn plain_name(key: &str) -> String {
     let key = key.strip_suffix("._data").unwrap_or(key);
     match key.strip_suffix(".qweight") {
         Some(layer) => format!("{layer}.weight"),
@@ -58,7 +59,7 @@ pub(super) fn plain_name(key: &str) -> String {
 }
 
 /// Refuses `what`, a noun phrase, in a storage that this version cannot read, and names a file that works.
-pub(super) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
+pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
     match unreadable(weights) {
         None => Ok(()),
         Some(storage) => Err(CatalogError::Unsupported {
@@ -69,7 +70,7 @@ pub(super) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError>
 }
 
 /// How weights are stored that this version cannot read: a noun phrase for people.
-pub(super) fn unreadable(weights: &WeightSet) -> Option<String> {
+pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
     let keys = || weights.tensors.keys();
     let foreign = FOREIGN
         .iter()
@@ -217,31 +218,15 @@ fn is_table(layer: &str) -> bool {
 /// A file with the same model that works, and where it is.
 fn instead(weights: &WeightSet) -> &'static str {
     let found = kind::of_tensors(weights);
-    let is = |part: &str| found.text.contains(part);
+    let of_kind = |family: &Family| {
+        let mut kinds = family.files.kinds.iter();
+        kinds.any(|rule| rule.family == found.family)
+    };
+    let mut families = Family::all().filter(of_kind);
+    if let Some(name) = families.find_map(|family| (family.files.instead)(&found)) {
+        return name;
+    }
     match (found.family, found.role) {
-        ("wan", "transformer") if is("T2V 1.3B") => {
-            "wan2.1_t2v_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-        }
-        ("wan", "transformer") if is("2.1 I2V") => {
-            "wan2.1_i2v_480p_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-        }
-        ("wan", "transformer") if is("I2V A14B") => {
-            "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors and its low_noise from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
-        }
-        ("wan", "transformer") if is("TI2V 5B") => {
-            "wan2.2_ti2v_5B_fp16.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
-        }
-        ("wan", "transformer") => {
-            "wan2.1_t2v_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-        }
-        ("wan", "vae") => "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
-        ("flux", "transformer") => {
-            "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell"
-        }
-        ("flux", "vae") => "ae.safetensors from black-forest-labs/FLUX.1-schnell",
-        ("framepack" | "hunyuan", "transformer") => {
-            "FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy"
-        }
         ("umt5", _) => {
             "umt5_xxl_fp8_e4m3fn_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
         }

@@ -15,6 +15,7 @@ mod installs;
 mod lora_files;
 mod loras;
 mod made_up;
+mod networks;
 mod pairs;
 mod parts;
 mod planned;

@@ -1,4 +1,4 @@
-//! Tiny decoders for previews: which files are ones, and whose latents they read.
+//! Tiny decoders for previews: which of those that were found reads the latents of a model.
 //!
 //! The header decides; a file's name only tells apart what no header can: Wan's and HunyuanVideo's are built alike, as
 //! those of Flux and Stable Diffusion 3 are. Loads nothing.
@@ -10,48 +10,10 @@ use safetensors::Dtype;
 use super::Family;
 use super::library::{Item, Role};
 use super::weights::WeightSet;
+use crate::networks::TinyDecoderKeys;
 
-/// The names of a tiny decoder's layers: a prefix and numbers that count from the first convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TinyDecoderKeys {
-    pub prefix: &'static str,
-    /// The number of the first convolution.
-    pub first: usize,
-    /// Of clips, whose blocks remember the frame before (TAEHV); else of pictures (TAESD).
-    pub is_video: bool,
-}
-
-impl TinyDecoderKeys {
-    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        let all = |keys: &[&str]| keys.iter().all(|key| has(key));
-        let picture = |prefix, first| Self {
-            prefix,
-            first,
-            is_video: false,
-        };
-        if all(&["decoder.22.weight", "decoder.7.conv.weight"]) {
-            return Some(Self {
-                prefix: "decoder.",
-                first: 1,
-                is_video: true,
-            });
-        }
-        // diffusers' AutoencoderTiny does not count the clamp in front.
-        if all(&["decoder.layers.0.weight", "decoder.layers.18.weight"]) {
-            return Some(picture("decoder.layers.", 0));
-        }
-        let blocks = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
-        let own = ["", "decoder."]
-            .into_iter()
-            .find(|prefix| blocks.iter().all(|end| has(&format!("{prefix}{end}"))));
-        own.map(|prefix| picture(prefix, 1))
-    }
-
-    /// The layer that many places behind the first convolution.
-    pub fn layer(&self, number: usize) -> String {
-        format!("{}{}", self.prefix, self.first + number)
-    }
-}
+/// Channels that the latents of several families have.
+const COMMON_CHANNELS: u64 = 16;
 
 /// The decoder for previews of a model, among all parts that were found.
 pub(super) fn for_model(family: Family, latent_channels: u64, items: &[Item]) -> Option<PathBuf> {
@@ -69,29 +31,29 @@ pub(super) fn for_model(family: Family, latent_channels: u64, items: &[Item]) ->
 fn doubt(place: &Path, family: Family, latent_channels: u64) -> Option<u8> {
     let weights = WeightSet::at(place).ok()?;
     let keys = TinyDecoderKeys::detect(|key| weights.has(key))?;
-    let first = weights.tensors.get(&format!("{}.weight", keys.layer(0)))?;
-    if keys.is_video == family.makes_pictures() || first.shape.get(1) != Some(&latent_channels) {
+    let first = weights.tensors.get(&format!("{}.weight", keys.first()))?;
+    if keys.is_video == family.makes_pictures || first.shape.get(1) != Some(&latent_channels) {
         return None;
     }
     let name = last_names(place);
     let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let own = &family.files.tiny_decoder;
+    let is_own = says(own.words);
     if !keys.is_video {
-        let is_flux = says(&["taef1", "flux"]);
         let is_other = says(&["taesd", "sd3", "sdxl"]);
-        return (is_flux || !is_other).then_some(u8::from(!is_flux));
+        return (is_own || !is_other).then_some(u8::from(!is_own));
     }
-    // Only Wan 2.2's autoencoder has so many.
-    if latent_channels == 48 {
-        return (family == Family::Wan).then_some(0);
+    // Latents of other numbers of channels are one family's alone.
+    if latent_channels != COMMON_CHANNELS {
+        return Some(0);
     }
-    let is_hunyuan = says(&["taehv", "taehy", "hunyuan", "framepack"]);
-    let is_wan = says(&["taew", "wan"]);
-    if is_hunyuan != is_wan {
-        return (is_wan == (family == Family::Wan)).then_some(0);
+    let mut others = Family::all().filter(|other| *other != family && !other.makes_pictures);
+    let is_other = others.any(|other| says(other.files.tiny_decoder.words));
+    if is_own != is_other {
+        return is_own.then_some(0);
     }
-    // Without a name: HunyuanVideo's is published in halves.
-    let is_in_halves = first.dtype == Dtype::F16;
-    (is_in_halves != (family == Family::Wan)).then_some(1)
+    // Without a name the type of its numbers tells.
+    ((first.dtype == Dtype::F16) == own.is_f16).then_some(1)
 }
 
 /// The names of a place and of the folders around it, as far as they can speak of it.

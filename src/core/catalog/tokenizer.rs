@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Vocabulary {
 
 /// Whether a tokenizer lies here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
 /// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
-pub(super) fn is_place(place: &Path) -> bool {
+pub(crate) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
             || PAIRS.iter().all(|name| place.join(name).is_file())
@@ -109,14 +109,14 @@ pub(super) fn is_place(place: &Path) -> bool {
 }
 
 /// Whether a file of this name stands for the tokenizer in its folder.
-pub(super) fn is_own_file(name: &OsStr) -> bool {
+pub(crate) fn is_own_file(name: &OsStr) -> bool {
     FILES.iter().chain(&PAIRS).any(|own| name == *own)
 }
 
 /// Checks a tokenizer against what its text encoder reads: the form of its tokens, and the rows of its embedding.
-pub(super) fn check(
+pub(crate) fn check(
     place: &Path,
-    vocab_size: u64,
+    vocab_size: i64,
     form: TokenizerForm,
 ) -> Result<(), CatalogError> {
     let found = Tokenizer::read(place)?;
@@ -136,7 +136,7 @@ pub(super) fn check(
             }
         }));
     }
-    if found.num_ids > vocab_size {
+    if found.num_ids > vocab_size.unsigned_abs() {
         return Err(wrong(format!(
             "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {}",
             found.num_ids
@@ -147,7 +147,7 @@ pub(super) fn check(
 
 /// What tokenizers are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tokenizer {
+pub(crate) struct Tokenizer {
     /// One more than the largest id; never 0.
     pub num_ids: u64,
     pub form: TokenizerForm,
@@ -155,7 +155,7 @@ pub(super) struct Tokenizer {
 
 impl Tokenizer {
     /// Reads what lies at a place.
-    pub(super) fn read(place: &Path) -> Result<Self, CatalogError> {
+    pub(crate) fn read(place: &Path) -> Result<Self, CatalogError> {
         let [json, spiece] = FILES.map(|name| place.join(name));
         let [vocab, merges] = PAIRS.map(|name| place.join(name));
         let (found, path) = if !place.is_dir() {
@@ -182,8 +182,9 @@ impl Tokenizer {
 
     /// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for
     /// marks that a `spiece.model` does not count, but those are fewer than its words.
-    pub(super) fn is_of_vocabulary(self, vocab_size: u64) -> bool {
-        self.num_ids <= vocab_size && self.num_ids.saturating_mul(2) >= vocab_size
+    pub(crate) fn is_of_vocabulary(self, vocab_size: i64) -> bool {
+        let rows = vocab_size.unsigned_abs();
+        self.num_ids <= rows && self.num_ids.saturating_mul(2) >= rows
     }
 }
 

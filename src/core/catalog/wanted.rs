@@ -5,18 +5,20 @@
 use std::path::Path;
 
 use super::library::Role;
-use super::weights::{WeightSet, is_index, is_pickle, pickle_instead};
-use super::{CatalogError, Component, kind, storage};
+use super::weights::{FileBytes, WeightSet, is_index, is_pickle, pickle_instead};
+use super::{CatalogError, Component, ModelFiles, kind, storage, tokenizer};
 
 /// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
 type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
 
 /// One part.
-pub(super) struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     pub component: Component,
     pub role: Role,
     /// A noun phrase for people.
     pub what: String,
+    /// The same without what tells it from others of its kind.
+    pub kind: &'static str,
     /// The file to get, and from where.
     pub example: &'static str,
     /// The names that publishers give it, best first.
@@ -32,7 +34,7 @@ pub(super) struct Wanted<'a> {
 
 /// The tokenizer of a text encoder.
 #[derive(Clone, Copy)]
-pub(super) struct WantedTokenizer {
+pub(crate) struct WantedTokenizer {
     /// A noun phrase for people.
     pub what: &'static str,
     /// The file or folder to get, and from where.
@@ -43,12 +45,12 @@ pub(super) struct WantedTokenizer {
     pub bundled: Option<&'static str>,
     pub form: TokenizerForm,
     /// The rows of the text encoder's embedding.
-    pub vocab_size: fn(&Path) -> Result<u64, CatalogError>,
+    pub vocab_size: fn(&Path) -> Result<i64, CatalogError>,
 }
 
 /// How a tokenizer cuts words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenizerForm {
+pub(crate) enum TokenizerForm {
     /// SentencePiece: the pieces of T5 and UMT5.
     Pieces,
     /// Merged pairs, as CLIP and Llama have them.
@@ -57,7 +59,7 @@ pub(super) enum TokenizerForm {
 
 impl Wanted<'_> {
     /// Whether what lies at a place is this part, whole, and of the transformer.
-    pub(super) fn check(&self, place: &Path) -> Result<(), CatalogError> {
+    pub(crate) fn check(&self, place: &Path) -> Result<(), CatalogError> {
         if is_pickle(place) {
             return Err(pickle_instead(place, self.example));
         }
@@ -78,7 +80,7 @@ impl Wanted<'_> {
     }
 
     /// Whether a pickle of this name is likely this part.
-    pub(super) fn is_named_in(&self, name: &str) -> bool {
+    pub(crate) fn is_named_in(&self, name: &str) -> bool {
         name.to_lowercase().contains(self.word)
     }
 
@@ -94,4 +96,73 @@ impl Wanted<'_> {
             },
         }
     }
+}
+
+/// Refuses a part of another model: `what` was expected, and `found` says what this is.
+pub(crate) fn fits_transformer(
+    fits: bool,
+    what: &str,
+    example: &'static str,
+    place: &Path,
+    found: impl FnOnce() -> String,
+) -> Result<(), CatalogError> {
+    if fits {
+        return Ok(());
+    }
+    Err(CatalogError::WrongCompanion {
+        what: what.to_owned(),
+        example,
+        found: found(),
+        path: place.to_owned(),
+    })
+}
+
+/// Checks a model whose files are known: that the transformers and all parts are whole, stored as the engine can read
+/// them and of one model, and that text encoders have their tokenizers -> the bytes of all weight files.
+pub(crate) fn check_model(
+    files: &ModelFiles,
+    transformers: &[&Path],
+    transformer_kind: &str,
+    check_transformer: &dyn Fn(&WeightSet) -> Result<(), CatalogError>,
+    parts: &[Wanted<'_>],
+) -> Result<u64, CatalogError> {
+    let mut bytes = FileBytes::default();
+    let mut open = |place: &Path, kind: &str| {
+        let weights = WeightSet::at(place)?;
+        storage::check(&weights, kind)?;
+        bytes.add(&weights);
+        Ok::<_, CatalogError>(weights)
+    };
+    // The parts first: configs that do not fit each other say more than a tensor of the transformer.
+    for wanted in parts {
+        let place = place_of(files, wanted)?;
+        (wanted.fits)(&open(place, wanted.kind)?, place)?;
+    }
+    for place in transformers {
+        check_transformer(&open(place, transformer_kind)?)?;
+    }
+    for wanted in parts {
+        if let Some(own) = &wanted.tokenizer {
+            let text_encoder = place_of(files, wanted)?;
+            let place =
+                files
+                    .tokenizer_of(wanted.component)
+                    .ok_or_else(|| CatalogError::Missing {
+                        what: own.what.to_owned(),
+                        path: text_encoder.to_owned(),
+                    })?;
+            tokenizer::check(place, (own.vocab_size)(text_encoder)?, own.form)?;
+        }
+    }
+    Ok(bytes.sum())
+}
+
+fn place_of<'a>(files: &'a ModelFiles, wanted: &Wanted<'_>) -> Result<&'a Path, CatalogError> {
+    let missing = || CatalogError::MissingCompanion {
+        what: wanted.what.clone(),
+        example: wanted.example,
+        looked: "model_index.json".to_owned(),
+        path: files.transformer.clone(),
+    };
+    files.of(wanted.component).ok_or_else(missing)
 }

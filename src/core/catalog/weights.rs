@@ -4,6 +4,7 @@
 //! is what is loaded.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::configs::{read_capped, sorted_entries};
 use super::header::{Header, HeaderError, TensorType};
 use super::{CatalogError, kind, storage};
+use crate::networks::TensorSpec;
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -189,9 +191,20 @@ impl WeightSet {
         Ok(())
     }
 
+    /// The same of every tensor of a network.
+    pub(crate) fn expect_all(&self, schema: &[TensorSpec]) -> Result<(), CatalogError> {
+        schema
+            .iter()
+            .try_for_each(|tensor| self.expect(&tensor.name, &tensor.shape))
+    }
+
     /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
     /// the names of one layer more would begin with.
-    pub(super) fn no_more_layers(&self, next: &str, expected: u64) -> Result<(), CatalogError> {
+    pub(crate) fn no_more_layers(
+        &self,
+        next: &str,
+        expected: impl fmt::Display,
+    ) -> Result<(), CatalogError> {
         match self.tensors.keys().find(|key| key.starts_with(next)) {
             Some(key) => Err(CatalogError::Config {
                 reason: format!(
@@ -209,10 +222,28 @@ impl WeightSet {
     }
 
     /// A note that is JSON. One that is far longer than anything that is looked for in notes is not read.
-    pub(super) fn json_note(&self, name: &str) -> Option<Value> {
+    pub(crate) fn json_note(&self, name: &str) -> Option<Value> {
         let text = self.notes.get(name)?;
         let is_sensible = text.len() <= MAX_NOTE_BYTES;
         is_sensible.then(|| serde_json::from_str(text).ok())?
+    }
+
+    /// The shape of the tensor under a key.
+    pub fn shape(&self, key: &str) -> Option<Vec<u64>> {
+        self.tensors.get(key).map(|entry| entry.shape.clone())
+    }
+
+    /// The shape of the first tensor whose key is one of `ends`, bare or behind a prefix of whole names.
+    pub(crate) fn shape_by_end(&self, ends: &[&str]) -> Option<&[u64]> {
+        let is_it = |key: &str| ends.iter().any(|end| kind::ends_with_path(key, end));
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|(key, _)| is_it(key));
+        found.map(|(_, entry)| &entry.shape[..])
+    }
+
+    /// The names of all tensors.
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.tensors.keys().map(String::as_str)
     }
 
     pub fn has(&self, key: &str) -> bool {
@@ -256,20 +287,20 @@ impl WeightSet {
 
 /// The bytes of weight files, each counted once however many parts it holds.
 #[derive(Debug, Default)]
-pub(super) struct FileBytes(BTreeMap<Vec<PathBuf>, u64>);
+pub(crate) struct FileBytes(BTreeMap<Vec<PathBuf>, u64>);
 
 impl FileBytes {
-    pub(super) fn add(&mut self, weights: &WeightSet) {
+    pub(crate) fn add(&mut self, weights: &WeightSet) {
         self.0.insert(weights.files.clone(), weights.bytes);
     }
 
-    pub(super) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         self.0.values().copied().fold(0, u64::saturating_add)
     }
 }
 
 /// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
-pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
+pub(crate) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     for stem in ["diffusion_pytorch_model", "model"] {
         for end in ["safetensors", "safetensors.index.json"] {
             let path = folder.join(format!("{stem}.{end}"));
@@ -308,15 +339,15 @@ pub(super) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
 }
 
 /// Whether `file`, a weight file or an index, is what its folder is read from.
-pub(super) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
+pub(crate) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
     weight_file_in(folder).is_ok_and(|own| own == file)
 }
 
-pub(super) fn is_index(path: &Path) -> bool {
+pub(crate) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".index.json")
 }
 
-pub(super) fn is_pickle(path: &Path) -> bool {
+pub(crate) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|end| {
         PICKLES
             .iter()
@@ -324,11 +355,11 @@ pub(super) fn is_pickle(path: &Path) -> bool {
     })
 }
 
-pub(super) fn pickle(path: &Path) -> CatalogError {
+pub(crate) fn pickle(path: &Path) -> CatalogError {
     pickle_instead(path, "the .safetensors version of the same weights")
 }
 
-pub(super) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
+pub(crate) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
     CatalogError::Pickle {
         instead: instead.to_owned(),
         path: path.to_owned(),

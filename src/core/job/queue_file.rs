@@ -58,8 +58,8 @@ pub struct QueueFile {
     pub jobs: Vec<QueuedJob>,
     /// Jobs with folders that are not offered any more.
     pub forgotten: BTreeSet<JobId>,
-    /// How many could not be read.
-    pub num_lost: usize,
+    /// Why jobs could not be read, a sentence for each.
+    pub unread: Vec<String>,
 }
 
 /// Why a queue's file is of no use.
@@ -123,7 +123,7 @@ impl QueueFile {
                 Ok(_) => {}
                 Err(err) => {
                     tracing::warn!("a job of the queue cannot be read: {err}");
-                    file.num_lost += 1;
+                    file.unread.push(err.to_string());
                 }
             }
         }
@@ -185,7 +185,7 @@ mod tests {
                 job(2, QueuedState::Failed),
             ],
             forgotten: [JobId(9)].into(),
-            num_lost: 0,
+            unread: Vec::new(),
         };
         file.save(&path).unwrap();
         assert_eq!(QueueFile::load(&path).unwrap(), file);
@@ -203,9 +203,22 @@ mod tests {
             ],
         });
         let file = load(&text.to_string()).unwrap();
-        assert_eq!((file.jobs.len(), file.num_lost), (1, 2));
+        assert_eq!((file.jobs.len(), file.unread.len()), (1, 2));
         assert_eq!(file.jobs[0].state, QueuedState::Waiting);
         assert!(!file.jobs[0].has_output && file.forgotten.is_empty());
+    }
+
+    #[test]
+    fn a_job_of_an_unknown_family_is_named_and_the_others_stay() {
+        let mut foreign = request();
+        foreign["family"] = "sora".into();
+        let text = serde_json::json!({
+            "version": 1,
+            "jobs": [{"id": 1, "request": foreign}, {"id": 2, "request": request()}],
+        });
+        let file = load(&text.to_string()).unwrap();
+        assert_eq!(file.jobs.len(), 1);
+        assert!(file.unread[0].contains("found 'sora'"), "{:?}", file.unread);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::GenerateRequest;
-use crate::catalog::Family;
 
 /// One stage of a job. Stages are run one at a time and leave their results on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,40 +104,8 @@ pub struct Recipe {
 impl Recipe {
     /// The recipe that the request's family prescribes.
     pub fn of(request: &GenerateRequest) -> Self {
-        match request.family {
-            Family::Wan => {
-                let mut stages = vec![Stage::EncodeText];
-                if request.has_start() || request.last_image.is_some() {
-                    stages.push(Stage::EncodeImage);
-                    if request.files.image_encoder.is_some() {
-                        stages.push(Stage::EncodeVision);
-                    }
-                }
-                if request.files.transformer_2.is_some() {
-                    stages.extend([Stage::DenoiseHigh, Stage::DenoiseLow]);
-                } else {
-                    stages.push(Stage::Denoise);
-                }
-                stages.extend([Stage::Unload, Stage::Decode, Stage::Save]);
-                Self { stages }
-            }
-            Family::Flux => {
-                let mut stages = vec![Stage::EncodeText];
-                if request.image.is_some() {
-                    stages.push(Stage::EncodeImage);
-                }
-                stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
-                Self { stages }
-            }
-            Family::FramePack => {
-                let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
-                let num_sections = request.sections.map_or(1, |sections| sections.count);
-                for _ in 0..num_sections {
-                    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode]);
-                }
-                stages.push(Stage::Save);
-                Self { stages }
-            }
+        Self {
+            stages: (request.family.recipe)(request),
         }
     }
 

@@ -148,14 +148,11 @@ impl GenerateRequest {
 
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        match self.family {
-            Family::Wan => {
-                let has_low = self.files.transformer_2.is_some();
-                self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
-            }
-            Family::Flux | Family::FramePack => {
-                self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
-            }
+        if self.family.guidance_is_cfg {
+            let has_low = self.files.transformer_2.is_some();
+            self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
+        } else {
+            self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
         }
     }
 

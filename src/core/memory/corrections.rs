@@ -47,7 +47,7 @@ impl Measured<'_> {
             DeviceClass::Cpu => "cpu",
         };
         let key =
-            |device: &str| format!("{device} | {} | {}", self.family.label(), self.stage.name());
+            |device: &str| format!("{device} | {} | {}", self.family.label, self.stage.name());
         [key(self.device), key(class)]
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     const OF: Measured<'_> = Measured {
         device: "a card",
         class: DeviceClass::Discrete,
-        family: Family::Wan,
+        family: crate::families::wan::FAMILY,
         stage: Stage::Decode,
     };
 

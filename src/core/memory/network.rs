@@ -1,20 +1,20 @@
 //! What the engine holds of each network, exactly, from the headers of its files.
 //!
 //! Plain numbers come to the type that is computed with, some stay in f32, and matrices of fp8 and of GGUF's blocks
-//! stay as they are stored and are expanded one at a time. Reads headers and configs only; how many numbers a network
-//! makes on its way is the formulas'.
+//! stay as they are stored and are expanded one at a time. A network's schema says which tensors are read of a file and
+//! what becomes of each. Reads headers and configs only; how many numbers a network makes on its way is the formulas'.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::parts::{self, PartName};
-use crate::catalog::{
-    CatalogError, Component, Family, ModelFiles, TensorEntry, TensorType, WeightSet,
-    component_config,
-};
+use super::parts::PartName;
+use crate::catalog::{CatalogError, ModelFiles, TensorEntry, TensorType, WeightSet};
+use crate::families::Family;
 use crate::job::Lora;
+use crate::networks::{Role, TensorSpec};
 
 /// Numbers by what becomes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +42,49 @@ impl Tally {
     }
 }
 
+/// A network of a model, as its family names it.
+pub(crate) struct Part {
+    name: PartName,
+    place: PathBuf,
+    config: Arc<dyn Any + Send + Sync>,
+    /// What is read, by the names in the file.
+    tensors: Vec<TensorSpec>,
+}
+
+/// The headers of one model's files, each read once.
+#[derive(Debug, Default)]
+pub(crate) struct Headers(BTreeMap<PathBuf, Rc<WeightSet>>);
+
+impl Headers {
+    fn at(&mut self, place: &Path) -> Result<Rc<WeightSet>, CatalogError> {
+        if let Some(known) = self.0.get(place) {
+            return Ok(Rc::clone(known));
+        }
+        let weights = Rc::new(WeightSet::at(place)?);
+        self.0.insert(place.to_owned(), Rc::clone(&weights));
+        Ok(weights)
+    }
+
+    /// The network with this config at a place, of which `schema` says what is read of the file.
+    pub(crate) fn part<C: Any + Send + Sync>(
+        &mut self,
+        name: PartName,
+        place: &Path,
+        config: C,
+        schema: impl FnOnce(&C, &WeightSet) -> Vec<TensorSpec>,
+    ) -> Result<Part, CatalogError> {
+        let weights = self.at(place)?;
+        Ok(Part {
+            name,
+            place: place.to_owned(),
+            tensors: schema(&config, &weights),
+            config: Arc::new(config),
+        })
+    }
+}
+
 /// One network as the engine holds it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Network {
     /// What is no matrix, and stays.
     pub fixed: Tally,
@@ -57,17 +98,7 @@ pub struct Network {
     largest: Tally,
     /// The most numbers of one matrix that is expanded for its product.
     expanded: u64,
-    /// The numbers of its config, in diffusers' terms.
-    config: Value,
-}
-
-/// Which weights of a network a tensor is among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    Fixed,
-    Often,
-    Seldom,
-    Table,
+    config: Arc<dyn Any + Send + Sync>,
 }
 
 impl Network {
@@ -87,76 +118,62 @@ impl Network {
         self.expanded.saturating_mul(number_bytes)
     }
 
-    /// A number of the config, which formulas multiply.
-    pub fn number(&self, key: &str, default: f64) -> f64 {
-        let number = self.config.get(key).and_then(Value::as_f64);
-        number.unwrap_or(default)
+    /// Its config, where it is of this type.
+    pub(crate) fn config<C: 'static>(&self) -> Option<&C> {
+        self.config.downcast_ref()
     }
 
-    /// A list of numbers of the config; true and false are 1 and 0.
-    pub fn numbers(&self, key: &str) -> Option<Vec<f64>> {
-        let list = self.config.get(key)?.as_array()?;
-        let number = |value: &Value| {
-            let flag = value.as_bool().map(|is| f64::from(u8::from(is)));
-            value.as_f64().or(flag)
-        };
-        list.iter().map(number).collect()
-    }
-
-    pub fn is(&self, key: &str) -> bool {
-        let flag = self.config.get(key).and_then(Value::as_bool);
-        flag.unwrap_or(false)
-    }
-
-    /// Whether the config has something under the key.
-    pub fn has(&self, key: &str) -> bool {
-        self.config.get(key).is_some_and(|value| !value.is_null())
-    }
-
-    /// What the header says of the part that a network is asked for.
-    fn of(family: Family, part: PartName, weights: &WeightSet, config: Value) -> Self {
+    /// What the header says of the tensors that are read.
+    fn of(part: &Part, weights: &WeightSet) -> Self {
         let mut network = Self {
-            config,
-            ..Self::default()
+            fixed: Tally::default(),
+            often: Tally::default(),
+            seldom: Tally::default(),
+            tables: Tally::default(),
+            largest: Tally::default(),
+            expanded: 0,
+            config: Arc::clone(&part.config),
         };
-        let prefix = parts::prefix(family, part, weights);
-        for (key, entry) in &weights.tensors {
-            let own = key.strip_prefix(prefix);
-            if let Some(own) = own.filter(|own| parts::is_read(family, part, own, weights, prefix))
-            {
-                network.add(family, part, own, entry);
+        for tensor in &part.tensors {
+            // One that is missing is told where it is loaded.
+            if let Some(entry) = weights.tensors.get(&tensor.name) {
+                network.add(tensor, entry);
             }
         }
         network
     }
 
-    fn add(&mut self, family: Family, part: PartName, own: &str, entry: &TensorEntry) {
+    fn add(&mut self, tensor: &TensorSpec, entry: &TensorEntry) {
         let numbers = entry.shape.iter();
         let numbers = numbers.fold(1_u64, |all, n| all.saturating_mul(*n));
-        let used = parts::use_of(part, own, &entry.shape);
         let is_narrow = match entry.dtype {
             TensorType::Plain(dtype) => dtype.bitsize() == 8,
             TensorType::Blocks(_) | TensorType::Foreign(_) => true,
         };
+        let stays = matches!(tensor.role, Role::Fixed | Role::Doubling);
         let mut tally = Tally::default();
-        if is_narrow && used != Use::Fixed {
+        if is_narrow && !stays {
             tally.stored = entry.bytes;
-            if used != Use::Table {
+            if tensor.role != Role::Table {
                 self.expanded = self.expanded.max(numbers);
             }
-        } else if parts::is_exact(family, part, own) {
+        } else if tensor.keeps_f32 {
             tally.exact = numbers;
+        } else if tensor.role == Role::Doubling {
+            // Four corners of 2 × 2 taps in the place of 3 × 3.
+            tally.plain = numbers.saturating_mul(16) / 9;
         } else {
-            tally.plain = parts::held_numbers(part, own, numbers);
+            tally.plain = numbers;
         }
-        if matches!(used, Use::Often | Use::Seldom) && tally.bytes(4) > self.largest.bytes(4) {
+        let is_matrix = matches!(tensor.role, Role::Matrix | Role::Modulation);
+        if is_matrix && tally.bytes(4) > self.largest.bytes(4) {
             self.largest = tally;
         }
-        match used {
-            Use::Fixed => self.fixed.add(tally),
-            Use::Often => self.often.add(tally),
-            Use::Seldom => self.seldom.add(tally),
-            Use::Table => self.tables.add(tally),
+        match tensor.role {
+            Role::Fixed | Role::Doubling => self.fixed.add(tally),
+            Role::Matrix => self.often.add(tally),
+            Role::Modulation => self.seldom.add(tally),
+            Role::Table => self.tables.add(tally),
         }
     }
 }
@@ -175,19 +192,10 @@ impl ModelWeights {
     /// Reads the headers of a model's files, and of the LoRAs that change them.
     pub fn read(family: Family, files: &ModelFiles, loras: &[Lora]) -> Result<Self, CatalogError> {
         let mut weights = Self::default();
-        let mut known: BTreeMap<&Path, WeightSet> = BTreeMap::new();
-        for part in PartName::ALL {
-            let Some((component, place)) = part.place(files) else {
-                continue;
-            };
-            if !known.contains_key(place) {
-                known.insert(place, WeightSet::at(place)?);
-            }
-            let config = part_config(family, component, place)?;
-            if let Some(set) = known.get(place) {
-                let network = Network::of(family, part, set, config);
-                weights.parts.insert(part, network);
-            }
+        let mut headers = Headers::default();
+        for part in (family.parts)(files, &mut headers)? {
+            let network = Network::of(&part, &*headers.at(&part.place)?);
+            weights.parts.insert(part.name, network);
         }
         for lora in loras {
             // One that cannot be read is told where it is opened.
@@ -214,15 +222,4 @@ impl ModelWeights {
     pub fn lora_bytes(&self, number_bytes: u64) -> u64 {
         self.lora_numbers.saturating_mul(number_bytes)
     }
-}
-
-/// The config in diffusers' terms; image encoders may stand within that of a whole CLIP.
-fn part_config(family: Family, component: Component, place: &Path) -> Result<Value, CatalogError> {
-    let mut config = component_config(family, component, place)?;
-    if component == Component::ImageEncoder
-        && let Some(inner @ Value::Object(_)) = config.get_mut("vision_config")
-    {
-        config = inner.take();
-    }
-    Ok(config)
 }

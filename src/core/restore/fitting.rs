@@ -103,7 +103,7 @@ impl Restored {
     /// The length and the rate.
     fn time(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
         let fps = within(self.fps, 1.0, 240.0);
-        if spec.family.makes_pictures() {
+        if spec.family.makes_pictures {
             if self.num_frames.is_some_and(|frames| frames > 1) || self.secs.is_some() {
                 notes.push(format!("It is a clip, and {} makes pictures", spec.name));
             }

@@ -72,19 +72,5 @@ pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
 /// The family that a model's name speaks of.
 pub(super) fn family(name: &str) -> Option<Family> {
     let name = plain(name);
-    if name.contains("framepack") {
-        Some(Family::FramePack)
-    } else if name.contains("flux2") {
-        // Another network, of which nothing can be restored.
-        None
-    } else if name.contains("flux") {
-        Some(Family::Flux)
-    } else if ["wan2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe"]
-        .iter()
-        .any(|word| name.contains(word))
-    {
-        Some(Family::Wan)
-    } else {
-        None
-    }
+    Family::all().find(|family| (family.is_named)(&name))
 }

@@ -175,12 +175,13 @@ fn wan2gp(fields: Fields<'_>) -> Restored {
 fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
     let kind = fields.name(&["base_model_type", "model_type"])?;
     let kind = kind.to_lowercase();
-    let is_wan = ["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp"]
-        .iter()
-        .any(|start| kind.starts_with(start));
+    let is_of = |family: &Family| {
+        let mut types = family.wan2gp_types.iter();
+        types.any(|start| kind.starts_with(start))
+    };
     names::family(&kind)
         .or_else(|| model.and_then(names::family))
-        .or_else(|| is_wan.then_some(Family::Wan))
+        .or_else(|| Family::all().find(is_of))
 }
 
 /// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
@@ -214,7 +215,7 @@ fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
 
 fn framepack(fields: Fields<'_>) -> Restored {
     let mut restored = common(fields, "FramePack");
-    restored.family = Some(Family::FramePack);
+    restored.family = names::family("framepack");
     if fields.has("model_type") {
         restored.tool = "FramePack Studio".to_owned();
     }

@@ -6,15 +6,11 @@
 use std::path::PathBuf;
 
 use super::{HunyuanPrompt, TextTokenizer, clean_wan_prompt};
-use crate::catalog::{Family, Guidance, ModelSpec};
+use crate::catalog::ModelSpec;
 use crate::job::prompt::{self, PromptError, Timeline, WildcardFolders};
 
 /// Ids of a text that CLIP reads.
-const CLIP_LENGTH: usize = 77;
-/// Those that Wan reads.
-const WAN_LENGTH: usize = 512;
-/// Those that Flux's T5 reads: in models that are told a guidance, and in the others.
-const FLUX_LENGTHS: (usize, usize) = (512, 256);
+pub const CLIP_TOKENS: u32 = 77;
 /// Prompts of one count that are looked at, the longest first.
 const MAX_PROMPTS: usize = 32;
 /// More tokens than any prompt has.
@@ -31,60 +27,53 @@ pub struct TextReader {
     class: Option<String>,
     /// How many tokens it reads, its own marks among them.
     pub limit: usize,
-    rule: Rule,
+    rule: TextRule,
 }
 
-/// What a family does to a text before it is read.
+/// What becomes of a text before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+pub enum TextRule {
     Plain,
-    Wan,
-    Hunyuan,
+    CleanedForWan,
+    WithinHunyuanPrompt,
 }
 
 impl TextReader {
     /// The text encoders of a model, first the one that reads the most.
     pub fn of_model(spec: &ModelSpec) -> Vec<Self> {
-        let files = &spec.files;
-        let first = |name, limit, rule| Self {
+        (spec.family.text_readers)(spec)
+    }
+
+    /// A model's first text encoder.
+    pub(crate) fn first(spec: &ModelSpec, name: &'static str, limit: u32, rule: TextRule) -> Self {
+        Self {
             name,
-            tokenizer: files.tokenizer.clone(),
-            class: files.tokenizer_class.clone(),
-            limit,
+            tokenizer: spec.files.tokenizer.clone(),
+            class: spec.files.tokenizer_class.clone(),
+            limit: limit as usize,
             rule,
-        };
-        let second = |name, limit| {
-            let tokenizer = files.tokenizer_2.clone()?;
-            Some(Self {
-                name,
-                tokenizer,
-                class: files.tokenizer_2_class.clone(),
-                limit,
-                rule: Rule::Plain,
-            })
-        };
-        let (main, other) = match spec.family {
-            Family::Wan => (Some(first("UMT5", WAN_LENGTH, Rule::Wan)), None),
-            Family::Flux => {
-                let (told, others) = FLUX_LENGTHS;
-                let is_told = spec.guidance == Guidance::Distilled;
-                let t5 = second("T5", if is_told { told } else { others });
-                (t5, Some(first("CLIP", CLIP_LENGTH, Rule::Plain)))
-            }
-            Family::FramePack => (
-                Some(first("Llama", HunyuanPrompt::TOKENS, Rule::Hunyuan)),
-                second("CLIP", CLIP_LENGTH),
-            ),
-        };
-        main.into_iter().chain(other).collect()
+        }
+    }
+
+    /// Its second, if it has one.
+    pub(crate) fn second(spec: &ModelSpec, name: &'static str, limit: u32) -> Option<Self> {
+        Some(Self {
+            name,
+            tokenizer: spec.files.tokenizer_2.clone()?,
+            class: spec.files.tokenizer_2_class.clone(),
+            limit: limit as usize,
+            rule: TextRule::Plain,
+        })
     }
 
     /// The text as the encoder's tokenizer gets it, and how many of the ids that come of it are not the prompt's.
     fn prepared(&self, text: &str) -> (String, usize) {
         match self.rule {
-            Rule::Plain => (text.to_owned(), 0),
-            Rule::Wan => (clean_wan_prompt(text), 0),
-            Rule::Hunyuan => (HunyuanPrompt::around(text), HunyuanPrompt::TOKENS_BEFORE),
+            TextRule::Plain => (text.to_owned(), 0),
+            TextRule::CleanedForWan => (clean_wan_prompt(text), 0),
+            TextRule::WithinHunyuanPrompt => {
+                (HunyuanPrompt::around(text), HunyuanPrompt::TOKENS_BEFORE)
+            }
         }
     }
 

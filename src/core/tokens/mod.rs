@@ -15,7 +15,9 @@ pub mod spiece;
 mod tokenizer;
 
 pub use clean::clean_wan_prompt;
-pub use count::{CountWish, PromptCount, TextReader, TokenCount, TokenCounter};
+pub use count::{
+    CLIP_TOKENS, CountWish, PromptCount, TextReader, TextRule, TokenCount, TokenCounter,
+};
 pub use error::TokensError;
 pub use hunyuan::HunyuanPrompt;
 pub use spiece::SpieceModel;

@@ -4,46 +4,11 @@
 //!
 //! Shapes: `B` texts or pictures, `L` tokens, `C` width, `H` heads of `D`.
 
+use safelight_core::networks::{ClipActivation, ClipLayers};
 use tch::Tensor;
 
 use super::{LayerNorm, Linear, attention};
 use crate::weights::{Weights, WeightsError};
-
-/// The numbers of a layer.
-pub struct ClipLayerConfig {
-    pub hidden_size: i64,
-    pub intermediate_size: i64,
-    pub num_attention_heads: i64,
-    pub layer_norm_eps: f64,
-    pub activation: ClipActivation,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClipActivation {
-    Gelu,
-    GeluTanh,
-    QuickGelu,
-}
-
-impl ClipActivation {
-    /// As a config's `hidden_act` names it.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "gelu" => Self::Gelu,
-            "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Self::GeluTanh,
-            "quick_gelu" => Self::QuickGelu,
-            _ => return None,
-        })
-    }
-
-    fn forward(self, xs: &Tensor) -> Tensor {
-        match self {
-            Self::Gelu => xs.gelu("none"),
-            Self::GeluTanh => xs.gelu("tanh"),
-            Self::QuickGelu => xs * (xs * 1.702).sigmoid_(),
-        }
-    }
-}
 
 /// Attention and two products, each behind a norm.
 pub struct ClipLayer {
@@ -56,7 +21,7 @@ pub struct ClipLayer {
 }
 
 impl ClipLayer {
-    pub fn new(config: &ClipLayerConfig, w: &Weights) -> Result<Self, WeightsError> {
+    pub fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, inner) = (config.hidden_size, config.intermediate_size);
         let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
         let mlp = &(w / "mlp");
@@ -66,7 +31,7 @@ impl ClipLayer {
             layer_norm2: norm("layer_norm2")?,
             fc1: Linear::new(dim, inner, &(mlp / "fc1"))?,
             fc2: Linear::new(inner, dim, &(mlp / "fc2"))?,
-            activation: config.activation,
+            activation: config.hidden_act,
         })
     }
 
@@ -75,8 +40,16 @@ impl ClipLayer {
         let normal = self.layer_norm1.forward_as_kind(xs);
         let xs = xs + self.self_attn.forward(&normal, mask);
         let normal = self.layer_norm2.forward_as_kind(&xs);
-        let inner = self.activation.forward(&self.fc1.forward(&normal));
+        let inner = activated(self.activation, &self.fc1.forward(&normal));
         xs + self.fc2.forward(&inner)
+    }
+}
+
+fn activated(activation: ClipActivation, xs: &Tensor) -> Tensor {
+    match activation {
+        ClipActivation::Gelu => xs.gelu("none"),
+        ClipActivation::GeluTanh => xs.gelu("tanh"),
+        ClipActivation::QuickGelu => xs * (xs * 1.702).sigmoid_(),
     }
 }
 
@@ -89,7 +62,7 @@ struct SelfAttention {
 }
 
 impl SelfAttention {
-    fn new(config: &ClipLayerConfig, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.hidden_size;
         let project = |name| Linear::new(dim, dim, &(w / name));
         Ok(Self {

@@ -20,7 +20,7 @@ pub use attention::{
     Backend, attention, attention_is_sliced, libtorch_backend, lowest, pixel_attention,
     wide_attention,
 };
-pub use clip::{ClipActivation, ClipLayer, ClipLayerConfig};
+pub use clip::ClipLayer;
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, axis_angles};

@@ -14,7 +14,7 @@ use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::preview::Previewer;
 
-pub(super) struct StageHooks<'a> {
+pub(crate) struct StageHooks<'a> {
     context: &'a StageContext<'a>,
     /// Gone with the stage, and so before anything is unloaded.
     previewer: RefCell<Previewer>,

@@ -2,16 +2,13 @@
 //! and leaves its own result there.
 //!
 //! What every family's stages share is here: the proof that nothing is left on the device, captures, checkpoints, the
-//! resume point. A file a family says which function makes which result. Knows the order of nothing: the worker walks
+//! resume point. What makes which result is the families'. Knows the order of nothing: the worker walks
 //! the recipe. Networks and samplers are the family's.
 
-mod flux;
-mod framepack;
 mod hooks;
-mod pictures;
+pub(crate) mod pictures;
 #[cfg(test)]
 mod tests;
-mod wan;
 
 use std::fs;
 use std::io;
@@ -20,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
-use safelight_core::catalog::Family;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
 use safelight_core::memory::tiers::ConvolutionTier;
@@ -31,6 +27,7 @@ use tch::{Device, Kind};
 use crate::capture::{self, Capture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
+use crate::families;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
@@ -83,11 +80,9 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
     }
-    let done = match context.request().family {
-        _ if stage == Stage::Unload => Some(()),
-        Family::Wan => wan::run(context, stage)?,
-        Family::Flux => flux::run(context, stage)?,
-        Family::FramePack => framepack::run(context, stage)?,
+    let done = match stage {
+        Stage::Unload => Some(()),
+        _ => families::run(context, stage)?,
     };
     if done.is_some() {
         match stage {
@@ -139,21 +134,21 @@ fn needs_all_memory(stage: Stage) -> bool {
 }
 
 impl StageContext<'_> {
-    fn request(&self) -> &GenerateRequest {
+    pub(crate) fn request(&self) -> &GenerateRequest {
         &self.order.request
     }
 
-    fn folder(&self) -> JobFolder {
+    pub(crate) fn folder(&self) -> JobFolder {
         JobFolder::at(&self.order.folder)
     }
 
     /// Where this stage leaves its result, and earlier ones left theirs.
-    fn result(&self, stage: Stage) -> PathBuf {
+    pub(crate) fn result(&self, stage: Stage) -> PathBuf {
         self.folder().result(stage).unwrap_or_default()
     }
 
     /// Where the large networks compute, and in which numbers.
-    fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement {
         let kind = match (self.request().dtype, self.device) {
             (DtypeChoice::Bf16, _) | (DtypeChoice::Auto, Device::Cuda(_)) => Kind::BFloat16,
             (DtypeChoice::F16, _) => Kind::Half,
@@ -175,7 +170,7 @@ impl StageContext<'_> {
     }
 
     /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
-    fn previewer(&self) -> Previewer {
+    pub(crate) fn previewer(&self) -> Previewer {
         let memory = &self.order.memory;
         let has_room = memory.rung == Rung::Ground && memory.convolution != ConvolutionTier::Cpu;
         Previewer::new(self.request(), self.device, has_room)
@@ -205,24 +200,24 @@ impl StageContext<'_> {
     }
 
     /// Where this stage leaves its result: that of the section that it is run for.
-    fn own_result(&self) -> PathBuf {
+    pub(crate) fn own_result(&self) -> PathBuf {
         self.section_result(self.order.stage, self.order.section)
     }
 
     /// Where a stage of a section leaves its result.
-    fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
+    pub(crate) fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
         self.folder()
             .section_result(stage, section)
             .unwrap_or_default()
     }
 
     /// Where the state in the middle of this stage is kept.
-    fn checkpoint_file(&self) -> PathBuf {
+    pub(crate) fn checkpoint_file(&self) -> PathBuf {
         self.folder().section_checkpoint(self.order.section)
     }
 
     /// What the stage `of` left, where it ran.
-    fn earlier<T>(
+    pub(crate) fn earlier<T>(
         &self,
         of: Stage,
         load: impl FnOnce(&Path) -> Result<T, EngineError>,
@@ -232,7 +227,7 @@ impl StageContext<'_> {
     }
 
     /// The family's part of this stage, with what it records.
-    fn part<T>(
+    pub(crate) fn part<T>(
         &self,
         part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<T>, EngineError>,
     ) -> Result<Option<T>, EngineError> {
@@ -250,7 +245,7 @@ impl StageContext<'_> {
     }
 
     /// Where an earlier run of this stage got to.
-    fn checkpoint(&self) -> Option<DenoiseState> {
+    pub(crate) fn checkpoint(&self) -> Option<DenoiseState> {
         // A checkpoint that cannot be read costs the steps it saved, not the job.
         DenoiseState::load(&self.checkpoint_file()).ok()
     }
@@ -264,8 +259,8 @@ impl StageContext<'_> {
     }
 
     /// A stage that the family's recipes do not have.
-    fn no_such_stage(&self) -> EngineError {
-        let family = self.request().family.label();
+    pub(crate) fn no_such_stage(&self) -> EngineError {
+        let family = self.request().family.label;
         EngineError::Internal {
             reason: format!(
                 "{} is no stage of {family} in the engine",

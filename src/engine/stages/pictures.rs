@@ -13,14 +13,14 @@ use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 
 /// A picture as it was opened, and as the request wants it to fit.
-pub(super) struct GivenPicture {
+pub(crate) struct GivenPicture {
     source: Picture,
     /// Cropped where the request asks for it.
-    pub(super) fitted: Picture,
+    pub(crate) fitted: Picture,
 }
 
 /// The job's start picture and, where the request has one, its end picture.
-pub(super) fn of_job(
+pub(crate) fn of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
 ) -> Result<(GivenPicture, Option<GivenPicture>), EngineError> {
@@ -31,7 +31,7 @@ pub(super) fn of_job(
 }
 
 /// What says which part of the start picture is made anew, where the request has it. Cropped as that picture is.
-pub(super) fn mask_of_job(
+pub(crate) fn mask_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
 ) -> Result<Option<GivenPicture>, EngineError> {
@@ -40,7 +40,7 @@ pub(super) fn mask_of_job(
 }
 
 /// The last frames of the clip that the job goes on from, where its model is shown them: `(1, 3, F, H, W)` in -1..1.
-pub(super) fn seen_of_job(
+pub(crate) fn seen_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
 ) -> Result<Option<Tensor>, EngineError> {
@@ -70,7 +70,7 @@ fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineEr
 
 impl GivenPicture {
     /// Records the picture as it was opened, under the reference's name for it.
-    pub(super) fn record(&self, name: &str, capture: &mut Capture) {
+    pub(crate) fn record(&self, name: &str, capture: &mut Capture) {
         if let Ok(bytes) = Tensor::f_from_slice(&self.source.rgb) {
             let size = [
                 i64::from(self.source.height),
@@ -82,7 +82,7 @@ impl GivenPicture {
     }
 
     /// As large as the clip.
-    pub(super) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
         media::resize_lanczos(&self.fitted, request.width, request.height)
             .map_err(|err| error_of(&err))
     }

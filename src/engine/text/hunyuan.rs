@@ -6,11 +6,7 @@
 use safelight_core::tokens::HunyuanPrompt;
 use tch::Tensor;
 
-use super::LlamaConfig;
 use super::tokenizer::Tokens;
-
-/// Behind the last layers a Llama is about to say its next word.
-const LAYERS_SKIPPED: i64 = 2;
 
 /// Chat with a Llama about a video, of which only the user's words count.
 pub struct HunyuanTemplate;
@@ -22,11 +18,6 @@ impl HunyuanTemplate {
     /// The text to encode.
     pub fn around(prompt: &str) -> String {
         HunyuanPrompt::around(prompt)
-    }
-
-    /// How many layers the embeddings come from.
-    pub fn num_layers(config: &LlamaConfig) -> i64 {
-        (config.num_hidden_layers - LAYERS_SKIPPED).max(0)
     }
 
     /// What belongs to the prompt, of hidden states `(1, LENGTH, C)` or a mask `(1, LENGTH)` -> 256 tokens of it,

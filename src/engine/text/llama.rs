@@ -1,28 +1,19 @@
 //! Llama 3 as an encoder of prompts: what its first layers make of every token, as HunyuanVideo and FramePack read it.
 //!
-//! Reads the names of `transformers`, whatever stands before them (LLaVA's too), and those of GGUF files. Gives the
-//! hidden states behind a number of layers, and neither loads nor computes what lies behind those; writes no text, so
-//! there is no cache.
+//! Fields have the names of `transformers`; `core` says what a file calls them. Gives the hidden states behind a number
+//! of layers, and neither loads nor computes what lies behind those; writes no text, so there is no cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
 
-use safelight_core::catalog::llama_cpp_from_llama;
+use safelight_core::networks::{LlamaConfig, LlamaKeys};
 use tch::{Device, Kind, Tensor};
 
-use super::llama_config::LlamaConfig;
 use crate::encoder_home;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, lowest, silu};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
-
-/// The table of the tokens.
-pub(super) const TABLE: &str = "embed_tokens.weight";
-/// By which a file is known: the table alone could be any model's.
-const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
-/// The same in GGUF files, where other models have it too.
-const GGUF_FIRST_NORM: &str = "blk.0.attn_norm.weight";
 
 /// What a layer has.
 const LAYER: [&str; 9] = [
@@ -37,14 +28,9 @@ const LAYER: [&str; 9] = [
     "mlp.down_proj",
 ];
 
-/// The name of a layer's weights.
-pub(super) fn layer_key(layer: i64, name: &str) -> String {
-    format!("layers.{layer}.{name}.weight")
-}
-
 /// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeadOrder {
+enum HeadOrder {
     /// What turns together is half a head apart (`transformers`).
     Halves,
     /// What turns together lies side by side (llama.cpp, as Meta has it).
@@ -52,11 +38,13 @@ pub(super) enum HeadOrder {
 }
 
 /// The position from which a Llama's names count, and how its heads are ordered.
-pub(super) fn at_model(w: &Weights) -> (Weights, HeadOrder) {
-    if w.has(GGUF_FIRST_NORM) {
-        return (w.translated(llama_cpp_from_llama), HeadOrder::Pairs);
+fn at_model(w: &Weights) -> (Weights, HeadOrder) {
+    let keys = LlamaKeys::of(&w.keys()).unwrap_or_default();
+    if keys.is_llama_cpp {
+        let translated = w.translated(move |name| keys.file_key(name));
+        return (translated, HeadOrder::Pairs);
     }
-    (encoder_home::at_key(w, &[FIRST_NORM]), HeadOrder::Halves)
+    (encoder_home::behind(&keys.prefix, w), HeadOrder::Halves)
 }
 
 pub struct LlamaEncoder {
@@ -81,16 +69,19 @@ impl LlamaEncoder {
     }
 
     /// Reads the first `num_layers` of a Llama, from a file that may hold other components too. `config` has been
-    /// read by [`LlamaConfig::read`], or is as sound.
+    /// read, or is as sound.
     pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
         let (w, order) = &at_model(w);
-        let embed_tokens = w.table(TABLE, [config.vocab_size, config.hidden_size])?;
+        let embed_tokens = w.table(
+            "embed_tokens.weight",
+            [config.vocab_size, config.hidden_size],
+        )?;
         let layers = (0..num_layers.min(config.num_hidden_layers))
             .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
         for i in num_layers..config.num_hidden_layers {
             for name in LAYER {
-                w.ignore(&layer_key(i, name));
+                w.ignore(&format!("layers.{i}.{name}.weight"));
             }
         }
         for name in ["norm.weight", "lm_head.weight"] {
@@ -108,7 +99,8 @@ impl LlamaEncoder {
     /// The keys of a file that a Llama should not have; what stands before its names belongs to it alone, so that
     /// the picture's part of a LLaVA does not count.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        encoder_home::left_over(weights, &[FIRST_NORM, GGUF_FIRST_NORM], &["lm_head."])
+        let keys = LlamaKeys::of(&weights.keys()).unwrap_or_default();
+        encoder_home::left_over(&keys.prefix, weights, &["lm_head."])
     }
 
     /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to -> the hidden states behind the

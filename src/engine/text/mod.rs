@@ -6,18 +6,14 @@
 mod clip;
 mod hunyuan;
 mod llama;
-mod llama_config;
 mod t5;
 mod tokenizer;
-mod umt5;
 
-pub use clip::{ClipTextConfig, ClipTextEmbeds, ClipTextEncoder};
+pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use hunyuan::HunyuanTemplate;
 pub use llama::LlamaEncoder;
-pub use llama_config::LlamaConfig;
-pub use t5::{T5Config, T5Encoder};
+pub use t5::T5Encoder;
 pub use tokenizer::{TextTokenizer, Tokens};
-pub use umt5::{Umt5Config, Umt5Encoder};
 
 use safelight_core::catalog::lora::{LoraExpert, Network};
 use safelight_core::job::Lora;

@@ -1,151 +1,20 @@
-//! T5 1.1's encoder: Flux reads T5-XXL, and UMT5 is the same with a table of relative positions in every block.
+//! T5 1.1's encoder, which Flux reads, and UMT5's, Wan's: the same with a table of relative positions in every block.
 //!
-//! Reads the names of `transformers`, whatever stands before them, and those of GGUF files. Has no decoder, no dropout, no cache, and the
-//! gated GELU only.
+//! Fields have the names of `transformers`; `core` says what a file calls them. Has no decoder, no dropout, no cache,
+//! and the gated GELU only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/t5/modeling_t5.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
 
-use std::path::Path;
-
-use safelight_core::catalog::llama_cpp_from_t5;
-use serde::Deserialize;
+use safelight_core::networks::{T5Config, T5Keys, T5Names};
+use safelight_core::tokens::spiece::SPIECE_TENSOR;
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
-use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
-use crate::json;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh, lowest};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
-
-/// A table of relative positions, by which a file is known and its numbers are counted.
-const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-
-/// What `text_encoder_2/config.json` says, with the defaults of `transformers`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct T5Config {
-    pub model_type: String,
-    pub vocab_size: i64,
-    pub d_model: i64,
-    pub d_kv: i64,
-    pub d_ff: i64,
-    pub num_layers: i64,
-    pub num_heads: i64,
-    pub relative_attention_num_buckets: i64,
-    pub relative_attention_max_distance: i64,
-    pub layer_norm_epsilon: f64,
-    pub feed_forward_proj: String,
-}
-
-impl Default for T5Config {
-    fn default() -> Self {
-        Self {
-            model_type: "t5".to_owned(),
-            vocab_size: 32128,
-            d_model: 512,
-            d_kv: 64,
-            d_ff: 2048,
-            num_layers: 6,
-            num_heads: 8,
-            relative_attention_num_buckets: 32,
-            relative_attention_max_distance: 128,
-            layer_norm_epsilon: 1e-6,
-            feed_forward_proj: "relu".to_owned(),
-        }
-    }
-}
-
-impl T5Config {
-    /// Reads and checks the numbers of Flux's second text encoder, which lies in a folder or in one file.
-    pub fn read(place: &Path) -> Result<Self, EngineError> {
-        let config = match encoder_home::own_config(place, "t5", "text_config")? {
-            Some(config) => config,
-            None => Self::from_header(place)?,
-        };
-        let reason = match config.model_type.as_str() {
-            "t5" => config.objection("T5 1.1"),
-            other => Some(format!("it is the text encoder '{other}', not a T5")),
-        };
-        match reason {
-            None => Ok(config),
-            Some(reason) => Err(EngineError::Config {
-                reason,
-                path: json::config_path(place),
-            }),
-        }
-    }
-
-    /// The numbers that the shapes in a file show; the rest is as in every published T5 1.1.
-    fn from_header(path: &Path) -> Result<Self, EngineError> {
-        let bad = |reason: String| EngineError::Config {
-            reason,
-            path: path.to_owned(),
-        };
-        let weights = Weights::open(path, Kind::Float, Device::Cpu)?;
-        let w = at_encoder(&weights);
-        let size = |name: &str| encoder_home::matrix(&w, name, "T5");
-        let (buckets, num_heads) = size(POSITIONS)?;
-        if w.has(&POSITIONS.replace("block.0", "block.1")) {
-            return Err(bad("it is a UMT5, not a T5".to_owned()));
-        }
-        let (vocab_size, d_model) = size(table_names(&w)[0])?;
-        let (inner, _) = size("encoder.block.0.layer.0.SelfAttention.q.weight")?;
-        let (d_ff, _) = size("encoder.block.0.layer.1.DenseReluDense.wi_0.weight")?;
-        if inner % num_heads != 0 {
-            let reason =
-                format!("its {inner} query rows cannot be split between {num_heads} heads");
-            return Err(bad(reason));
-        }
-        let layer = |i: i64| format!("encoder.block.{i}.layer.0.SelfAttention.q.weight");
-        Ok(Self {
-            vocab_size,
-            d_model,
-            d_kv: inner / num_heads,
-            d_ff,
-            num_layers: encoder_home::num_layers(&w, layer),
-            num_heads,
-            relative_attention_num_buckets: buckets,
-            feed_forward_proj: "gated-gelu".to_owned(),
-            ..Self::default()
-        })
-    }
-
-    /// What is wrong with the numbers of a `model`, if anything is.
-    pub(super) fn objection(&self, model: &str) -> Option<String> {
-        let sizes = [
-            self.vocab_size,
-            self.d_model,
-            self.d_kv,
-            self.d_ff,
-            self.num_layers,
-            self.num_heads,
-        ];
-        if sizes.iter().any(|&n| n < 1 || n > 1 << 24) {
-            Some("its sizes make no sense".to_owned())
-        } else if self.relative_attention_num_buckets < 4
-            || self.relative_attention_max_distance <= self.relative_attention_num_buckets / 4
-        {
-            Some("its relative positions make no sense".to_owned())
-        } else if self.feed_forward_proj != "gated-gelu" {
-            let activation = &self.feed_forward_proj;
-            Some(format!("its activation '{activation}' is not {model}'s"))
-        } else {
-            None
-        }
-    }
-}
-
-/// Which blocks have a table of relative positions.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tables {
-    /// Every block its own (UMT5).
-    Each,
-    /// The first, and all use it (T5).
-    First,
-}
 
 pub struct T5Encoder {
     /// The table of the tokens.
@@ -157,26 +26,27 @@ pub struct T5Encoder {
 }
 
 impl T5Encoder {
-    /// Reads a T5, from a file that may hold other components too.
+    /// Reads a T5 or UMT5, from a file that may hold other components too. `config` has been read by
+    /// [`T5Config::read_as`], or is as sound.
     pub fn new(config: &T5Config, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &at_encoder(w);
-        Self::with_tables(config, Tables::First, w)
-    }
-
-    pub(super) fn with_tables(
-        config: &T5Config,
-        tables: Tables,
-        w: &Weights,
-    ) -> Result<Self, WeightsError> {
+        // A tokenizer in the same file is read by whoever wants it.
+        w.ignore(SPIECE_TENSOR);
+        // What is none of the two at all is named by the first key asked for.
+        let keys = T5Keys::of(&w.keys()).unwrap_or_default();
+        let [table, twin] = keys.tokens();
+        let w = &match keys.names {
+            T5Names::Transformers => encoder_home::behind(&keys.prefix, w),
+            T5Names::WanAuthors | T5Names::LlamaCpp => {
+                w.translated(move |name| keys.file_key(name))
+            }
+        };
         let encoder = &(w / "encoder");
-        let [table, twin] = table_names(w);
         let shared = w.table(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);
-        let has_table = |i: i64| tables == Tables::Each || i == 0;
         Ok(Self {
             shared,
             block: (0..config.num_layers)
-                .map(|i| Block::new(config, has_table(i), &(encoder / "block" / i)))
+                .map(|i| Block::new(config, config.has_positions(i), &(encoder / "block" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer_norm: T5Norm::new(
                 config.d_model,
@@ -191,7 +61,8 @@ impl T5Encoder {
     /// The keys of a file that a T5 should not have; what stands before its names belongs to it alone.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = ["decoder.", "lm_head.", "dec.", "output."];
-        encoder_home::left_over(weights, &[POSITIONS], &others)
+        let keys = T5Keys::of(&weights.keys()).unwrap_or_default();
+        encoder_home::left_over(&keys.prefix, weights, &others)
     }
 
     /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to; Flux gives none and attends to
@@ -225,24 +96,6 @@ impl T5Encoder {
             xs = block.forward(&xs, bias.as_ref());
         }
         Some(self.final_layer_norm.forward(&xs))
-    }
-}
-
-/// Where the names of `transformers` begin, which GGUF files have under others.
-fn at_encoder(w: &Weights) -> Weights {
-    if w.has(&llama_cpp_from_t5(POSITIONS)) {
-        return w.translated(llama_cpp_from_t5);
-    }
-    encoder_home::at_key(w, &[POSITIONS])
-}
-
-/// The table of the tokens and its twin: some files repeat it under the encoder, some have it only there.
-fn table_names(w: &Weights) -> [&'static str; 2] {
-    let (own, other) = ("shared.weight", "encoder.embed_tokens.weight");
-    if w.has(other) && !w.has(own) {
-        [other, own]
-    } else {
-        [own, other]
     }
 }
 

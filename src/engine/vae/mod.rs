@@ -5,6 +5,7 @@
 mod causal;
 mod doubling;
 pub mod hunyuan;
+mod keys;
 pub mod kl;
 mod pointwise;
 pub(crate) mod slices;
@@ -14,20 +15,15 @@ mod toom;
 mod trial;
 pub mod wan;
 
-use std::path::PathBuf;
-
 use tch::Tensor;
-use thiserror::Error;
-
-use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
-pub use self::hunyuan::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
-pub use self::kl::{Bands, KlVaeConfig, KlVaeDecoder, KlVaeEncoder};
+pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
+pub use self::kl::{Bands, KlVaeDecoder, KlVaeEncoder};
 pub use self::tiles::{TileScheme, Tiling};
 pub use self::tiny::TinyDecoder;
 pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer, TrialRun};
-pub use self::wan::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+pub use self::wan::{WanVaeDecoder, WanVaeEncoder};
 
 /// What an encoder says about the latents, both of their size: a normal distribution for each number.
 #[derive(Debug)]
@@ -35,18 +31,4 @@ pub struct Posterior {
     pub mean: Tensor,
     /// The logarithm of the variance.
     pub logvar: Tensor,
-}
-
-/// Why an autoencoder could not be built from a folder or file.
-#[derive(Debug, Error)]
-pub enum VaeError {
-    #[error("cannot read the autoencoder's configuration: {source}: {}", path.display())]
-    Io {
-        source: std::io::Error,
-        path: PathBuf,
-    },
-    #[error("the autoencoder's configuration is not sound: {reason}: {}", path.display())]
-    Config { reason: String, path: PathBuf },
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
 }

@@ -8,9 +8,9 @@ mod siglip;
 mod siglip_head;
 mod siglip_processor;
 
-pub use clip::{ClipVisionConfig, ClipVisionEncoder, Finished};
+pub use clip::{ClipVisionEncoder, Finished};
 pub use processor::{ClipImageProcessor, pixel_values};
-pub use siglip::{SiglipVisionConfig, SiglipVisionEncoder};
+pub use siglip::SiglipVisionEncoder;
 pub use siglip_head::SiglipHead;
 pub use siglip_processor::SiglipImageProcessor;
 

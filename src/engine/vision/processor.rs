@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::read_json;
+use safelight_core::networks::ClipVisionConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
-use super::ClipVisionConfig;
 use crate::error::EngineError;
-use crate::json;
 
 /// Edges beyond this are no image encoder's.
 const MAX_EDGE: i64 = 4096;
@@ -108,7 +108,7 @@ impl ClipImageProcessor {
             None => PathBuf::new(),
         };
         if place.is_some() {
-            let written: Map<String, Value> = json::read(&path)?;
+            let written: Map<String, Value> = read_json(&path)?;
             for (name, value) in written.into_iter().filter(|(_, value)| !value.is_null()) {
                 published[name] = value;
             }

@@ -3,9 +3,10 @@
 //! FramePack reads the patches alone; this is for records.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/siglip/modeling_siglip.py>.
 
+use safelight_core::networks::SiglipConfig;
 use tch::Tensor;
 
-use super::siglip::{SiglipVisionConfig, position};
+use super::siglip::position;
 use crate::nn::{LayerNorm, attention};
 use crate::weights::{Weights, WeightsError};
 
@@ -23,7 +24,7 @@ pub struct SiglipHead {
 
 impl SiglipHead {
     /// `None` where the file has none.
-    pub fn read(config: &SiglipVisionConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
+    pub fn read(config: &SiglipConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
         let w = &(&position(w) / "head");
         if !w.has("probe") {
             return Ok(None);

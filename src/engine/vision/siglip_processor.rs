@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
+use safelight_core::networks::SiglipConfig;
 use serde_json::json;
 use tch::Tensor;
 
 use super::processor::ClipImageProcessor;
-use super::siglip::SiglipVisionConfig;
 use crate::error::EngineError;
 
 /// What `preprocessor_config.json` says, checked.
@@ -30,7 +30,7 @@ impl SiglipImageProcessor {
     }
 
     /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
-    pub fn check(&self, encoder: &SiglipVisionConfig, place: &Path) -> Result<(), EngineError> {
+    pub fn check(&self, encoder: &SiglipConfig, place: &Path) -> Result<(), EngineError> {
         self.0.check_size(encoder.image_size, place)
     }
 

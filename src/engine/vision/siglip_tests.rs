@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{NetworkConfig as _, SiglipConfig};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -68,7 +69,7 @@ fn folder() -> TempDir {
 }
 
 fn encoder(place: &Path) -> SiglipVisionEncoder {
-    let config = SiglipVisionConfig::read(place).unwrap();
+    let config = SiglipConfig::read(place).unwrap();
     let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
     let encoder = SiglipVisionEncoder::new(&config, &weights).unwrap();
     let unexpected = SiglipVisionEncoder::unexpected_keys(&weights);
@@ -107,7 +108,7 @@ fn pictures_give_the_embeddings_that_framepack_reads() {
         let name = format!("last_hidden_state.{}x{}", size.0, size.1);
         let sampled = embeds.slice(1, None, None, 16);
         assert_close(&name, &sampled, &recorded(&name), 2e-6);
-        let config = SiglipVisionConfig::read(dir.path()).unwrap();
+        let config = SiglipConfig::read(dir.path()).unwrap();
         let weights = Weights::open(dir.path(), Kind::Float, Device::Cpu).unwrap();
         let head = SiglipHead::read(&config, &weights).unwrap().unwrap();
         let name = format!("pooler_output.{}x{}", size.0, size.1);
@@ -157,7 +158,7 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
             .collect()
     };
     Tensor::write_safetensors(&named(&sizes), &file).unwrap();
-    let config = SiglipVisionConfig::read(&file).unwrap();
+    let config = SiglipConfig::read(&file).unwrap();
     assert_eq!(
         (config.image_size, config.patch_size, config.num_tokens()),
         (384, 14, 729)
@@ -171,15 +172,15 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
 
     let say = |tensors: &[(String, Tensor)]| {
         Tensor::write_safetensors(tensors, &file).unwrap();
-        SiglipVisionConfig::read(&file).unwrap_err().to_string()
+        SiglipConfig::read(&file).unwrap_err().to_string()
     };
     let mut clip = named(&sizes);
     clip.push((
         "vision_model.embeddings.class_embedding".to_owned(),
         Tensor::from(1.0),
     ));
-    assert!(say(&clip).contains("it is a CLIP"));
-    assert!(say(&named(&sizes[1..])).contains("no SigLIP"));
+    assert!(say(&clip).contains("expected a SigLIP image encoder, found"));
+    assert!(say(&named(&sizes[1..])).contains("expected a SigLIP image encoder, found"));
     assert!(say(&named(&sizes[..2])).contains("fc1"));
     let narrow: [(&str, &[i64]); 3] = [
         ("embeddings.patch_embedding.weight", &[36, 3, 14, 14]),
@@ -193,18 +194,20 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
 fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
     let dir = folder();
     for (name, value, expected) in [
-        ("model_type", json!("clip_vision_model"), "not a SigLIP"),
+        (
+            "model_type",
+            json!("clip_vision_model"),
+            "siglip_vision_model, found clip_vision_model",
+        ),
         ("num_attention_heads", json!(5), "5 heads"),
-        ("num_channels", json!(4), "4 channels"),
-        ("patch_size", json!(999), "no sense"),
-        ("hidden_act", json!("relu"), "'relu'"),
+        ("num_channels", json!(4), "3 num_channels, found 4"),
+        ("patch_size", json!(999), "image_size of 384, found 999"),
+        ("hidden_act", json!("relu"), "`relu`, expected"),
     ] {
         let mut config = json_of("image_encoder.json");
         config[name] = value;
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-        let err = SiglipVisionConfig::read(dir.path())
-            .unwrap_err()
-            .to_string();
+        let err = SiglipConfig::read(dir.path()).unwrap_err().to_string();
         assert!(err.contains(expected), "{name}: {err}");
     }
     let path = dir.path().join("preprocessor_config.json");
@@ -214,15 +217,11 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
     )
     .unwrap();
     let processor = SiglipImageProcessor::read(Some(dir.path())).unwrap();
-    let err = processor.check(&SiglipVisionConfig::default(), &path);
+    let err = processor.check(&SiglipConfig::default(), &path);
     let err = err.unwrap_err().to_string();
     assert!(err.contains("384x384") && err.contains("224x224"), "{err}");
     let published = SiglipImageProcessor::read(None).unwrap();
-    assert!(
-        published
-            .check(&SiglipVisionConfig::default(), &path)
-            .is_ok()
-    );
+    assert!(published.check(&SiglipConfig::default(), &path).is_ok());
     fs::write(&path, r#"{"size": "large"}"#).unwrap();
     assert!(SiglipImageProcessor::read(Some(dir.path())).is_err());
 }

@@ -4,6 +4,9 @@ use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{
+    ClipActivation, ClipVisionConfig, NetworkConfig as _, SiglipConfig, clip_vision,
+};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -11,6 +14,7 @@ use super::*;
 use crate::closeness::distance;
 use crate::error::EngineError;
 use crate::hooks::{Hooks, NoHooks};
+use crate::text::tests::assert_asked;
 use crate::weights::Weights;
 
 const SIZES: [(u32, u32); 7] = [
@@ -118,7 +122,7 @@ fn an_unsound_processor_is_refused_in_a_sentence() {
         (json!({"resample": 4}), "resample 4"),
         (json!({"image_std": [0.5, 0.0, 0.5]}), "no sense"),
         (json!({"rescale_factor": 0}), "no sense"),
-        (json!([1]), "JSON"),
+        (json!([1]), "expected a map"),
     ] {
         let text = written(&value).unwrap_err().to_string();
         assert!(text.contains(expected), "{value}: {text}");
@@ -179,7 +183,7 @@ fn half_precision_comes_close_and_stays_half() {
 fn another_activation_is_another_result() {
     let folder = fixtures().join("image_encoder");
     let mut config = ClipVisionConfig::read(&folder).unwrap();
-    config.hidden_act = "quick_gelu".to_owned();
+    config.hidden_act = ClipActivation::QuickGelu;
     let weights = Weights::open(&folder, Kind::Float, Device::Cpu).unwrap();
     let encoder = ClipVisionEncoder::new(&config, &weights).unwrap();
     let one = two_pictures().narrow(0, 0, 1);
@@ -252,24 +256,42 @@ fn a_config_is_read_plain_nested_or_left_out() {
     let empty = read(json!({})).unwrap();
     assert_eq!((empty.hidden_size, empty.num_hidden_layers), (1280, 32));
     assert_eq!(
-        (empty.num_tokens(), empty.hidden_act.as_str()),
-        (257, "gelu")
+        (empty.num_tokens(), empty.hidden_act),
+        (257, ClipActivation::Gelu)
     );
     let nested = read(json!({"hidden_size": 9, "vision_config": {"hidden_size": 640}})).unwrap();
     assert_eq!(nested.hidden_size, 640);
     for (value, expected) in [
-        (json!({"hidden_size": 0}), "sizes"),
-        (json!({"num_hidden_layers": 1_i64 << 40}), "sizes"),
-        (json!({"patch_size": 500}), "sizes"),
-        (json!({"layer_norm_eps": -1.0}), "sizes"),
+        (json!({"hidden_size": 0}), "hidden_size between 1"),
+        (
+            json!({"num_hidden_layers": 1_i64 << 40}),
+            "num_hidden_layers between 1 and 1000",
+        ),
+        (json!({"patch_size": 500}), "image_size of 224, found 500"),
+        (json!({"layer_norm_eps": -1.0}), "at least 0, found -1"),
         (json!({"num_attention_heads": 7}), "7 heads"),
-        (json!({"num_channels": 4}), "4 channels"),
-        (json!({"hidden_act": "swish"}), "'swish'"),
-        (json!({"hidden_size": "wide"}), "not sound"),
-        (json!(3), "not sound"),
+        (json!({"num_channels": 4}), "3 num_channels, found 4"),
+        (json!({"hidden_act": "swish"}), "`swish`, expected"),
+        (json!({"hidden_size": "wide"}), "not a sound config"),
+        (json!(3), "not a sound config"),
     ] {
         let text = read(value.clone()).unwrap_err().to_string();
         assert!(text.contains(expected), "{value}: {text}");
         assert!(text.ends_with("config.json"), "{text}");
     }
+}
+
+#[test]
+fn image_encoders_ask_for_what_their_schemas_say() {
+    let config = ClipVisionConfig::read(&fixtures().join("image_encoder")).unwrap();
+    let weights = Weights::outline(Kind::Float);
+    ClipVisionEncoder::new(&config, &weights).unwrap();
+    assert_asked(&weights, config.schema(clip_vision::USUAL_PREFIX));
+    let config = SiglipConfig {
+        num_hidden_layers: 2,
+        ..SiglipConfig::default()
+    };
+    let weights = Weights::outline(Kind::Float);
+    SiglipVisionEncoder::new(&config, &weights).unwrap();
+    assert_asked(&weights, config.schema(clip_vision::USUAL_PREFIX));
 }

@@ -176,9 +176,10 @@ impl Weights {
         if loras.is_empty() {
             return Ok(self.clone());
         }
-        let prefix = match network {
-            Network::Clip | Network::T5 => text_encoder_prefix(network, self.keys()),
-            Network::Wan | Network::Flux { .. } | Network::FramePack { .. } => "",
+        let prefix = if network.is_text_encoder {
+            text_encoder_prefix(network, self.keys())
+        } else {
+            ""
         };
         let table = Table::new(network, prefix, &|name| {
             let shape = named.shape_of(name)?;

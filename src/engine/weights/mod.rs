@@ -193,7 +193,7 @@ impl Weights {
     }
 
     /// The files' own keys, whatever this position is; looking at them does not count as using them.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
+    pub fn keys(&self) -> impl Iterator<Item = &str> + Clone {
         self.source.keys.keys().map(String::as_str)
     }
 
@@ -406,6 +406,13 @@ impl Weights {
             .filter(|key| !asked.contains(*key) && !scales::is_marker(key))
             .cloned()
             .collect()
+    }
+
+    /// The same of those behind a prefix alone: others are other networks'.
+    pub fn finish_behind(&self, prefix: &str) -> Vec<String> {
+        let mut keys = self.finish();
+        keys.retain(|key| key.starts_with(prefix));
+        keys
     }
 
     /// Bytes of weight files that are mapped into this process at the moment, by anybody.

@@ -28,7 +28,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     schedule_ui(ui, &mut view.state.form);
     shift_ui(ui, &mut view.state.form, spec);
     said_ui(ui, view, &["shift"]);
-    if !spec.family.makes_pictures() {
+    if !spec.family.makes_pictures {
         fps_ui(ui, view, spec);
         said_ui(ui, view, &["fps"]);
     }
@@ -262,7 +262,7 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let (explanation, off, whole) = if spec.family.makes_pictures() {
+    let (explanation, off, whole) = if spec.family.makes_pictures {
         (
             "The VAE turns latents into pixels piece by piece: needs much less memory and takes a little longer",
             "Off: the whole picture at once",

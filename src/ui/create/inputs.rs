@@ -269,7 +269,7 @@ fn drop_text(view: &View<'_>) -> String {
     if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
         return format!("This model makes {thing}s from text alone");
     }
-    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures());
+    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
     let second = spec.and_then(second_slot);
     let next = view.session.inputs.next(second);
     let are_several = view.session.held.is_some_and(|held| held.num_files > 1);

@@ -22,7 +22,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     size_ui(ui, view, &spec);
     if spec.section_order.is_some() {
         sections_ui(ui, view, &spec);
-    } else if !spec.family.makes_pictures() {
+    } else if !spec.family.makes_pictures {
         length_ui(ui, view, &spec);
     }
     count_ui(ui, view, &spec);

@@ -135,14 +135,14 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let defaults = &spec.defaults;
     let thing = thing_of(Some(spec));
-    let length = if spec.family.makes_pictures() {
+    let length = if spec.family.makes_pictures {
         String::new()
     } else {
         let secs = f64::from(defaults.num_frames) / defaults.fps.max(f64::EPSILON);
         format!(", {} at {} fps", seconds_text(secs), defaults.fps)
     };
     vec![
-        ("Kind", format!("{} {}", spec.family.label(), spec.variant)),
+        ("Kind", format!("{} {}", spec.family.label, spec.variant)),
         ("Makes", format!("{thing}s from {}", needs_text(spec))),
         (
             "By default",

@@ -81,7 +81,7 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.set_max_width(theme::FIRST_BUTTON_WIDTH);
         let thing = model
             .as_ref()
-            .is_some_and(|spec| spec.family.makes_pictures());
+            .is_some_and(|spec| spec.family.makes_pictures);
         let text = if thing {
             "Make your first picture"
         } else {

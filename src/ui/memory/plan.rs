@@ -137,7 +137,9 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let total = in_gib(plan.budget.total_bytes).max(1.0);
     let set = view.settings.memory.cap_gib;
     let draft = view.session.planning.cap_draft;
-    let value = draft.or(set).unwrap_or(in_gib(plan.budget.cap_bytes));
+    let value = draft
+        .or(set)
+        .unwrap_or_else(|| in_gib(plan.budget.cap_bytes));
     let mut value = rounded(value.min(total));
     let drag = egui::DragValue::new(&mut value)
         .range(0.0..=total)

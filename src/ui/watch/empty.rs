@@ -29,7 +29,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     let listing = view.session.gallery.listing.as_ref();
     let num_results = listing.map_or(0, |listing| listing.num_all);
     let spec = view.session.model(&view.state.form);
-    let icon = if spec.is_some_and(|spec| spec.family.makes_pictures()) {
+    let icon = if spec.is_some_and(|spec| spec.family.makes_pictures) {
         icons::IMAGE
     } else {
         icons::FILM

@@ -75,7 +75,7 @@ fn continue_button(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
 /// Whether it was pressed.
 pub(super) fn start_button(ui: &mut Ui, view: &View<'_>, is_clip: bool) -> bool {
     let spec = view.session.model(&view.state.form);
-    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures());
+    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
     let (name, explanation) = if is_clip {
         (
             "Continue from last frame",

@@ -58,7 +58,7 @@ impl Companions {
         (own, left)
     }
 
-    pub(super) fn of(&self, component: Component) -> Option<&PathBuf> {
+    pub(crate) fn of(&self, component: Component) -> Option<&PathBuf> {
         match component {
             Component::Transformer => None,
             Component::Vae => self.vae.as_ref(),
@@ -69,7 +69,7 @@ impl Companions {
     }
 
     /// The tokenizer of a text encoder.
-    pub(super) fn tokenizer_of(&self, text_encoder: Component) -> Option<&PathBuf> {
+    pub(crate) fn tokenizer_of(&self, text_encoder: Component) -> Option<&PathBuf> {
         match text_encoder {
             Component::TextEncoder => self.tokenizer.as_ref(),
             Component::TextEncoder2 => self.tokenizer_2.as_ref(),
@@ -78,7 +78,7 @@ impl Companions {
     }
 
     /// Whether the user named a component of a diffusers folder.
-    pub(super) fn names(&self, component: &str) -> bool {
+    pub(crate) fn names(&self, component: &str) -> bool {
         match component {
             "vae" => self.vae.is_some(),
             "text_encoder" => self.text_encoder.is_some(),
@@ -92,7 +92,7 @@ impl Companions {
 }
 
 /// Finds all parts of a model of single files, with their tokenizers.
-pub(super) fn complete(
+pub(crate) fn complete(
     files: &mut ModelFiles,
     parts: &[Wanted<'_>],
     companions: &Companions,
@@ -149,7 +149,7 @@ fn all_missing(mut missing: Vec<CatalogError>, path: PathBuf) -> CatalogError {
 }
 
 /// Puts the parts that the user named into those of a diffusers folder.
-pub(super) fn replace(
+pub(crate) fn replace(
     files: &mut ModelFiles,
     parts: &[Wanted<'_>],
     companions: &Companions,

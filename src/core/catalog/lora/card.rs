@@ -9,6 +9,7 @@ use super::file::LoraFile;
 use super::keys::Leaf;
 use super::origin::Origin;
 use crate::catalog::WeightSet;
+use crate::families::Family;
 
 /// How many trained words are named.
 const MAX_WORDS: usize = 12;
@@ -100,7 +101,7 @@ fn dialect(file: &LoraFile, family: &str) -> &'static str {
         "OneTrainer"
     } else if has("lycoris_") {
         "LyCORIS"
-    } else if has("lora_unet_") && matches!(family, "wan" | "hunyuan" | "framepack") {
+    } else if has("lora_unet_") && has_musubi(family) {
         "musubi-tuner"
     } else if has("lora_unet_") || has("lora_te") {
         "kohya"
@@ -115,6 +116,15 @@ fn dialect(file: &LoraFile, family: &str) -> &'static str {
     } else {
         "the model's authors"
     }
+}
+
+/// Whether musubi-tuner trains LoRAs of an origin: a family, or a relative of one whose LoRAs it trains, too.
+fn has_musubi(origin: &str) -> bool {
+    let mut families = Family::all().filter(|family| family.lora.has_musubi);
+    families.any(|family| {
+        let mut signs = family.lora.signs.iter();
+        signs.any(|sign| sign.family == origin)
+    })
 }
 
 fn algorithms(file: &LoraFile) -> Vec<&'static str> {

@@ -6,7 +6,6 @@
 mod card;
 mod coverage;
 mod file;
-mod framepack;
 mod keys;
 mod names;
 mod origin;
@@ -19,18 +18,18 @@ use std::path::Path;
 pub use card::LoraCard;
 pub use coverage::{Coverage, Misfit};
 pub use file::LoraFile;
+pub(crate) use keys::normal;
+pub(crate) use names::{DOUBLE, Dialect, List, Names, SINGLE, Share, of_schema};
 pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};
 pub use shelf::{Fit, Fitting, FoundLora, find};
-pub use table::{Layer, Network, Rows, Table};
+pub use table::{CLIP, Layer, Network, Rows, T5, Table};
 
 use self::keys::Leaf;
 use super::names::{self as file_names, Side};
-use super::{
-    CatalogError, Family, FluxTransformerKeys, FramePackTransformerKeys, ModelFiles,
-    TransformerKeys, WeightSet,
-};
+use super::{CatalogError, Family, ModelFiles};
 use crate::job::Lora;
+use crate::networks::{clip_text, t5};
 
 /// Whether only LoRAs have such a key.
 pub(super) fn is_of_lora(key: &str) -> bool {
@@ -129,7 +128,7 @@ pub fn check(
     if loras.is_empty() {
         return Ok(Vec::new());
     }
-    let tables = tables(family, files)?;
+    let tables = (family.lora.tables)(files)?;
     loras
         .iter()
         .map(|lora| {
@@ -160,20 +159,16 @@ pub fn fitting_plan(
         path: file.path.clone(),
     };
     let origin = Origin::of(file);
-    if !origin.family.is_empty() && !is_for(origin.family, family, tables) {
+    if !origin.family.is_empty() && !(family.lora.accepts)(origin.family, tables) {
         return Err(wrong(format!(
             "expected a LoRA for {}, found one for {}",
-            family.label(),
-            origin.label
+            family.label, origin.label
         )));
     }
     let plan = Plan::new(file, tables);
     let coverage = &plan.coverage;
-    if family == Family::Flux && coverage.misfits.iter().any(is_of_control) {
-        return Err(wrong(
-            "expected a LoRA, found one that makes another model of Flux, which reads a second picture (a control LoRA)"
-                .to_owned(),
-        ));
+    if let Some(reason) = (family.lora.objection)(coverage) {
+        return Err(wrong(reason.to_owned()));
     }
     if let Some(first) = coverage.misfits.first()
         && coverage.num_misfits() > coverage.applied
@@ -195,34 +190,9 @@ pub fn fitting_plan(
     Ok(plan)
 }
 
-/// Whether a LoRA of an origin is for a family. What was made for HunyuanVideo acts in FramePack too, and names that
-/// Flux has as well tell the two apart only where there are more blocks than in Flux.
-fn is_for(origin: &str, family: Family, tables: &[Table]) -> bool {
-    match family {
-        Family::Wan => origin == "wan",
-        Family::Flux => origin == "flux",
-        Family::FramePack => {
-            let layers = tables.iter().flat_map(Table::layers);
-            let mut beyond = layers.filter(|layer| layer.name.starts_with("double_blocks.19."));
-            let is_small = beyond.next().is_none();
-            matches!(origin, "framepack" | "hunyuan") || (origin == "flux" && is_small)
-        }
-    }
-}
-
-/// Whether a layer takes in more than pictures to be made.
-fn is_of_control(misfit: &Misfit) -> bool {
-    let name = keys::normal(&misfit.layer);
-    let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
-    is_input && misfit.found.1 > misfit.expected.1
-}
-
 /// A sentence that names both models.
 fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit) -> String {
-    let model = match family {
-        Family::Wan => wan_width(tables).map_or_else(|| "Wan".to_owned(), origin::wan_label),
-        Family::Flux | Family::FramePack => family.label().to_owned(),
-    };
+    let model = (family.lora.model_label)(tables);
     let (expected, found) = (first.expected, first.found);
     let layer = &first.layer;
     let made_for = if origin.label == model || origin.label.is_empty() {
@@ -236,69 +206,15 @@ fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit
     )
 }
 
-fn wan_width(tables: &[Table]) -> Option<u64> {
-    let transformer = tables.iter().find(|table| table.network == Network::Wan)?;
-    let layers = transformer.layers().iter();
-    let mut attention = layers.filter(|layer| layer.name.ends_with("self_attn.q"));
-    attention.next().map(|layer| layer.sides().0)
-}
-
-/// The networks of a model that LoRAs change. Both experts of a model have the same layers.
-fn tables(family: Family, files: &ModelFiles) -> Result<Vec<Table>, CatalogError> {
-    let weights = WeightSet::at(&files.transformer)?;
-    if family == Family::Wan {
-        let keys = TransformerKeys::detect(|key| weights.has(key));
-        return Ok(vec![Table::new(Network::Wan, "", &|name| match keys {
-            Some(keys) => shape(&weights, &keys.file_key(name)),
-            None => shape(&weights, name),
-        })]);
-    }
-    if family == Family::FramePack {
-        let keys = FramePackTransformerKeys::detect(|key| weights.has(key))
-            .unwrap_or(FramePackTransformerKeys::DIFFUSERS);
-        let is_diffusers = keys.is_diffusers();
-        let network = Network::FramePack { is_diffusers };
-        return Ok(vec![Table::new(network, "", &|name| {
-            shape(&weights, &keys.file_key(name))
-        })]);
-    }
-    let keys = FluxTransformerKeys::detect(|key| weights.has(key))
-        .unwrap_or(FluxTransformerKeys::ORIGINAL);
-    let is_diffusers = keys.is_diffusers;
-    let mut tables = vec![Table::new(Network::Flux { is_diffusers }, "", &|name| {
-        shape(&weights, &keys.file_key(name))
-    })];
-    let encoders = [
-        (Network::Clip, Some(&files.text_encoder)),
-        (Network::T5, files.text_encoder_2.as_ref()),
-    ];
-    for (network, place) in encoders {
-        // One that cannot be read is told where it is loaded.
-        if let Some(Ok(weights)) = place.map(|place| WeightSet::at(place)) {
-            let keys = weights.tensors.keys().map(String::as_str);
-            let prefix = text_encoder_prefix(network, keys);
-            tables.push(Table::new(network, prefix, &|name| shape(&weights, name)));
-        }
-    }
-    Ok(tables)
-}
-
-fn shape(weights: &WeightSet, key: &str) -> Option<Vec<u64>> {
-    weights.tensors.get(key).map(|entry| entry.shape.clone())
-}
-
 /// What stands before the names of a text encoder's layers in a file with these keys.
-pub fn text_encoder_prefix<'a>(network: Network, keys: impl Iterator<Item = &'a str>) -> &'a str {
-    let end = match network {
-        Network::T5 => "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-        _ => "embeddings.token_embedding.weight",
+pub fn text_encoder_prefix<'a>(
+    network: Network,
+    keys: impl Iterator<Item = &'a str> + Clone,
+) -> &'a str {
+    let prefix = if network == T5 {
+        t5::prefix(keys)
+    } else {
+        clip_text::prefix(&keys)
     };
-    let before = |key: &'a str| {
-        let before = key.strip_suffix(end)?;
-        (before.is_empty() || before.ends_with('.')).then_some(before)
-    };
-    // The shortest: other encoders may stand in the same file, behind more.
-    keys.filter_map(before)
-        .min_by_key(|before| before.len())
-        .unwrap_or_default()
+    prefix.unwrap_or_default()
 }

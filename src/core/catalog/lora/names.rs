@@ -1,26 +1,26 @@
-//! What the layers of each network are called: by the engine, by diffusers and by single LoRA tools.
+//! How it is said what a network's layers are called: by the engine, by diffusers and by single LoRA tools.
 //!
-//! Has no shapes and no numbers of blocks; `table` asks the model's file for those.
+//! The layers of a transformer are those of its schema; its family asks for them with [`of_schema`]. Has no shapes and no numbers of blocks; `table` asks the
+//! model's file for those.
 
-use super::framepack;
-use super::table::{Network, Rows};
-use crate::catalog::{FluxTransformerKeys, TransformerKeys};
+use super::table::Rows;
+use crate::networks::TensorSpec;
 
 /// One layer's names within a block.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
+pub(crate) struct Name {
     /// The engine's.
-    pub(super) own: &'static str,
+    pub(crate) own: String,
     /// What the engine asks for where a file has the matrix in parts, in their order.
     pub(super) parts: &'static [&'static str],
     pub(super) is_matrix: bool,
     /// Others, and which rows they mean.
-    others: Vec<(String, Share)>,
+    pub(crate) others: Vec<(String, Share)>,
 }
 
 /// Which rows a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub(crate) enum Share {
     All,
     /// Query, key or value of three.
     Third(u64),
@@ -47,47 +47,17 @@ impl Share {
 
 /// The names of the layers of all blocks of one kind. What is in no block counts as one block without a number.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// `double_blocks.{}.`
     own: &'static str,
     /// The same in the names of others.
     others: &'static [&'static str],
     /// A tensor that every such block has.
     mark: &'static str,
-    pub(super) layers: Vec<Name>,
-}
-
-impl Name {
-    pub(super) fn new(
-        own: &'static str,
-        parts: &'static [&'static str],
-        is_matrix: bool,
-        others: Vec<(String, Share)>,
-    ) -> Self {
-        Self {
-            own,
-            parts,
-            is_matrix,
-            others,
-        }
-    }
+    pub(crate) layers: Vec<Name>,
 }
 
 impl Names {
-    pub(super) fn new(
-        own: &'static str,
-        others: &'static [&'static str],
-        mark: &'static str,
-        layers: Vec<Name>,
-    ) -> Self {
-        Self {
-            own,
-            others,
-            mark,
-            layers,
-        }
-    }
-
     pub(super) fn in_block(&self, name: &str, block: u64) -> String {
         format!("{}{name}", self.own.replace("{}", &block.to_string()))
     }
@@ -112,28 +82,24 @@ impl Names {
     }
 }
 
-/// The layers of a network, one entry for each kind of block.
-pub(super) fn of_network(network: Network) -> Vec<Names> {
-    match network {
-        Network::Wan => vec![
-            wan("", "patch_embedding.weight", &WAN),
-            wan("blocks.{}.", "ffn.0.weight", &WAN_BLOCK),
-        ],
-        Network::Flux { is_diffusers } => flux(is_diffusers),
-        Network::FramePack { is_diffusers } => framepack::names(is_diffusers),
-        Network::Clip => vec![Names {
-            own: "encoder.layers.{}.",
-            others: &["text_model.encoder.layers.{}."],
-            mark: "mlp.fc1.weight",
-            layers: plain(&CLIP_LAYER),
-        }],
-        Network::T5 => vec![Names {
-            own: "encoder.block.{}.",
-            others: &[],
-            mark: "layer.0.SelfAttention.q.weight",
-            layers: plain(&T5_BLOCK),
-        }],
-    }
+/// The layers of CLIP's text encoder.
+pub(super) fn clip() -> Vec<Names> {
+    vec![Names {
+        own: "encoder.layers.{}.",
+        others: &["text_model.encoder.layers.{}."],
+        mark: "mlp.fc1.weight",
+        layers: plain(&CLIP_LAYER),
+    }]
+}
+
+/// The layers of T5 and of UMT5, which have the same names.
+pub(super) fn t5() -> Vec<Names> {
+    vec![Names {
+        own: "encoder.block.{}.",
+        others: &[],
+        mark: "layer.0.SelfAttention.q.weight",
+        layers: plain(&T5_BLOCK),
+    }]
 }
 
 /// Names that all tools have, and whether they are of matrices.
@@ -141,7 +107,7 @@ type Plain = (&'static str, bool);
 
 fn plain(names: &[Plain]) -> Vec<Name> {
     let name = |&(own, is_matrix): &Plain| Name {
-        own,
+        own: own.to_owned(),
         parts: &[],
         is_matrix,
         others: Vec::new(),
@@ -172,243 +138,127 @@ const T5_BLOCK: [Plain; 9] = [
     ("layer.1.layer_norm", false),
 ];
 
-const WAN: [Plain; 12] = [
-    ("patch_embedding", true),
-    ("text_embedding.0", true),
-    ("text_embedding.2", true),
-    ("time_embedding.0", true),
-    ("time_embedding.2", true),
-    ("time_projection.1", true),
-    ("img_emb.proj.0", false),
-    ("img_emb.proj.1", true),
-    ("img_emb.proj.3", true),
-    ("img_emb.proj.4", false),
-    ("head.head", true),
-    ("head.modulation", false),
-];
+/// A list of blocks: its start in the engine's names, the same in others', and a tensor that every such block has.
+pub(crate) type List = (&'static str, &'static [&'static str], &'static str);
 
-const WAN_BLOCK: [Plain; 19] = [
-    ("self_attn.q", true),
-    ("self_attn.k", true),
-    ("self_attn.v", true),
-    ("self_attn.o", true),
-    ("self_attn.norm_q", false),
-    ("self_attn.norm_k", false),
-    ("cross_attn.q", true),
-    ("cross_attn.k", true),
-    ("cross_attn.v", true),
-    ("cross_attn.o", true),
-    ("cross_attn.norm_q", false),
-    ("cross_attn.norm_k", false),
-    ("cross_attn.k_img", true),
-    ("cross_attn.v_img", true),
-    ("cross_attn.norm_k_img", false),
-    ("norm3", false),
-    ("ffn.0", true),
-    ("ffn.2", true),
-    ("modulation", false),
-];
-
-/// Wan's names are the authors' and diffusers'.
-fn wan(own: &'static str, mark: &'static str, names: &[Plain]) -> Names {
-    let diffusers = TransformerKeys {
-        prefix: "",
-        is_diffusers: true,
-    };
-    let start = own.replace("{}", "0");
-    let mut layers = plain(names);
-    for layer in &mut layers {
-        let end = if layer.own.ends_with("modulation") {
-            ""
-        } else {
-            ".weight"
-        };
-        let key = diffusers.file_key(&format!("{start}{}{end}", layer.own));
-        let other = key
-            .strip_prefix(&start)
-            .and_then(|key| key.strip_suffix(end));
-        layer
-            .others
-            .extend(other.map(|other| (other.to_owned(), Share::All)));
-    }
-    Names {
-        own,
-        others: &[],
-        mark,
-        layers,
-    }
-}
-
-/// Flux's own name of a layer, and what only some LoRA tools call it.
-type FluxName = (&'static str, &'static [(&'static str, Share)]);
-
-const FLUX: [FluxName; 10] = [
-    ("img_in", &[]),
-    ("txt_in", &[]),
-    ("time_in.in_layer", &[]),
-    ("time_in.out_layer", &[]),
-    ("vector_in.in_layer", &[]),
-    ("vector_in.out_layer", &[]),
-    ("guidance_in.in_layer", &[]),
-    ("guidance_in.out_layer", &[]),
-    ("final_layer.linear", &[]),
-    (FLUX_SWAPPED, &[]),
-];
+/// FLUX.1's double and single blocks, which other families have, too.
+pub(crate) const DOUBLE: List = (
+    "double_blocks.{}.",
+    &["transformer_blocks.{}."],
+    "img_attn.proj.weight",
+);
+pub(crate) const SINGLE: List = (
+    "single_blocks.{}.",
+    &["single_transformer_blocks.{}."],
+    "linear2.weight",
+);
 
 /// Whose halves, shift and scale, diffusers has the other way round.
-const FLUX_SWAPPED: &str = "final_layer.adaLN_modulation.1";
-
-const FLUX_DOUBLE: [FluxName; 14] = [
-    ("img_mod.lin", &[]),
-    ("txt_mod.lin", &[]),
-    (
-        "img_attn.qkv",
-        &[
-            ("attn.to_qkv", Share::All),
-            ("processor.qkv_lora1", Share::All),
-        ],
-    ),
-    (
-        "txt_attn.qkv",
-        &[
-            ("attn.to_added_qkv", Share::All),
-            ("processor.qkv_lora2", Share::All),
-        ],
-    ),
-    (
-        "img_attn.norm.query_norm.scale",
-        &[("img_attn.norm.query_norm", Share::All)],
-    ),
-    (
-        "img_attn.norm.key_norm.scale",
-        &[("img_attn.norm.key_norm", Share::All)],
-    ),
-    (
-        "txt_attn.norm.query_norm.scale",
-        &[("txt_attn.norm.query_norm", Share::All)],
-    ),
-    (
-        "txt_attn.norm.key_norm.scale",
-        &[("txt_attn.norm.key_norm", Share::All)],
-    ),
-    (
-        "img_attn.proj",
-        &[
-            ("attn.to_out", Share::All),
-            ("processor.proj_lora1", Share::All),
-        ],
-    ),
-    ("txt_attn.proj", &[("processor.proj_lora2", Share::All)]),
-    ("img_mlp.0", &[]),
-    ("img_mlp.2", &[]),
-    ("txt_mlp.0", &[]),
-    ("txt_mlp.2", &[]),
-];
-
-const FLUX_SINGLE: [FluxName; 5] = [
-    ("modulation.lin", &[]),
-    ("linear1", &[("processor.qkv_lora", Share::QkvOfSeven)]),
-    ("linear2", &[("processor.proj_lora", Share::All)]),
-    ("norm.query_norm.scale", &[("norm.query_norm", Share::All)]),
-    ("norm.key_norm.scale", &[("norm.key_norm", Share::All)]),
-];
+const SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
 /// The parts of a fused layer, and which rows each of them is.
-type FluxPart = (&'static str, Share);
-
-fn flux_parts(own: &str) -> (&'static [&'static str], &'static [FluxPart]) {
+fn parts_of(own: &str) -> (&'static [&'static str], &'static [Share]) {
     match own {
-        "img_attn.qkv" | "txt_attn.qkv" => (
+        "img_attn.qkv" | "txt_attn.qkv" | "self_attn.qkv" => (
             &["q", "k", "v"],
-            &[
-                ("q", Share::Third(0)),
-                ("k", Share::Third(1)),
-                ("v", Share::Third(2)),
-            ],
+            &[Share::Third(0), Share::Third(1), Share::Third(2)],
         ),
         "linear1" => (
             &["q", "k", "v", "mlp"],
             &[
-                ("q", Share::Seventh(0)),
-                ("k", Share::Seventh(1)),
-                ("v", Share::Seventh(2)),
-                ("mlp", Share::MlpOfSeven),
+                Share::Seventh(0),
+                Share::Seventh(1),
+                Share::Seventh(2),
+                Share::MlpOfSeven,
             ],
         ),
         _ => (&[], &[]),
     }
 }
 
-/// Flux's names are the authors' and diffusers', which has some matrices in parts.
-fn flux(is_diffusers: bool) -> Vec<Names> {
-    let kinds = [
-        ("", "img_in.weight", &FLUX[..]),
-        (
-            "double_blocks.{}.",
-            "img_attn.proj.weight",
-            &FLUX_DOUBLE[..],
-        ),
-        ("single_blocks.{}.", "linear2.weight", &FLUX_SINGLE[..]),
-    ];
-    kinds
-        .into_iter()
-        .map(|(own, mark, layers)| Names {
-            own,
-            others: match own {
-                "" => &[],
-                "double_blocks.{}." => &["transformer_blocks.{}."],
-                _ => &["single_transformer_blocks.{}."],
-            },
-            mark,
-            layers: layers
-                .iter()
-                .map(|layer| flux_name(own, layer, is_diffusers))
-                .collect(),
-        })
-        .collect()
+/// Another dialect of a transformer's names.
+pub(crate) struct Dialect<'a> {
+    pub(crate) file_key: &'a dyn Fn(&str) -> String,
+    /// Whether it has the parts of a fused layer each alone.
+    pub(crate) is_split: bool,
 }
 
-fn flux_name(block: &str, (own, extra): &FluxName, is_diffusers: bool) -> Name {
-    let diffusers = FluxTransformerKeys {
-        prefix: "",
-        is_diffusers: true,
-    };
-    let is_matrix = own.rsplit('.').next() != Some("scale");
-    let (parts, shares) = flux_parts(own);
-    // What diffusers calls it behind the number of its block.
-    let other = |name: &str| {
-        let end = if is_matrix { ".weight" } else { "" };
-        let key = diffusers.file_key(&format!("{}{name}{end}", block.replace("{}", "0")));
-        let (_, name) = key
-            .split_once(".0.")
-            .filter(|_| !block.is_empty())
-            .unwrap_or(("", &key));
+impl Dialect<'_> {
+    /// What it calls a layer, behind the number of its block. `start`: of the layer's list, with a number; `end`:
+    /// `.weight`, or nothing.
+    fn name(&self, start: &str, own: &str, end: &str) -> String {
+        let key = (self.file_key)(&format!("{start}{own}{end}"));
+        let behind = key.split_once(".0.").filter(|_| !start.is_empty());
+        let name = behind.map_or(key.as_str(), |(_, name)| name);
         name.strip_suffix(".weight").unwrap_or(name).to_owned()
-    };
-    let mut others: Vec<(String, Share)> = if shares.is_empty() {
-        vec![(other(own), Share::All)]
-    } else {
-        let part = |(part, share): &FluxPart| (other(&format!("{own}.{part}")), *share);
-        shares.iter().map(part).collect()
-    };
-    if *own == FLUX_SWAPPED {
-        // The later entry of a name counts.
-        let swapped = if is_diffusers {
-            (*own).to_owned()
-        } else {
-            other(own)
-        };
-        others.push((swapped, Share::Swapped));
     }
-    others.extend(
-        extra
-            .iter()
-            .map(|(name, share)| ((*name).to_owned(), *share)),
-    );
+}
+
+/// The layers of a schema in the engine's names, of one block of each list; the first list is what is in no block.
+/// `dialects`: the others', diffusers' last; `is_diffusers`: whether the model's file has its names.
+pub(crate) fn of_schema(
+    schema: &[TensorSpec],
+    lists: &[List],
+    dialects: &[Dialect<'_>],
+    is_diffusers: bool,
+) -> Vec<Names> {
+    let mut all: Vec<Names> = lists
+        .iter()
+        .map(|&(own, others, mark)| Names {
+            own,
+            others,
+            mark,
+            layers: Vec::new(),
+        })
+        .collect();
+    for tensor in schema
+        .iter()
+        .filter(|tensor| tensor.name.rsplit('.').next() != Some("bias"))
+    {
+        for names in all.iter_mut().rev() {
+            let start = names.own.replace("{}", "0");
+            if let Some(own) = tensor.name.strip_prefix(&start) {
+                names
+                    .layers
+                    .push(layer(tensor, &start, own, dialects, is_diffusers));
+                break;
+            }
+        }
+    }
+    all
+}
+
+fn layer(
+    tensor: &TensorSpec,
+    start: &str,
+    own: &str,
+    dialects: &[Dialect<'_>],
+    is_diffusers: bool,
+) -> Name {
+    let bare = own.strip_suffix(".weight");
+    let end = bare.map_or("", |_| ".weight");
+    let own = bare.unwrap_or(own);
+    let (parts, shares) = parts_of(own);
+    let mut others = Vec::new();
+    for dialect in dialects {
+        if dialect.is_split && !parts.is_empty() {
+            for (part, share) in parts.iter().zip(shares) {
+                others.push((dialect.name(start, &format!("{own}.{part}"), end), *share));
+            }
+        } else {
+            others.push((dialect.name(start, own, end), Share::All));
+        }
+    }
+    if own == SWAPPED {
+        // The later entry of a name counts.
+        let theirs = dialects.last().map(|dialect| dialect.name(start, own, end));
+        let swapped = theirs.filter(|_| !is_diffusers);
+        others.push((swapped.unwrap_or_else(|| own.to_owned()), Share::Swapped));
+    }
     Name {
-        own,
+        own: own.to_owned(),
         parts,
-        is_matrix,
+        is_matrix: bare.is_some() && tensor.shape.len() > 1,
         others,
     }
 }

@@ -80,19 +80,22 @@ impl Plan {
         let candidates = keys::candidates(name);
         let mut of_scope = tables
             .iter()
-            .filter(|table| table.network.is_text_encoder() == is_text)
+            .filter(|table| table.network.is_text_encoder == is_text)
             .peekable();
         if is_text && of_scope.peek().is_none() {
             self.coverage.text_encoder += parts.len();
             return;
         }
-        let is_wan = tables.iter().any(|table| table.network == Network::Wan);
         let found = of_scope.find_map(|table| {
             let (layer, rows) = table.find(&candidates)?;
             Some((table.network, layer, rows))
         });
         let Some((network, layer, rows)) = found else {
-            if is_wan && candidates.iter().any(|name| is_of_pictures(name)) {
+            let is_of_pictures = |name: &String| {
+                let mut networks = tables.iter().map(|table| table.network);
+                networks.any(|network| (network.of_pictures)(name))
+            };
+            if candidates.iter().any(is_of_pictures) {
                 self.coverage.pictures += parts.len();
             } else {
                 self.coverage.unknown.extend(parts.values().cloned());
@@ -100,9 +103,8 @@ impl Plan {
             return;
         };
         let mut used = BTreeSet::new();
-        match update(file, name, parts, layer, rows, &mut used) {
+        match update(file, name, parts, (network, layer, rows), &mut used) {
             Ok(Some(update)) => {
-                let update = Update { network, ..update };
                 if update.delta.is_some() {
                     self.coverage.changed_layers += 1;
                 }
@@ -130,26 +132,12 @@ impl Plan {
     }
 }
 
-/// Whether a layer is one that only Wan 2.1's image models have.
-fn is_of_pictures(name: &str) -> bool {
-    let ends = [
-        "_k_img",
-        "_v_img",
-        "_add_k_proj",
-        "_add_v_proj",
-        "_norm_added_k",
-    ];
-    let starts = ["img_emb_", "condition_embedder_image_embedder_"];
-    ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
-}
-
 /// What `parts` do to a layer, noting in `used` those that do something; `None` where none does.
 fn update(
     file: &LoraFile,
     name: &str,
     parts: &BTreeMap<Leaf, String>,
-    layer: &Layer,
-    rows: Rows,
+    (network, layer, rows): (Network, &Layer, Rows),
     used: &mut BTreeSet<Leaf>,
 ) -> Result<Option<Update>, Misfit> {
     let (all, columns) = layer.sides();
@@ -164,7 +152,7 @@ fn update(
         keys: 0,
     };
     let mut update = Update {
-        network: Network::Wan,
+        network,
         layer: layer.clone(),
         rows,
         delta: None,

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Coverage, LoraCard, LoraFile, Table, fitting_plan, tables};
+use super::{Coverage, LoraCard, LoraFile, Table, fitting_plan};
 use crate::catalog::configs::sorted_entries;
 use crate::catalog::places::{Places, is_for_loras};
 use crate::catalog::{CatalogError, Family, ModelFiles, ModelSpec};
@@ -90,7 +90,7 @@ impl Fitting {
     }
 
     fn of_files(family: Family, files: &ModelFiles) -> Result<Self, CatalogError> {
-        let tables = tables(family, files)?;
+        let tables = (family.lora.tables)(files)?;
         Ok(Self { family, tables })
     }
 

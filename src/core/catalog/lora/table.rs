@@ -4,6 +4,7 @@
 //! file has are listed, under all their names, and looked up. Reads no LoRA.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::keys;
 use super::names::{self, Names};
@@ -12,23 +13,42 @@ use super::names::{self, Names};
 const MAX_BLOCKS: u64 = 10_000;
 
 /// A network that LoRAs change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Network {
-    /// Wan's transformer, in the authors' names.
-    Wan,
-    /// Flux's. Whether the model's file has diffusers' names: halves of one layer are swapped there.
-    Flux { is_diffusers: bool },
-    /// FramePack's, and HunyuanVideo's of which it came, in ComfyUI's names. The same.
-    FramePack { is_diffusers: bool },
-    /// CLIP's text encoder.
-    Clip,
-    /// T5, and UMT5, whose layers have the same names.
-    T5,
+#[derive(Clone, Copy)]
+pub struct Network {
+    /// What tells it apart.
+    pub name: &'static str,
+    pub is_text_encoder: bool,
+    /// Whether a layer of this name is one that only models have which look at pictures.
+    pub(crate) of_pictures: fn(&str) -> bool,
+    /// The names of its layers, one entry for each kind of block.
+    pub(crate) names: fn() -> Vec<Names>,
 }
 
-impl Network {
-    pub fn is_text_encoder(self) -> bool {
-        matches!(self, Self::Clip | Self::T5)
+/// CLIP's text encoder.
+pub const CLIP: Network = Network {
+    name: "clip",
+    is_text_encoder: true,
+    of_pictures: |_| false,
+    names: names::clip,
+};
+/// T5, and UMT5, whose layers have the same names.
+pub const T5: Network = Network {
+    name: "t5",
+    names: names::t5,
+    ..CLIP
+};
+
+impl PartialEq for Network {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Network {}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Network({})", self.name)
     }
 }
 
@@ -82,7 +102,7 @@ impl Table {
             layers: Vec::new(),
             names: BTreeMap::new(),
         };
-        for names in names::of_network(network) {
+        for names in (network.names)() {
             let has = |name: &str| shape_of(&format!("{prefix}{name}")).is_some();
             for block in (0..MAX_BLOCKS).take_while(|&block| names.has_block(block, &has)) {
                 table.add_block(&names, block, prefix, shape_of);
@@ -93,7 +113,7 @@ impl Table {
 
     fn add_block(&mut self, names: &Names, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {
         for name in &names.layers {
-            let own = format!("{prefix}{}", names.in_block(name.own, block));
+            let own = format!("{prefix}{}", names.in_block(&name.own, block));
             let shape = |end: &str| shape_of(&format!("{own}{end}"));
             let found = if let Some(weight) = shape(".weight") {
                 Some((weight, shape(".bias"), name.is_matrix))

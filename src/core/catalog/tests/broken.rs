@@ -202,11 +202,12 @@ fn configs_that_do_not_fit_each_other_are_refused() {
         (
             "transformer",
             "num_attention_heads",
-            json!(u64::MAX),
+            json!(i64::MAX),
             "num_attention_heads",
         ),
         ("transformer", "patch_size", json!([2, 2, 2]), "patch_size"),
         ("transformer", "patch_size", json!([1, 0, 2]), "patch_size"),
+        ("transformer", "ffn_dim", json!(u64::MAX), "transformer"),
         ("transformer", "ffn_dim", json!("wide"), "transformer"),
         ("vae", "z_dim", json!(16), "z_dim"),
         ("vae", "dim_mult", json!([]), "dim_mult"),

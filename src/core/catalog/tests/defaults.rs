@@ -5,9 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
+use super::networks::config_of;
 use super::published::{catalog_of, write_all};
 use super::tiny::{user, write_json};
-use crate::catalog::{Catalog, Component, Family, ModelSpec, TransformerKeys, component_config};
+use crate::catalog::{Catalog, Component, ModelSpec, TransformerKeys};
+use crate::families::wan;
 use crate::job::{GenerateForm, Sampler, StartPicture};
 use crate::settings::Settings;
 
@@ -96,7 +98,7 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
     ] {
         let file = folder.join(component);
         let file = fs::read_dir(&file).unwrap().next().unwrap().unwrap().path();
-        let config = component_config(Family::Wan, kind, &file).unwrap();
+        let config = config_of(wan::FAMILY, kind, &file).unwrap();
         write_json(&folder.join(component).join("config.json"), &config);
     }
     fs::create_dir_all(folder.join("tokenizer")).unwrap();
@@ -125,7 +127,7 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
     let euler = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 8.0});
     assert_eq!(with(euler), (Sampler::Euler, Some(8.0)));
     let unipc = json!({
-        "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction",
+        "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction", "use_flow_sigmas": true,
         "flow_shift": 3.0,
     });
     assert_eq!(with(unipc), (Sampler::UniPc, Some(3.0)));

@@ -6,9 +6,10 @@ use super::flux_files::{
     all_in_one, behind, catalog_of, edited, flux_tree, shapes, shipped, write_folder,
 };
 use super::made_up::{Shapes, write};
+use super::networks::{check_part, tensors_of};
 use super::tiny::{edit_json, write_json};
-use crate::catalog::flux::{check_part, tensors_of};
-use crate::catalog::{Component, Family, IdentityCard, ModelSpec, WeightSet};
+use crate::catalog::{Component, IdentityCard, ModelSpec, WeightSet};
+use crate::families::flux;
 use crate::job::Sampler;
 
 /// What a file of each part may have beside the tensors that are read.
@@ -62,8 +63,8 @@ fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
     for (component, shapes) in files {
         write(&place, &shapes, "F16");
         let weights = WeightSet::at(&place).unwrap();
-        check_part(component, &place, &weights).unwrap();
-        let known: Shapes = tensors_of(component, &place, &weights)
+        check_part(flux::FAMILY, component, &place, &weights).unwrap();
+        let known: Shapes = tensors_of(flux::FAMILY, component, &place, &weights)
             .into_iter()
             .collect();
         for (key, shape) in &known {
@@ -100,20 +101,20 @@ fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_n
         let last = |key: &&String| component != Transformer || !key.contains("blocks.1");
         for key in shapes.keys().filter(last) {
             let entry = weights.tensors.remove(key).unwrap();
-            let text = check_part(component, &place, &weights)
+            let text = check_part(flux::FAMILY, component, &place, &weights)
                 .unwrap_err()
                 .to_string();
             assert!(text.contains(key.as_str()), "{key}: {text}");
             let mut wrong = entry.clone();
             wrong.shape[0] += 1;
             weights.tensors.insert(key.clone(), wrong);
-            let text = check_part(component, &place, &weights)
+            let text = check_part(flux::FAMILY, component, &place, &weights)
                 .unwrap_err()
                 .to_string();
             assert!(text.contains(key.as_str()), "{key}: {text}");
             weights.tensors.insert(key.clone(), entry);
         }
-        check_part(component, &place, &weights).unwrap();
+        check_part(flux::FAMILY, component, &place, &weights).unwrap();
     }
 }
 
@@ -179,7 +180,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
         assert_eq!(summary(&spec), expected);
         assert_eq!(
             (spec.family, spec.licence.as_str()),
-            (Family::Flux, licence)
+            (flux::FAMILY, licence)
         );
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
         assert_eq!(spec.defaults.sampler, Sampler::Euler);

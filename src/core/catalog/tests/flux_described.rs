@@ -6,11 +6,12 @@ use serde_json::json;
 
 use super::flux_files::{all_in_one, edited, flux_tree, shapes};
 use super::made_up::{Shapes, write};
+use super::networks::config_of;
 use super::tiny::write_json;
 use crate::catalog::{
-    CatalogError, Component, Family, Guidance, IdentityCard, ImageRole, InputUse, ModelSpec,
-    component_config,
+    CatalogError, Component, Guidance, IdentityCard, ImageRole, InputUse, ModelSpec,
 };
+use crate::families::flux;
 use crate::job::Sampler;
 
 #[test]
@@ -85,8 +86,7 @@ fn a_header_alone_says_the_numbers_of_every_part() {
         &shapes("transformer fill"),
         "BF16",
     );
-    let config =
-        |component, place: &Path| component_config(Family::Flux, component, place).unwrap();
+    let config = |component, place: &Path| config_of(flux::FAMILY, component, place).unwrap();
     for (component, place, expected) in [
         (
             Component::Transformer,

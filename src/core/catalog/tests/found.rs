@@ -304,14 +304,14 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     let (root, paths) = user();
     let mine = root.path().join("mine");
     write_pipeline(&mine.join("copy"));
-    let shape = "[model.shape]\nheads = 2\nhead_dim = 4\nlayers = 2\nchannels = 4\n";
+    let shape = "[model.shape]\nheads = 1\nhead_dim = 8\nlayers = 2\nchannels = 4\n";
     let rest = "name = 'Known'\nlicence = 'MIT'\n";
     // As a shipped entry would be: only such lend their defaults.
     let mut entries = built_in();
     let last = &mut entries[8];
     last.shape = Some(crate::catalog::facts::TransformerShape {
-        heads: 2,
-        head_dim: 4,
+        heads: 1,
+        head_dim: 8,
         layers: 2,
         channels: 4,
     });

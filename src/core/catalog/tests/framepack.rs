@@ -7,11 +7,10 @@ use serde_json::json;
 use super::flux_files::{behind, catalog_of, framepack_shapes, shapes, shipped};
 use super::framepack_files::{framepack_tree, transformer_in, write_folder};
 use super::made_up::{Shapes, write};
+use super::networks::{check_part, config_of, tensors_of};
 use super::tiny::edit_json;
-use crate::catalog::framepack::{check_part, tensors_of};
-use crate::catalog::{
-    Component, Family, Guidance, IdentityCard, InputUse, ModelSpec, WeightSet, component_config,
-};
+use crate::catalog::{Component, Guidance, IdentityCard, InputUse, ModelSpec, WeightSet};
+use crate::families::framepack;
 use crate::job::{Sampler, SectionOrder};
 
 #[test]
@@ -39,8 +38,8 @@ fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
     for (component, shapes) in files {
         write(&place, &shapes, "F16");
         let weights = WeightSet::at(&place).unwrap();
-        check_part(component, &place, &weights).unwrap();
-        let known: Shapes = tensors_of(component, &place, &weights)
+        check_part(framepack::FAMILY, component, &place, &weights).unwrap();
+        let known: Shapes = tensors_of(framepack::FAMILY, component, &place, &weights)
             .into_iter()
             .collect();
         for (key, shape) in &known {
@@ -72,7 +71,7 @@ fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_n
         let shapes = framepack_shapes(name);
         write(&place, &shapes, "F16");
         let mut weights = WeightSet::at(&place).unwrap();
-        let known = tensors_of(component, &place, &weights);
+        let known = tensors_of(framepack::FAMILY, component, &place, &weights);
         // What comes in lists is looked at once. Without its mark it is another network.
         let first = |key: &&String| {
             let is_later = key.contains("blocks.1") || key.contains("layers.1");
@@ -85,7 +84,7 @@ fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_n
         for key in known.iter().map(|(key, _)| key).filter(first) {
             let entry = weights.tensors.remove(key).unwrap();
             let refusal = |weights: &WeightSet| {
-                let err = check_part(component, &place, weights).unwrap_err();
+                let err = check_part(framepack::FAMILY, component, &place, weights).unwrap_err();
                 err.to_string()
             };
             assert!(refusal(&weights).contains(key.as_str()), "{key}");
@@ -96,7 +95,7 @@ fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_n
             assert!(text.contains(key.as_str()), "{key}: {text}");
             weights.tensors.insert(key.clone(), entry);
         }
-        check_part(component, &place, &weights).unwrap();
+        check_part(framepack::FAMILY, component, &place, &weights).unwrap();
     }
 }
 
@@ -122,7 +121,7 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
         let spec = catalog.find(id).unwrap();
         assert_eq!(
             (spec.family, spec.variant.as_str()),
-            (Family::FramePack, variant)
+            (framepack::FAMILY, variant)
         );
         assert_eq!((spec.section_order, spec.end_image), (Some(order), end));
         assert_eq!(spec.start_image, InputUse::Required);
@@ -165,7 +164,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
             ("any name", "I2V")
         );
         assert_eq!(spec.defaults.num_steps, 25);
-        let config = component_config(Family::FramePack, Component::Transformer, &place).unwrap();
+        let config = config_of(framepack::FAMILY, Component::Transformer, &place).unwrap();
         for (key, value) in [
             ("in_channels", json!(16)),
             ("out_channels", json!(16)),
@@ -188,7 +187,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
         }
     }
     let read = |component, place: &str| {
-        component_config(Family::FramePack, component, &models.join(place)).unwrap()
+        config_of(framepack::FAMILY, component, &models.join(place)).unwrap()
     };
     let vae = read(Component::Vae, "vae/hunyuan_video_vae_bf16.safetensors");
     assert_eq!(vae["block_out_channels"], json!([128, 256, 512, 512]));

@@ -8,7 +8,8 @@ use super::framepack_files::{
     framepack_tree, transformer_in, write_parts, write_siglip, write_transformer,
 };
 use super::made_up::{Shapes, clip_vision, comfy_tree, write};
-use crate::catalog::{CatalogError, Companions, Family, ModelFiles, ModelSpec, lora};
+use crate::catalog::{CatalogError, Companions, ModelFiles, ModelSpec, lora};
+use crate::families::framepack;
 use crate::job::Lora;
 
 /// A LoRA of rank 4 with these layers: name, outputs and inputs.
@@ -213,7 +214,7 @@ fn loras_of_hunyuanvideo_and_framepack_fit_in_every_tools_names_and_those_of_flu
             (kohya_ends, &musubi),
         ] {
             let lora = write_lora(&path, ends, layers);
-            let checked = lora::check(&[lora], Family::FramePack, &files).unwrap();
+            let checked = lora::check(&[lora], framepack::FAMILY, &files).unwrap();
             let coverage = &checked[0].coverage;
             let (applied, total) = (coverage.applied, coverage.total);
             assert_eq!(
@@ -232,7 +233,7 @@ fn loras_of_hunyuanvideo_and_framepack_fit_in_every_tools_names_and_those_of_flu
         ),
     ]);
     let lora = write_lora(&path, peft_ends, &flux);
-    let err = lora::check(&[lora], Family::FramePack, &files("diffusers")).unwrap_err();
+    let err = lora::check(&[lora], framepack::FAMILY, &files("diffusers")).unwrap_err();
     let text = err.to_string();
     assert!(
         text.contains("expected a LoRA for FramePack, found one for Flux"),

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use super::made_up::{Shapes, T2V_1_3B, comfy_tree, t5, transformer, umt5, vae, write};
 use super::parts::NARROW;
 use super::tiny::user;
-use crate::catalog::{
-    Catalog, CatalogError, IdentityCard, ModelSpec, TextEncoderKeys, TextEncoderNames,
-};
+use crate::catalog::{Catalog, CatalogError, IdentityCard, ModelSpec};
+use crate::networks::{T5Keys, T5Names};
 use crate::settings::Settings;
 
 const F32: u32 = 0;
@@ -85,10 +84,7 @@ fn write_gguf(path: &Path, shapes: &Shapes, id: u32, arch: &str, num_tokens: u64
 
 /// A text encoder in llama.cpp's names.
 fn as_llama_cpp(shapes: &Shapes) -> Shapes {
-    let keys = TextEncoderKeys {
-        prefix: "",
-        names: TextEncoderNames::LlamaCpp,
-    };
+    let keys = T5Keys::in_names(T5Names::LlamaCpp);
     let renamed = shapes.iter();
     renamed
         .map(|(name, shape)| (keys.file_key(name), shape.clone()))

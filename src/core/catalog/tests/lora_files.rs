@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::loras::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
 use super::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
-use crate::catalog::lora::{LoraCard, LoraExpert, LoraFile, Network, Plan, check, strengths};
-use crate::catalog::{Family, IdentityCard, ModelFiles};
+use crate::catalog::lora::{LoraCard, LoraExpert, LoraFile, Plan, check, strengths};
+use crate::catalog::{IdentityCard, ModelFiles};
+use crate::families::{flux, wan};
 use crate::job::Lora;
 
 #[test]
@@ -19,14 +20,14 @@ fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
         ..ModelFiles::default()
     };
     let good = files.write("good.safetensors", &comfy(T2V_1_3B));
-    let checked = check(&[lora(&good)], Family::Wan, &model).unwrap();
+    let checked = check(&[lora(&good)], wan::FAMILY, &model).unwrap();
     assert_eq!(checked[0].coverage.changed_layers, 300);
     assert!(
         checked[0]
             .line()
             .starts_with("good.safetensors: 600 of 600 keys")
     );
-    let err = check(&[lora(&model.transformer)], Family::Wan, &model)
+    let err = check(&[lora(&model.transformer)], wan::FAMILY, &model)
         .unwrap_err()
         .to_string();
     assert!(
@@ -35,7 +36,7 @@ fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
     );
     let gone = check(
         &[lora(files.0.path().join("gone.safetensors"))],
-        Family::Wan,
+        wan::FAMILY,
         &model,
     );
     assert!(gone.unwrap_err().to_string().contains("gone.safetensors"));
@@ -224,7 +225,7 @@ proptest! {
             ("double_blocks.0.img_attn.proj.weight".to_owned(), vec![3, 3]),
             ("double_blocks.0.img_attn.qkv.weight".to_owned(), vec![9, 3]),
         ]);
-        let plan = Plan::new(&file, &[table_of(Network::Flux { is_diffusers: false }, &base)]);
+        let plan = Plan::new(&file, &[table_of(flux::lora::network(false), &base)]);
         let counted = plan.coverage.applied + plan.coverage.unknown.len() + plan.coverage.num_misfits()
             + plan.coverage.pictures + plan.coverage.text_encoder;
         prop_assert_eq!(counted, plan.coverage.total);

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use super::made_up::{
     Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };
-use crate::catalog::Family;
 use crate::catalog::lora::{
     Coverage, LoraCard, LoraFile, Network, Plan, Rows, Table, fitting_plan,
 };
+use crate::families::{flux, wan};
 use crate::job::Lora;
 
 pub(super) const RANK: u64 = 4;
@@ -124,7 +124,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
     let underscores = |layer: &str| layer.replace('.', "_");
     for dims in [T2V_1_3B, T2V_14B, I2V_14B, I2V_EXPERT, TI2V_5B] {
         let base = transformer(dims);
-        let table = table_of(Network::Wan, &base);
+        let table = table_of(wan::lora::NETWORK, &base);
         let renames: [&dyn Fn(&str) -> String; 4] = [
             &|layer| format!("lora_unet_{}", underscores(layer)),
             &|layer| format!("lora_unet__{}", underscores(layer)),
@@ -152,12 +152,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         }
     }
     let base = flux();
-    let table = table_of(
-        Network::Flux {
-            is_diffusers: false,
-        },
-        &base,
-    );
+    let table = table_of(flux::lora::network(false), &base);
     for start in [
         "lora_unet_",
         "lycoris_",
@@ -187,12 +182,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
 #[test]
 fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
     let files = Files::new();
-    let table = table_of(
-        Network::Flux {
-            is_diffusers: false,
-        },
-        &flux(),
-    );
+    let table = table_of(flux::lora::network(false), &flux());
     let rows_of = |name: &str, output: u64, input: u64| {
         let shapes = Shapes::from([
             (format!("{name}.lora_A.weight"), vec![RANK, input]),
@@ -252,14 +242,14 @@ fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
 #[test]
 fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
     let files = Files::new();
-    let table = table_of(Network::Wan, &transformer(T2V_14B));
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_14B));
     let refused = |shapes: &Shapes, family, table: &Table| {
         let file = files.read(shapes);
         fitting_plan(&file, family, std::slice::from_ref(table))
             .unwrap_err()
             .to_string()
     };
-    let small = refused(&comfy(TI2V_5B), Family::Wan, &table);
+    let small = refused(&comfy(TI2V_5B), wan::FAMILY, &table);
     assert!(
         small.contains("Wan 14B") && small.contains("Wan 5B"),
         "{small}"
@@ -275,13 +265,8 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
             vec![12288, RANK],
         ),
     ]);
-    let of_flux = table_of(
-        Network::Flux {
-            is_diffusers: false,
-        },
-        &flux(),
-    );
-    assert!(refused(&hunyuan, Family::Flux, &of_flux).contains("HunyuanVideo"));
+    let of_flux = table_of(flux::lora::network(false), &flux());
+    assert!(refused(&hunyuan, flux::FAMILY, &of_flux).contains("HunyuanVideo"));
     // All names are Flux's, but Flux has 19 such blocks.
     let deep = |block: u64| {
         let layer = format!("transformer.transformer_blocks.{block}.attn.to_q");
@@ -290,16 +275,16 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
             (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
         ])
     };
-    assert!(refused(&deep(19), Family::Flux, &of_flux).contains("HunyuanVideo"));
+    assert!(refused(&deep(19), flux::FAMILY, &of_flux).contains("HunyuanVideo"));
     assert!(
         fitting_plan(
             &files.read(&deep(18)),
-            Family::Flux,
+            flux::FAMILY,
             std::slice::from_ref(&of_flux)
         )
         .is_ok()
     );
-    assert!(refused(&comfy(T2V_14B), Family::Flux, &of_flux).contains("Wan 14B"));
+    assert!(refused(&comfy(T2V_14B), flux::FAMILY, &of_flux).contains("Wan 14B"));
     let control = Shapes::from([
         ("img_in.lora_A.weight".to_owned(), vec![RANK, 128]),
         ("img_in.lora_B.weight".to_owned(), vec![3072, RANK]),
@@ -316,7 +301,7 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
             vec![3072],
         ),
     ]);
-    assert!(refused(&control, Family::Flux, &of_flux).contains("control LoRA"));
+    assert!(refused(&control, flux::FAMILY, &of_flux).contains("control LoRA"));
     let sd = Shapes::from([
         (
             "lora_unet_down_blocks_0_attentions_0_proj_in.lora_down.weight".to_owned(),
@@ -327,7 +312,7 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
             vec![320, RANK],
         ),
     ]);
-    assert!(refused(&sd, Family::Wan, &table).contains("Stable Diffusion"));
+    assert!(refused(&sd, wan::FAMILY, &table).contains("Stable Diffusion"));
 }
 
 #[test]
@@ -358,8 +343,8 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
 #[test]
 fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
-    let table = table_of(Network::Wan, &transformer(I2V_EXPERT));
-    let plan = fitting_plan(&files.read(&comfy(I2V_14B)), Family::Wan, &[table]).unwrap();
+    let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
+    let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
     let Coverage {
         applied,
         pictures,
@@ -378,7 +363,7 @@ fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
 #[test]
 fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
     let files = Files::new();
-    let table = table_of(Network::Wan, &transformer(T2V_1_3B));
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
     let mut shapes = comfy(T2V_1_3B);
     let whole = shapes.len();
     for block in 30..40 {
@@ -389,7 +374,7 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
     shapes.insert("lora_te1_text_model_x.alpha".into(), vec![]);
     let coverage = fitting_plan(
         &files.read(&shapes),
-        Family::Wan,
+        wan::FAMILY,
         std::slice::from_ref(&table),
     )
     .unwrap()
@@ -413,7 +398,7 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
     }
     let plan = fitting_plan(
         &files.read(&shapes),
-        Family::Wan,
+        wan::FAMILY,
         std::slice::from_ref(&table),
     )
     .unwrap();
@@ -422,7 +407,7 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
         ("foo.lora_A.weight".to_owned(), vec![RANK, 8]),
         ("foo.lora_B.weight".to_owned(), vec![8, RANK]),
     ]);
-    let err = fitting_plan(&files.read(&none), Family::Wan, &[table])
+    let err = fitting_plan(&files.read(&none), wan::FAMILY, &[table])
         .unwrap_err()
         .to_string();
     assert!(

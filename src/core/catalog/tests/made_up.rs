@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::catalog::TransformerKeys;
+use crate::networks::{TransformerKeys, WanTransformerConfig, wan_transformer};
 
 /// Name → shape.
 pub(super) type Shapes = BTreeMap<String, Vec<u64>>;
@@ -76,58 +76,25 @@ fn add_norm(shapes: &mut Shapes, name: &str, width: u64) {
 
 /// A transformer in the authors' names.
 pub(super) fn transformer(dims: Dims) -> Shapes {
-    let Dims { dim, ffn, .. } = dims;
-    let mut shapes = Shapes::new();
-    let patch = vec![dim, dims.input, 1, 2, 2];
-    shapes.insert("patch_embedding.weight".into(), patch);
-    shapes.insert("patch_embedding.bias".into(), vec![dim]);
-    for (name, output, input) in [
-        ("text_embedding.0", dim, 4096),
-        ("text_embedding.2", dim, dim),
-        ("time_embedding.0", dim, 256),
-        ("time_embedding.2", dim, dim),
-        ("time_projection.1", 6 * dim, dim),
-        ("head.head", 4 * dims.output, dim),
-    ] {
-        add_linear(&mut shapes, name, output, input);
-    }
-    shapes.insert("head.modulation".into(), vec![1, 2, dim]);
-    if let Some(image) = dims.image {
-        add_norm(&mut shapes, "img_emb.proj.0", image);
-        add_linear(&mut shapes, "img_emb.proj.1", image, image);
-        add_linear(&mut shapes, "img_emb.proj.3", dim, image);
-        add_norm(&mut shapes, "img_emb.proj.4", dim);
-        if let Some(places) = dims.places {
-            shapes.insert("img_emb.emb_pos".into(), vec![1, places, image]);
-        }
-    }
-    for layer in 0..dims.layers {
-        let block = format!("blocks.{layer}");
-        for attention in ["self_attn", "cross_attn"] {
-            for part in ["q", "k", "v", "o"] {
-                add_linear(
-                    &mut shapes,
-                    &format!("{block}.{attention}.{part}"),
-                    dim,
-                    dim,
-                );
-            }
-            for norm in ["norm_q", "norm_k"] {
-                shapes.insert(format!("{block}.{attention}.{norm}.weight"), vec![dim]);
-            }
-        }
-        if dims.image.is_some() {
-            add_linear(&mut shapes, &format!("{block}.cross_attn.k_img"), dim, dim);
-            add_linear(&mut shapes, &format!("{block}.cross_attn.v_img"), dim, dim);
-            let norm = format!("{block}.cross_attn.norm_k_img.weight");
-            shapes.insert(norm, vec![dim]);
-        }
-        add_norm(&mut shapes, &format!("{block}.norm3"), dim);
-        add_linear(&mut shapes, &format!("{block}.ffn.0"), ffn, dim);
-        add_linear(&mut shapes, &format!("{block}.ffn.2"), dim, ffn);
-        shapes.insert(format!("{block}.modulation"), vec![1, 6, dim]);
-    }
-    shapes
+    let size = |size: u64| i64::try_from(size).unwrap();
+    let config = WanTransformerConfig {
+        num_attention_heads: 1,
+        attention_head_dim: size(dims.dim),
+        ffn_dim: size(dims.ffn),
+        num_layers: size(dims.layers),
+        in_channels: size(dims.input),
+        out_channels: size(dims.output),
+        image_dim: dims.image.map(size),
+        added_kv_proj_dim: dims.image.map(|_| size(dims.dim)),
+        pos_embed_seq_len: dims.places.map(size),
+        ..WanTransformerConfig::default()
+    };
+    let keys = TransformerKeys {
+        prefix: "",
+        is_diffusers: false,
+    };
+    let schema = wan_transformer::schema(&config, keys).into_iter();
+    schema.map(|tensor| (tensor.name, tensor.shape)).collect()
 }
 
 /// The same tensors in another dialect.

@@ -17,6 +17,7 @@ use super::made_up::{
 use measured::MEASURED;
 
 use crate::catalog::{Family, ModelFiles};
+use crate::families::{flux, wan};
 use crate::job::{GenerateRequest, Stage};
 use crate::memory::{
     Alternative, Change, Corrections, DeviceClass, DeviceFacts, MemoryChoice, ModelWeights,
@@ -72,7 +73,7 @@ impl Case {
             expand_timesteps: has_48,
             ..ModelFiles::default()
         };
-        Self::of(root, Family::Wan, files)
+        Self::of(root, wan::FAMILY, files)
     }
 
     fn flux(name: &str, dtype: &'static str) -> Self {
@@ -86,7 +87,7 @@ impl Case {
             text_encoder_2: Some(models.join("text_encoders/t5xxl_fp16.safetensors")),
             ..ModelFiles::default()
         };
-        Self::of(root, Family::Flux, files)
+        Self::of(root, flux::FAMILY, files)
     }
 
     fn of(root: TempDir, family: Family, files: ModelFiles) -> Self {
@@ -179,7 +180,7 @@ fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
         text_encoder_2: Some(file),
         ..ModelFiles::default()
     };
-    let together = Case::of(root, Family::Flux, files);
+    let together = Case::of(root, flux::FAMILY, files);
     for part in PartName::ALL {
         let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
         assert_eq!(of(&together), of(&apart), "{part:?}");
@@ -202,7 +203,7 @@ fn predicted_peaks_are_within_a_tenth_of_what_was_measured() {
         let mut request = case.request(width, height, frames);
         request.vae_tile = tile;
         request.image = (stage == Stage::EncodeImage).then(|| "a.png".into());
-        if case.family == Family::Flux {
+        if case.family == flux::FAMILY {
             request.batch_size = batch;
         } else {
             // Two texts go together where there is guidance.
@@ -304,7 +305,7 @@ fn every_suggestion_makes_the_job_fit() {
             files: narrow.files.clone(),
             weights: narrow.weights.clone(),
         };
-        let others = if case.family == Family::Wan {
+        let others = if case.family == wan::FAMILY {
             vec![other]
         } else {
             Vec::new()
@@ -414,7 +415,7 @@ fn what_was_measured_changes_the_next_plan() {
     let of = crate::memory::Measured {
         device: "a card",
         class: DeviceClass::Discrete,
-        family: Family::Wan,
+        family: wan::FAMILY,
         stage: Stage::Decode,
     };
     let measured = before.formula_bytes as f64 * 1.5;

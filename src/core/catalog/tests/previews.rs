@@ -5,6 +5,7 @@ use std::path::Path;
 use super::flux_files::{catalog_of, flux_tree, shapes};
 use super::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
 use crate::catalog::{Catalog, Family};
+use crate::families::{flux, wan};
 
 /// Of clips, as published but for the widths of its blocks.
 fn clips(channels: u64) -> Shapes {
@@ -72,7 +73,7 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
     let models = root.path().join("models");
     tree(&models);
     let none = catalog_of(&models);
-    assert_eq!(chosen(&none, Family::Wan), [None, None]);
+    assert_eq!(chosen(&none, wan::FAMILY), [None, None]);
     let file = |name: &str| models.join("vae_approx").join(name);
     write(&file("a_taesd3_decoder.safetensors"), &pictures(""), "F16");
     write(&file("taef1_decoder.safetensors"), &pictures(""), "F16");
@@ -81,7 +82,7 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
     write(&file("lighttaew2_2.safetensors"), &clips(48), "F16");
     let all = catalog_of(&models);
     assert!(all.problems.is_empty(), "{:?}", all.problems);
-    let mut wan = chosen(&all, Family::Wan);
+    let mut wan = chosen(&all, wan::FAMILY);
     wan.sort();
     assert_eq!(
         wan,
@@ -90,7 +91,7 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
             Some("taew2_1.safetensors".to_owned())
         ]
     );
-    let flux = chosen(&all, Family::Flux);
+    let flux = chosen(&all, flux::FAMILY);
     assert_eq!(flux, [Some("taef1_decoder.safetensors".to_owned())]);
     // They are no models themselves, and `inspect` says what they are.
     assert_eq!(all.available.len(), 3);
@@ -111,11 +112,11 @@ fn a_nameless_file_goes_by_what_it_is_stored_as_and_that_of_another_model_to_nob
     write(&file("taesd3_decoder.safetensors"), &pictures(""), "F16");
     let catalog = catalog_of(&models);
     // Only HunyuanVideo's is published in halves.
-    assert_eq!(chosen(&catalog, Family::Wan), [None, None]);
-    assert_eq!(chosen(&catalog, Family::Flux), [None]);
+    assert_eq!(chosen(&catalog, wan::FAMILY), [None, None]);
+    assert_eq!(chosen(&catalog, flux::FAMILY), [None]);
     write(&file("preview.safetensors"), &clips(16), "F32");
     let catalog = catalog_of(&models);
-    let found = chosen(&catalog, Family::Wan);
+    let found = chosen(&catalog, wan::FAMILY);
     assert!(found.contains(&Some("preview.safetensors".to_owned())));
 }
 
@@ -141,5 +142,5 @@ fn the_folder_of_diffusers_is_told_by_its_name() {
     )
     .unwrap();
     let catalog = catalog_of(&models);
-    assert_eq!(chosen(&catalog, Family::Flux), [Some("taef1".to_owned())]);
+    assert_eq!(chosen(&catalog, flux::FAMILY), [Some("taef1".to_owned())]);
 }

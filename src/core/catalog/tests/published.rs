@@ -3,17 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::made_up::{
     self, Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, in_dialect,
     transformer, write,
 };
+use super::networks::config_of;
 use super::tiny::{user, write_json};
-use crate::catalog::{
-    Catalog, Component, Family, IdentityCard, ModelSpec, TransformerKeys, component_config,
-};
+use crate::catalog::{Catalog, Component, IdentityCard, ModelSpec, TransformerKeys};
+use crate::families::wan;
 use crate::job::Sampler;
+use crate::networks::{NetworkConfig as _, WanTransformerConfig};
 use crate::settings::Settings;
 
 /// The models of a user whose only folder is `models`.
@@ -163,7 +164,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
     let models = comfy_tree(&root.path().join("models"));
     let plain = transformer(FLF2V_14B);
     let place = models.join("unet/a/b/x.safetensors");
-    let mut configs: Vec<Value> = Vec::new();
+    let mut configs = Vec::new();
     for (prefix, is_diffusers) in [
         ("", false),
         ("model.diffusion_model.", false),
@@ -181,28 +182,24 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
             (spec.variant.as_str(), &spec.files.transformer),
             ("FLF2V", &place)
         );
-        configs.push(component_config(Family::Wan, Component::Transformer, &place).unwrap());
+        configs.push(WanTransformerConfig::read(&place).unwrap());
     }
-    assert_eq!(
-        configs[0],
-        json!({
-            "_class_name": "WanTransformer3DModel", "patch_size": [1, 2, 2], "num_attention_heads": 40,
-            "attention_head_dim": 128, "in_channels": 36, "out_channels": 16, "text_dim": 4096,
-            "freq_dim": 256, "ffn_dim": 13824, "num_layers": 40, "cross_attn_norm": true,
-            "qk_norm": "rms_norm_across_heads", "eps": 1e-6, "image_dim": 1280,
-            "added_kv_proj_dim": 5120, "pos_embed_seq_len": 514, "rope_max_seq_len": 1024,
-        })
-    );
-    assert!(configs.iter().all(|config| *config == configs[0]));
+    let published = json!({
+        "patch_size": [1, 2, 2], "num_attention_heads": 40, "attention_head_dim": 128, "in_channels": 36,
+        "out_channels": 16, "text_dim": 4096, "freq_dim": 256, "ffn_dim": 13824, "num_layers": 40,
+        "cross_attn_norm": true, "qk_norm": "rms_norm_across_heads", "eps": 1e-6, "image_dim": 1280,
+        "added_kv_proj_dim": 5120, "pos_embed_seq_len": 514, "rope_max_seq_len": 1024,
+    });
+    let published: WanTransformerConfig = serde_json::from_value(published).unwrap();
+    assert!(configs.iter().all(|config| *config == published));
 }
 
 #[test]
 fn the_configs_of_companions_are_the_published_ones() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
-    let read = |component, name: &str| {
-        component_config(Family::Wan, component, &models.join(name)).unwrap()
-    };
+    let read =
+        |component, name: &str| config_of(wan::FAMILY, component, &models.join(name)).unwrap();
     let old = read(Component::Vae, "vae/wan_2.1_vae.safetensors");
     let new = read(Component::Vae, "vae/wan2.2_vae.safetensors");
     for (config, expected) in [
@@ -326,13 +323,10 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
         folder.join("text_encoders"),
     )
     .unwrap();
-    let config = component_config(Family::Wan, Component::Transformer, &folder).unwrap();
+    let config = WanTransformerConfig::read(&folder).unwrap();
     assert_eq!(
-        (
-            &config["num_attention_heads"],
-            &config["attention_head_dim"]
-        ),
-        (&json!(24), &json!(64))
+        (config.num_attention_heads, config.attention_head_dim),
+        (24, 64)
     );
     let spec = ModelSpec::open(&folder).unwrap();
     assert_eq!(

@@ -171,13 +171,16 @@ pub(super) fn write_pipeline(folder: &Path) -> PathBuf {
     );
     write_json(
         &folder.join("scheduler/scheduler_config.json"),
-        &json!({"_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction", "flow_shift": 5.0}),
+        &json!({
+            "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction", "use_flow_sigmas": true,
+            "flow_shift": 5.0,
+        }),
     );
     write_json(
         &folder.join("transformer/config.json"),
         &json!({
-            "_class_name": "WanTransformer3DModel", "patch_size": [1, 2, 2], "num_attention_heads": 2,
-            "attention_head_dim": 4, "in_channels": CHANNELS, "out_channels": CHANNELS,
+            "_class_name": "WanTransformer3DModel", "patch_size": [1, 2, 2], "num_attention_heads": 1,
+            "attention_head_dim": 8, "in_channels": CHANNELS, "out_channels": CHANNELS,
             "text_dim": TEXT_DIM, "freq_dim": 16, "ffn_dim": 12, "num_layers": 2,
             "image_dim": null, "rope_max_seq_len": 64,
         }),
@@ -186,6 +189,7 @@ pub(super) fn write_pipeline(folder: &Path) -> PathBuf {
         &folder.join("vae/config.json"),
         &json!({
             "_class_name": "AutoencoderKLWan", "base_dim": 2, "decoder_base_dim": 4, "z_dim": CHANNELS,
+            "latents_mean": vec![0.0; CHANNELS], "latents_std": vec![1.0; CHANNELS],
             "dim_mult": [1, 2, 4, 4], "temperal_downsample": [false, true, true], "is_residual": true,
             "in_channels": 12, "out_channels": 12, "patch_size": 2,
         }),

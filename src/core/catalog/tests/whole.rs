@@ -6,8 +6,8 @@ use super::made_up::{
     I2V_14B, TI2V_5B, VaeDims, clip_vision, comfy_tree, transformer, vae, vae_of, write,
 };
 use super::parts::NARROW;
-use crate::catalog::wan::check_vae;
-use crate::catalog::{ModelSpec, WeightSet};
+use crate::catalog::{CatalogError, ModelSpec, WeightSet};
+use crate::networks::{NetworkConfig as _, WanVaeConfig};
 
 /// Every tensor of both published autoencoders in both dialects, and of either half.
 #[test]
@@ -38,6 +38,10 @@ fn autoencoders_that_diffusers_wrote_are_whole_and_each_of_their_tensors_is_look
         let folder = fixtures.join(name);
         each_tensor_counts(&WeightSet::open(&folder).unwrap(), &folder);
     }
+}
+
+fn check_vae(weights: &WeightSet, config: &Path) -> Result<(), CatalogError> {
+    WanVaeConfig::read(config)?.check_weights(weights)
 }
 
 fn each_tensor_counts(whole: &WeightSet, config: &Path) {

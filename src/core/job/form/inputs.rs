@@ -11,7 +11,7 @@ const MAX_ENCODED_ASPECT: u64 = 1500;
 
 pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
     let name = &spec.name;
-    let things = if spec.family.makes_pictures() {
+    let things = if spec.family.makes_pictures {
         "pictures"
     } else {
         "clips"
@@ -45,7 +45,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     if spec.files.image_encoder.is_some() {
         check_lengths(form, spec, found);
     }
-    if form.extend.is_some() && num_frames == 1 && !spec.family.makes_pictures() {
+    if form.extend.is_some() && num_frames == 1 && !spec.family.makes_pictures {
         found.fail(
             "frames",
             "expected more than one frame to go on from a clip: the first one is its last"

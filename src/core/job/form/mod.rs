@@ -19,7 +19,7 @@ use super::{
     DtypeChoice, Fit, GenerateRequest, Lora, PreviewChoice, Sampler, SectionOrder, SigmaSchedule,
     StepCache,
 };
-use crate::catalog::{Companions, Family, ModelSpec, Preset};
+use crate::catalog::{Companions, ModelSpec, Preset};
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
 
@@ -240,7 +240,8 @@ impl GenerateForm {
 
     /// The tokens that are read, for the families that can read fewer.
     fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
-        if spec.family != Family::Flux && self.max_sequence_length.is_some() {
+        let is_fixed = (spec.family.token_limit)(spec.guidance).is_none();
+        if is_fixed && self.max_sequence_length.is_some() {
             let why = format!(
                 "The number of tokens is not used: {} always reads as many as it can",
                 spec.name
@@ -276,7 +277,7 @@ impl GenerateForm {
     fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
         let clip = self.extend.as_ref().map(|clip| clip.info.fps);
         match (self.fps, clip) {
-            _ if spec.family.makes_pictures() => spec.defaults.fps,
+            _ if spec.family.makes_pictures => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {
                 let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);

@@ -14,7 +14,7 @@ const SAME_ASPECT: f64 = 0.02;
 pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     check_mask(form, spec, found);
     check_batch(form, spec, found);
-    if !spec.family.makes_pictures() {
+    if !spec.family.makes_pictures {
         return;
     }
     let name = &spec.name;

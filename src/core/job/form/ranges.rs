@@ -4,7 +4,6 @@
 
 use super::{Findings, GenerateForm};
 use crate::catalog::ModelSpec;
-use crate::catalog::{Family, Guidance};
 use crate::job::{GenerateRequest, first_step};
 
 /// Slowest and fastest rate of a written clip.
@@ -64,12 +63,8 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
 
 /// As many tokens as the longest text encoder was trained to read.
 fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut Findings) {
-    let most = match (spec.family, spec.guidance) {
-        // Distilled to few steps, and to short prompts.
-        (Family::Flux, Guidance::None) => 256,
-        _ => 512,
-    };
-    if let Some(tokens) = request.max_sequence_length
+    if let Some(most) = (spec.family.token_limit)(spec.guidance)
+        && let Some(tokens) = request.max_sequence_length
         && !(1..=most).contains(&tokens)
     {
         found.fail(
@@ -100,7 +95,7 @@ fn check_loras(request: &GenerateRequest, found: &mut Findings) {
 
 /// A shift by the number of tokens, for the families that have one.
 pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> bool {
-    let has_one = matches!(spec.family, Family::Flux | Family::FramePack);
+    let has_one = spec.family.has_dynamic_shift;
     match (form.dynamic_shift, form.shift) {
         (true, Some(_)) => found.fail(
             "shift",

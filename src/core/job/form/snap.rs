@@ -193,7 +193,7 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32)
 /// The number of frames: as given, else one for a `.png` or `.jpg`, else the model's default; of the form that
 /// the model makes.
 pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
-    if spec.family.makes_pictures() {
+    if spec.family.makes_pictures {
         return pictures::one_frame(form, spec, found);
     }
     let is_picture = ClipFormat::from_path(&form.out).is_ok_and(ClipFormat::is_still)

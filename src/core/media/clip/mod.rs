@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{MediaError, Picture};
-use crate::units::size_text;
 use crate::naming;
+use crate::units::size_text;
 
 /// Who made the file, for those who look.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));

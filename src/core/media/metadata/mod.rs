@@ -20,8 +20,8 @@ use serde::de::IgnoredAny;
 
 use super::MediaError;
 use super::kind::{self, Kind};
-use crate::units::size_text;
 use crate::formats::{ByteSource, Part};
+use crate::units::size_text;
 
 /// What the settings are called in pictures: the keyword of a PNG text, the name before a JPEG comment.
 pub(super) const OWN_NAME: &str = "safelight";

@@ -169,7 +169,7 @@ fn a_gif_has_its_comments_and_a_clip_the_tags_behind_clusters_of_unknown_length(
 #[test]
 fn parts_that_begin_again_and_again_come_to_an_end() {
     // Fill bytes without end, boxes without content, and chunks of nothing.
-    let fill = [b"\xff\xd8\xff".as_slice(), &[0xff; 100_000]].concat();
+    let fill = [b"\xff\xd8\xff".as_slice(), &vec![0xff; 100_000]].concat();
     let boxes = [
         b"\0\0\0\x10ftypisom\0\0\0\0".to_vec(),
         b"\0\0\0\x08free".repeat(20_000),

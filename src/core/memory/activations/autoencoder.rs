@@ -5,17 +5,16 @@
 //! the level at the pixels.
 
 use super::Job;
-use crate::memory::network::Network;
-use crate::memory::parts::PartName;
+use crate::networks::WanVaeConfig;
 
 /// A clip or picture in pixels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clip {
-    pub(super) width: f64,
-    pub(super) height: f64,
-    pub(super) frames: f64,
+pub(crate) struct Clip {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    pub(crate) frames: f64,
     /// Edge of tiles.
-    pub(super) tile: Option<f64>,
+    pub(crate) tile: Option<f64>,
 }
 
 /// Frames that a convolution over time remembers.
@@ -38,30 +37,17 @@ struct Levels {
 }
 
 impl Levels {
-    fn of(network: &Network, base: f64) -> Self {
-        let factors = network
-            .numbers("dim_mult")
-            .unwrap_or_else(|| vec![1.0, 2.0, 4.0, 4.0]);
-        let halves = network
-            .numbers("temperal_downsample")
-            .unwrap_or_else(|| vec![0.0, 1.0, 1.0]);
+    fn of(config: &WanVaeConfig, base: i64) -> Self {
+        let width = |factor: &i64| (factor * base) as f64;
         Self {
-            widths: factors.iter().map(|factor| factor * base).collect(),
-            halves_time: halves.iter().map(|is| *is != 0.0).collect(),
-            blocks: network.number("num_res_blocks", 2.0),
-            patch: network.number("patch_size", 1.0).max(1.0),
-            is_residual: network.is("is_residual"),
-            latent_channels: network.number("z_dim", 16.0),
+            widths: config.dim_mult.iter().map(width).collect(),
+            halves_time: config.temperal_downsample.clone(),
+            blocks: config.num_res_blocks as f64,
+            patch: config.patch() as f64,
+            is_residual: config.is_residual,
+            latent_channels: config.z_dim as f64,
         }
     }
-}
-
-/// Pixels along an edge of one latent, and frames of one latent frame.
-pub(super) fn wan_factors(network: &Network) -> (f64, f64) {
-    let levels = Levels::of(network, 96.0);
-    let steps = levels.widths.len().saturating_sub(1) as f64;
-    let halved = levels.halves_time.iter().filter(|is| **is).count() as f64;
-    (levels.patch * steps.exp2(), halved.exp2())
 }
 
 /// Frames at a time and pixels of one level.
@@ -115,10 +101,9 @@ fn memory(inputs: f64, outputs: f64, blocks: f64, grid: Grid) -> f64 {
 }
 
 /// Bytes alive at the worst moment of decoding, without weights.
-pub(super) fn wan_decode(network: &Network, clip: &Clip, size: f64) -> f64 {
-    let base = network.number("decoder_base_dim", network.number("base_dim", 96.0));
-    let levels = Levels::of(network, base);
-    let (space, _) = wan_factors(network);
+pub(crate) fn wan_decode(config: &WanVaeConfig, clip: &Clip, size: f64) -> f64 {
+    let levels = Levels::of(config, config.decoder_dim());
+    let space = config.spatial_factor() as f64;
     let [height, width] = [clip.height, clip.width].map(|edge| edge / space);
     let is_clip = clip.frames > 1.0;
     let latents = clip.frames.max(1.0) / 4.0 * levels.latent_channels * height * width * 4.0 * 2.0;
@@ -229,9 +214,9 @@ fn decoder_moments(levels: &Levels, area: f64, is_clip: bool) -> Vec<Moment> {
 }
 
 /// Bytes alive at the worst moment of encoding, without weights.
-pub(super) fn wan_encode(network: &Network, clip: &Clip, size: f64) -> f64 {
-    let levels = Levels::of(network, network.number("base_dim", 96.0));
-    let (space, _) = wan_factors(network);
+pub(crate) fn wan_encode(config: &WanVaeConfig, clip: &Clip, size: f64) -> f64 {
+    let levels = Levels::of(config, config.base_dim);
+    let space = config.spatial_factor() as f64;
     let [height, width] = [clip.height, clip.width].map(|edge| edge / space);
     let tile = clip.tile.map(|tile| (tile / space).floor().max(1.0));
     let [rows, columns] = [height, width].map(|edge| tile.map_or(edge, |tile| edge.min(tile)));
@@ -290,13 +275,6 @@ const LARGEST_WHOLE: f64 = 1048576.0;
 /// Bands that are there at a time while one is doubled and convolved.
 const DOUBLED_ANEW: f64 = 5.6;
 
-/// Levels of `AutoencoderKL`, from the pixels to the latents.
-fn kl_widths(network: &Network) -> Vec<f64> {
-    network
-        .numbers("block_out_channels")
-        .unwrap_or_else(|| vec![128.0, 256.0, 512.0, 512.0])
-}
-
 /// Numbers that a layer takes or gives at a time; `None` where it takes a picture at once.
 fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
     let is_small = !job.is_on_gpu() && clip.width * clip.height <= LARGEST_WHOLE;
@@ -304,10 +282,11 @@ fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
     Some(edge * edge * 2.0 * width)
 }
 
-/// Each level twice, what a block reads and what it makes, and the bands' own; the attention among the latents.
-fn kl(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
+/// Decoding or encoding by `AutoencoderKL` with levels of these widths, from the pixels to the latents: each level
+/// twice, what a block reads and what it makes, and the bands' own; the attention among the latents.
+pub(crate) fn kl(widths: &[i64], clip: &Clip, job: &Job<'_>) -> f64 {
     let size = job.number_bytes() as f64;
-    let widths = kl_widths(network);
+    let widths: Vec<f64> = widths.iter().map(|&width| width as f64).collect();
     let pixels = clip.width * clip.height;
     let width = widths.first().copied().unwrap_or(128.0);
     let band = band(clip, width, job);
@@ -341,30 +320,23 @@ fn kl(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
     most.max(attention) + 3.0 * pixels * (2.0 * size + 1.0)
 }
 
-pub(super) fn kl_decode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
-    kl(network, clip, job)
-}
-
-pub(super) fn kl_encode(network: &Network, clip: &Clip, job: &Job<'_>) -> f64 {
-    kl(network, clip, job)
-}
-
 /// Latents of a stretch of time that `AutoencoderKLHunyuanVideo` takes at once, and frames of one.
 const STRETCH_LATENTS: f64 = 5.0;
 const STRETCH_FRAMES: f64 = 17.0;
 /// Numbers that frames with their predecessors may be at a time, and what is made of them beside.
 const GATHERED: f64 = 268435456.0;
 
-/// The clip's stretch lies there whole: what a block reads, what is between its convolutions and what its shortcut
+/// Bytes alive at the worst moment of encoding `frames` latent frames by `AutoencoderKLHunyuanVideo` with levels of
+/// these widths. The clip's stretch lies there whole: what a block reads, what is between its convolutions and what its shortcut
 /// makes, and the frames that are gathered for one convolution.
-fn video(network: &Network, clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
+pub(crate) fn video_encode(widths: &[i64], clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
     let size = job.number_bytes() as f64;
-    let widths = kl_widths(network);
     let edge = |edge: f64| clip.tile.map_or(edge, |tile| edge.min(tile));
     let pixels = edge(clip.width) * edge(clip.height);
     let mut most: f64 = 0.0;
     for (index, &output) in widths.iter().enumerate() {
-        let input = widths.get(index + 1).copied().unwrap_or(output);
+        let input = widths.get(index + 1).copied().unwrap_or(output) as f64;
+        let output = output as f64;
         let halved = i32::try_from(index).unwrap_or(16);
         // Time is halved twice, from the pixels on.
         let at_level = (frames / 2.0_f64.powi(halved.min(2))).ceil();
@@ -376,16 +348,7 @@ fn video(network: &Network, clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
 }
 
 /// Bytes alive at the worst moment of decoding `latents` latent frames.
-pub(super) fn video_decode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
+pub(crate) fn video_decode(widths: &[i64], clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
     let frames = (latents.min(STRETCH_LATENTS) - 1.0).max(0.0) * 4.0 + 1.0;
-    let network = job.network(PartName::VaeDecoder);
-    network.map_or(0.0, |network| {
-        video(network, clip, frames.min(STRETCH_FRAMES), job)
-    })
-}
-
-/// The same of encoding pictures, `latents` latent frames of them.
-pub(super) fn video_encode(clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
-    let network = job.network(PartName::VaeEncoder);
-    network.map_or(0.0, |network| video(network, clip, latents, job))
+    video_encode(widths, clip, frames.min(STRETCH_FRAMES), job)
 }

@@ -1,20 +1,18 @@
-//! What a stage makes on its way besides the weights: one formula a network, one file a family.
+//! What a stage makes on its way besides the weights: a formula for each network that several families have.
+//!
+//! Those of transformers, and which networks a stage has, are in the families' folders.
 //!
 //! Each formula counts the tensors that are alive at the worst moment of the engine's forward pass and says which
 //! moment that is. They are in f64, so that no size is too large to be answered. What was measured corrects them
 //! (see `corrections`).
 
-mod autoencoder;
-mod flux;
-mod framepack;
+pub(crate) mod autoencoder;
 mod preview;
-mod text;
-mod wan;
+pub(crate) mod text;
 
 use super::DeviceClass;
 use super::network::{ModelWeights, Network};
 use super::parts::PartName;
-use crate::catalog::Family;
 use crate::job::{DtypeChoice, GenerateRequest, Stage};
 
 /// What the libraries keep for products of matrices, in the allocator's count: 32 MiB on an H200.
@@ -55,17 +53,13 @@ impl Need {
 impl<'a> Job<'a> {
     /// The networks of a stage, one after the other.
     pub fn needs(&self, stage: Stage) -> Vec<Need> {
-        let needs = match self.request.family {
-            Family::Wan => wan::needs(self, stage),
-            Family::Flux => flux::needs(self, stage),
-            Family::FramePack => framepack::needs(self, stage),
-        };
+        let needs = (self.request.family.needs)(self, stage);
         let is_there = |need: &Need| self.weights.part(need.part).is_some();
         let needs = needs.into_iter().filter(is_there);
         needs.map(|need| preview::watched(self, need)).collect()
     }
 
-    pub(super) fn is_on_gpu(&self) -> bool {
+    pub(crate) fn is_on_gpu(&self) -> bool {
         self.class != DeviceClass::Cpu
     }
 
@@ -77,8 +71,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn network(&self, part: PartName) -> Option<&'a Network> {
+    pub(crate) fn network(&self, part: PartName) -> Option<&'a Network> {
         self.weights.part(part)
+    }
+
+    /// A network with its config, if the model has one with such a config.
+    pub(crate) fn configured<C: 'static>(&self, part: PartName) -> Option<(&'a Network, &'a C)> {
+        let network = self.network(part)?;
+        Some((network, network.config()?))
     }
 
     /// The products' own memory.
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
     }
 
     /// One need of a network with blocks or without, for which `numbers` are alive.
-    fn need(&self, part: PartName, activation_bytes: f64) -> Need {
+    pub(crate) fn need(&self, part: PartName, activation_bytes: f64) -> Need {
         Need {
             part,
             number_bytes: self.number_bytes(),
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
     }
 
     /// Calls of a transformer in the stage's steps. `passes` a step.
-    fn calls(&self, passes: u32) -> u32 {
+    pub(crate) fn calls(&self, passes: u32) -> u32 {
         self.steps().saturating_mul(passes)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::{ModelSpec, test_spec};
+use crate::families::{flux, framepack, wan};
 
 fn specs() -> Vec<ModelSpec> {
     let spec = |id: &str, family: Family, variant: &str, file: &str| {
@@ -16,26 +17,26 @@ fn specs() -> Vec<ModelSpec> {
     vec![
         spec(
             "wan2.1-t2v-1.3b",
-            Family::Wan,
+            wan::FAMILY,
             "T2V",
             "wan2.1_t2v_1.3B_fp16.safetensors",
         ),
         spec(
             "wan2.2-i2v-a14b",
-            Family::Wan,
+            wan::FAMILY,
             "I2V-A14B",
             "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors",
         ),
         spec(
             "flux1-schnell",
-            Family::Flux,
+            flux::FAMILY,
             "schnell",
             "flux1-schnell-Q4_K_S.gguf",
         ),
-        spec("flux1-dev", Family::Flux, "dev", "my own name.safetensors"),
+        spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
             "framepack-i2v",
-            Family::FramePack,
+            framepack::FAMILY,
             "I2V",
             "FramePackI2V_HY_bf16.safetensors",
         ),
@@ -141,7 +142,7 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     assert!(notes[0].contains("90000 × 90000"), "{notes:?}");
 
     spec.section_order = None;
-    spec.family = Family::Flux;
+    spec.family = flux::FAMILY;
     let (form, notes) = restored.form_for(&spec);
     assert_eq!((form.num_frames, form.fps), (None, None));
     assert!(notes[1].contains("It is a clip"), "{notes:?}");

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::families::{framepack, wan};
 use crate::job::StepCacheKind;
 use crate::media::test_files::{exif, jpeg, mp4_with_comment, webm};
 
@@ -140,7 +141,7 @@ fn wan2gp_is_read_from_clips_and_from_settings_files() {
         let found = read_file(name, &bytes).expect(name);
         assert_eq!(found.tool, "Wan2GP");
         assert_eq!(found.model.as_deref(), Some("Wan2.2 Image2video 14B"));
-        assert_eq!(found.family, Some(Family::Wan));
+        assert_eq!(found.family, Some(wan::FAMILY));
         assert_eq!((found.width, found.height), (Some(832), Some(480)));
         assert_eq!((found.num_frames, found.num_steps), (Some(81), Some(8)));
         assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
@@ -173,7 +174,7 @@ fn framepack_studio_is_read_from_the_file_beside_its_clip() {
         let (_folder, path) = folder_of(&files);
         let found = other(read(&path).unwrap()).expect(beside);
         assert_eq!(found.tool, "FramePack Studio");
-        assert_eq!(found.family, Some(Family::FramePack));
+        assert_eq!(found.family, Some(framepack::FAMILY));
         assert_eq!(found.section_order, Some(SectionOrder::F1));
         assert_eq!(found.secs, Some(6.0));
         assert_eq!(found.distilled_guidance, Some(10.0));

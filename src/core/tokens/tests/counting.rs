@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{Family, Guidance, ModelSpec, test_spec};
+use crate::catalog::{Guidance, ModelSpec, test_spec};
+use crate::families::{flux, framepack, wan};
 use crate::job::prompt::WildcardFolders;
 use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
 
@@ -13,7 +14,7 @@ fn tokenizer() -> PathBuf {
 
 fn wan() -> ModelSpec {
     let mut spec = test_spec();
-    spec.family = Family::Wan;
+    spec.family = wan::FAMILY;
     spec.files.tokenizer = tokenizer();
     spec.files.tokenizer_class = Some("T5TokenizerFast".to_owned());
     spec
@@ -56,7 +57,7 @@ fn what_has_no_room_is_counted_too() {
 #[test]
 fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
     let mut spec = wan();
-    spec.family = Family::Flux;
+    spec.family = flux::FAMILY;
     spec.guidance = Guidance::Distilled;
     spec.files.tokenizer_2 = Some(tokenizer());
     let readers = |spec: &ModelSpec| {
@@ -74,7 +75,7 @@ fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
 fn words_around_a_prompt_of_framepack_do_not_count() {
     let llama = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/llama");
     let mut spec = wan();
-    spec.family = Family::FramePack;
+    spec.family = framepack::FAMILY;
     spec.files.tokenizer = llama.join("tokenizer.json");
     spec.files.tokenizer_class = None;
     let mut counter = TokenCounter::default();

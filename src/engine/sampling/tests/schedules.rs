@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use super::super::spacing::beta_quantile;
 use super::super::{Algorithm, Solver, Spacing, UniPcOptions, linspace};
 use super::{SEED, fixture, off, sampler, start, walk};
-use crate::flux::SchedulerConfig;
+use crate::families::flux::FlowSchedule;
 
 /// Those whose walk is an equation's; LCM's is a chain of draws.
 const SOLVERS: [Sampler; 5] = [
@@ -42,7 +42,8 @@ fn solver(name: &str) -> Solver {
         }
         "t" => flux(sampler, schedule, number.parse().unwrap(), num_steps),
         "g" => {
-            let shift = SchedulerConfig::published(true)
+            let shift = FlowSchedule::read(None, true)
+                .unwrap()
                 .mu(number.parse().unwrap())
                 .exp();
             let even = linspace(1.0, 1.0 / num_steps as f64, num_steps).into_iter();
@@ -64,7 +65,7 @@ fn request(sampler: Sampler, schedule: SigmaSchedule, num_steps: usize) -> Gener
 
 fn flux(sampler: Sampler, schedule: SigmaSchedule, tokens: i64, num_steps: usize) -> Solver {
     let request = request(sampler, schedule, num_steps);
-    let config = SchedulerConfig::published(true);
+    let config = FlowSchedule::read(None, true).unwrap();
     config.solver(&request, tokens, 0..num_steps).unwrap()
 }
 
@@ -202,7 +203,7 @@ fn every_solver_gets_to_the_picture_along_every_schedule() {
 
 #[test]
 fn a_shift_of_the_request_is_a_fixed_one_and_nonsense_is_refused() {
-    let config = SchedulerConfig::published(true);
+    let config = FlowSchedule::read(None, true).unwrap();
     let mut request = request(Sampler::Euler, SigmaSchedule::Simple, 4);
     request.shift = Some(3.0);
     for sampler in Sampler::ALL {

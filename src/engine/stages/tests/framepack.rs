@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, distance};
-use crate::framepack::{GivenImages, PromptEmbeds, TextEmbeds};
+use crate::families::framepack::{GivenImages, PromptEmbeds, TextEmbeds};
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
@@ -319,7 +319,7 @@ fn a_section_is_decoded_again_whatever_an_earlier_run_has_left() {
     assert!(same(&alone, &behind));
     assert!(same(&first, &job.decoded(0)));
     // A file that a full disk has cut.
-    let kept = crate::framepack::overlap_file(job.folder().path(), 0);
+    let kept = crate::families::framepack::overlap_file(job.folder().path(), 0);
     fs::write(&kept, b"half").unwrap();
     assert!(same(&job.decoded(1), &behind));
 }
@@ -348,7 +348,7 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
 /// What the stages before a first section left.
 struct Earlier {
     embeds: PromptEmbeds,
-    images: crate::framepack::GivenImages,
+    images: crate::families::framepack::GivenImages,
     image_embeds: Tensor,
 }
 
@@ -357,8 +357,10 @@ impl Earlier {
         let path = job.result(Stage::EncodeVision, 0);
         Self {
             embeds: PromptEmbeds::load(&job.result(Stage::EncodeText, 0)).unwrap(),
-            images: crate::framepack::GivenImages::load(&job.result(Stage::EncodeImage, 0))
-                .unwrap(),
+            images: crate::families::framepack::GivenImages::load(
+                &job.result(Stage::EncodeImage, 0),
+            )
+            .unwrap(),
             image_embeds: store::read_one(&path, "image_embeds").unwrap(),
         }
     }
@@ -376,14 +378,14 @@ impl Earlier {
                 *self.0.borrow_mut() = Some(state);
             }
         }
-        let given = crate::framepack::Given {
+        let given = crate::families::framepack::Given {
             embeds: &self.embeds,
             images: &self.images,
             image_embeds: &self.image_embeds,
             earlier: &[],
         };
         let hooks = Stops::default();
-        let done = crate::framepack::denoise(
+        let done = crate::families::framepack::denoise(
             &job.request,
             &given,
             None,

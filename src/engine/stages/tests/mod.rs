@@ -14,8 +14,8 @@ use safelight_core::protocol::EngineMessage;
 use tch::Tensor;
 
 use super::*;
+use crate::families::wan::WanConfig;
 use crate::store;
-use crate::wan::WanConfig;
 
 #[test]
 fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {

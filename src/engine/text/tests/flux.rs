@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use safelight_core::networks::{
+    ClipActivation, ClipTextConfig, NetworkConfig as _, T5Config, T5Kind,
+};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::published::{fixtures, json_of};
 use crate::hooks::{Hooks, NoHooks};
-use crate::text::{ClipTextConfig, ClipTextEncoder, T5Config, T5Encoder};
+use crate::text::{ClipTextEncoder, T5Encoder};
 use crate::weights::Weights;
 use crate::weights::made_up::made_up;
 
@@ -62,7 +65,7 @@ fn clip(place: &Path) -> ClipTextEncoder {
 }
 
 fn t5(place: &Path) -> T5Encoder {
-    let config = T5Config::read(place).unwrap();
+    let config = T5Config::read_as(T5Kind::T5, place).unwrap();
     let weights = open(place);
     let encoder = T5Encoder::new(&config, &weights).unwrap();
     assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());
@@ -202,18 +205,23 @@ fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
         (3, 9)
     );
     assert_eq!(
-        (config.eos_token_id, config.hidden_act.as_str()),
-        (2, "quick_gelu")
+        (config.eos_token_id, config.hidden_act),
+        (2, ClipActivation::QuickGelu)
     );
     let text = write(100).unwrap_err().to_string();
     assert!(
-        text.contains("width 100") && text.contains("clip_l.safetensors"),
+        text.contains("a width of 100") && text.contains("clip_l.safetensors"),
         "{text}"
     );
     // A folder that has no config is read as its file is.
     fs::rename(&path, dir.path().join("model.safetensors")).unwrap();
     let of_folder = ClipTextConfig::read(dir.path());
-    assert!(of_folder.unwrap_err().to_string().contains("width 100"));
+    assert!(
+        of_folder
+            .unwrap_err()
+            .to_string()
+            .contains("a width of 100")
+    );
     // The config of another component lies beside loose files; that of the encoder counts only for its own file.
     fs::write(
         dir.path().join("config.json"),
@@ -231,19 +239,31 @@ fn encoders_that_are_not_what_is_wanted_say_so() {
         fs::copy(dir.path().join("model.safetensors"), &other).unwrap();
         other
     };
-    let text = T5Config::read(&file(&clip_folder)).unwrap_err().to_string();
-    assert!(text.contains("no T5"), "{text}");
+    let t5 = |place: &Path| {
+        T5Config::read_as(T5Kind::T5, place)
+            .unwrap_err()
+            .to_string()
+    };
+    let text = t5(&file(&clip_folder));
+    assert!(
+        text.contains("expected a T5") && text.contains("found a CLIP text encoder"),
+        "{text}"
+    );
     let text = ClipTextConfig::read(&file(&t5_folder))
         .unwrap_err()
         .to_string();
-    assert!(text.contains("no CLIP"), "{text}");
+    assert!(
+        text.contains("expected a CLIP") && text.contains("found a T5 text encoder"),
+        "{text}"
+    );
     let umt5 = super::fixtures().join("pipeline/text_encoder");
-    let text = T5Config::read(&umt5).unwrap_err().to_string();
-    assert!(text.contains("'umt5'"), "{text}");
-    let text = T5Config::read(&umt5.join("model.safetensors"))
-        .unwrap_err()
-        .to_string();
-    assert!(text.contains("UMT5"), "{text}");
+    for place in [&umt5, &umt5.join("model.safetensors")] {
+        let text = t5(place);
+        assert!(
+            text.contains("expected the model_type t5, found umt5"),
+            "{text}"
+        );
+    }
     let clip_with = |key: &str, value: Value| {
         let mut config = config_of(CLIP);
         config[key] = value;
@@ -263,8 +283,11 @@ fn encoders_that_are_not_what_is_wanted_say_so() {
     let mut config = config_of(T5);
     config["feed_forward_proj"] = json!("relu");
     fs::write(t5_folder.path().join("config.json"), config.to_string()).unwrap();
-    let text = T5Config::read(t5_folder.path()).unwrap_err().to_string();
-    assert!(text.contains("activation 'relu'"), "{text}");
+    let text = t5(t5_folder.path());
+    assert!(
+        text.contains("expected the feed_forward_proj gated-gelu, found relu"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use safelight_core::catalog::{TextEncoderKeys, TextEncoderNames};
+use safelight_core::networks::{T5Config, T5Keys, T5Kind, T5Names};
 use safelight_core::tokens::SpieceModel;
 use safelight_core::tokens::spiece::Model;
 use serde_json::Value;
@@ -11,14 +11,9 @@ use tch::{Device, Kind, Tensor};
 
 use super::{assets, fixtures, ids, published, used_ids};
 use crate::hooks::NoHooks;
-use crate::text::{T5Config, T5Encoder, TextTokenizer, Umt5Config, Umt5Encoder};
+use crate::text::{T5Encoder, TextTokenizer};
 use crate::weights::Weights;
 use crate::weights::made_up_gguf::{GgufFile, both_forms};
-
-const NAMES: TextEncoderKeys = TextEncoderKeys {
-    prefix: "",
-    names: TextEncoderNames::LlamaCpp,
-};
 
 /// What a converter writes of a model, with a vocabulary filled up to `rows`.
 fn with_tokenizer(file: GgufFile, model: &Model, rows: usize) -> GgufFile {
@@ -166,15 +161,16 @@ fn kinds_that_nobody_wrote_are_guessed() {
 fn a_umt5_of_gguf_gives_what_its_numbers_give() {
     let dir = tempfile::tempdir().unwrap();
     let all = Weights::read_all(&assets().join("../text_encoder")).unwrap();
-    let places = both_forms(dir.path(), &all, |name| NAMES.file_key(name));
+    let keys = T5Keys::in_names(T5Names::LlamaCpp);
+    let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
     let tokens = super::tokenizer(16).encode("a red boat").unwrap();
     let [found, expected] = places.map(|place| {
-        let config = Umt5Config::read(&place).unwrap();
+        let config = T5Config::read_as(T5Kind::Umt5, &place).unwrap();
         let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
-        let encoder = Umt5Encoder::new(&config, &weights).unwrap();
+        let encoder = T5Encoder::new(&config, &weights).unwrap();
         assert_eq!(weights.finish(), Vec::<String>::new());
         encoder
-            .forward(&tokens.ids, &tokens.mask, &NoHooks)
+            .forward(&tokens.ids, Some(&tokens.mask), &NoHooks)
             .unwrap()
     });
     assert_eq!(found, expected);
@@ -184,10 +180,11 @@ fn a_umt5_of_gguf_gives_what_its_numbers_give() {
 fn a_t5_of_gguf_gives_what_its_numbers_give() {
     let dir = tempfile::tempdir().unwrap();
     let all = super::flux::weights_of("text_encoder_2");
-    let places = both_forms(dir.path(), &all, |name| NAMES.file_key(name));
+    let keys = T5Keys::in_names(T5Names::LlamaCpp);
+    let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
     let ids = Tensor::from_slice(&[5_i64, 9, 200, 3, 1]).view([1, 5]);
     let [found, expected] = places.map(|place| {
-        let config = T5Config::read(&place).unwrap();
+        let config = T5Config::read_as(T5Kind::T5, &place).unwrap();
         let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
         let encoder = T5Encoder::new(&config, &weights).unwrap();
         assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());

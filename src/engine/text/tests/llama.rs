@@ -5,6 +5,7 @@ mod gguf;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{LlamaConfig, NetworkConfig as _};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -13,7 +14,7 @@ use super::published::json_of;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::{Hooks, NoHooks};
-use crate::text::{HunyuanTemplate, LlamaConfig, LlamaEncoder, TextTokenizer};
+use crate::text::{HunyuanTemplate, LlamaEncoder, TextTokenizer};
 use crate::weights::Weights;
 use crate::weights::made_up::{self, made_up};
 
@@ -94,7 +95,7 @@ fn folder() -> TempDir {
 fn encoder(place: &Path) -> LlamaEncoder {
     let config = LlamaConfig::read(place).unwrap();
     let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
-    let num_layers = HunyuanTemplate::num_layers(&config);
+    let num_layers = config.num_read_layers();
     assert_eq!(num_layers, 2);
     let encoder = LlamaEncoder::new(&config, num_layers, &weights).unwrap();
     assert_eq!(
@@ -308,20 +309,25 @@ fn a_tokenizer_without_padding_pads_with_the_end() {
 fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let dir = folder();
     for (name, value, expected) in [
-        ("model_type", json!("qwen2"), "'qwen2', not a Llama"),
-        ("hidden_size", json!(0), "no sense"),
-        ("head_dim", json!(13), "no sense"),
-        ("rope_theta", json!(-1.0), "no sense"),
-        ("num_key_value_heads", json!(3), "cannot share 3"),
+        (
+            "model_type",
+            json!("qwen2"),
+            "model_type llama, found qwen2",
+        ),
+        ("hidden_size", json!(0), "hidden_size between 1"),
+        ("head_dim", json!(13), "even head_dim, found 13"),
+        ("rope_theta", json!(-1.0), "at least 1, found -1"),
+        ("num_key_value_heads", json!(3), "divides, found 4 and 3"),
+        ("num_hidden_layers", json!(2), "more than 2"),
         (
             "rope_scaling",
             json!({"rope_type": "llama3", "factor": 8.0}),
-            "'llama3'",
+            "(llama3)",
         ),
-        ("rope_scaling", json!({"type": "linear"}), "'linear'"),
+        ("rope_scaling", json!({"type": "linear"}), "(linear)"),
         ("attention_bias", json!(true), "biases"),
-        ("hidden_act", json!("gelu"), "'gelu'"),
-        ("num_hidden_layers", json!("many"), "not sound"),
+        ("hidden_act", json!("gelu"), "silu, found gelu"),
+        ("num_hidden_layers", json!("many"), "not a sound config"),
     ] {
         let mut config = config();
         config[name] = value;
@@ -332,7 +338,10 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let file = dir.path().join("other.safetensors");
     Tensor::write_safetensors(&[("x", Tensor::from(1.0))], &file).unwrap();
     let err = sentence(&file);
-    assert!(err.contains("it is no Llama"), "{err}");
+    assert!(
+        err.contains("expected a Llama text encoder, found"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -359,7 +368,7 @@ fn a_llama_that_streams_gives_what_one_that_stays_gives() {
     let ids = Tensor::from_slice(&[5_i64, 9, 20, 3, 1, 9]).view([1, 6]);
     let states = |resident_bytes| {
         let w = weights.with_residency(resident_bytes);
-        let layers = HunyuanTemplate::num_layers(&config);
+        let layers = config.num_read_layers();
         let encoder = LlamaEncoder::new(&config, layers, &w).unwrap();
         let mask = Tensor::ones_like(&ids);
         [0, 1].map(|_| encoder.forward(&ids, &mask, &NoHooks).unwrap())

@@ -5,12 +5,16 @@ mod gguf;
 mod llama;
 pub(crate) mod published;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{
+    ClipTextConfig, LlamaConfig, LlamaKeys, T5Config, T5Keys, T5Kind, TensorSpec, clip_text,
+};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::{TextTokenizer, Tokens, Umt5Config, Umt5Encoder};
+use super::{ClipTextEncoder, LlamaEncoder, T5Encoder, TextTokenizer, Tokens};
 use crate::hooks::NoHooks;
 use crate::weights::Weights;
 
@@ -57,17 +61,17 @@ fn authors_name(key: &str) -> String {
 #[test]
 fn a_text_encoder_is_read_in_the_names_of_its_authors_and_of_transformers() {
     let folder = fixtures().join("pipeline/text_encoder");
-    let config = Umt5Config::read(&folder).unwrap();
+    let config = T5Config::read_as(T5Kind::Umt5, &folder).unwrap();
     let all = Weights::read_all(&folder).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("umt5.safetensors");
     let tokens = tokenizer(16).encode("a red boat").unwrap();
     let embeds = |place: &Path| {
         let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
-        let encoder = Umt5Encoder::new(&config, &weights).unwrap();
+        let encoder = T5Encoder::new(&config, &weights).unwrap();
         assert_eq!(weights.finish(), Vec::<String>::new());
         encoder
-            .forward(&tokens.ids, &tokens.mask, &NoHooks)
+            .forward(&tokens.ids, Some(&tokens.mask), &NoHooks)
             .unwrap()
     };
     let expected = embeds(&folder);
@@ -82,4 +86,38 @@ fn a_text_encoder_is_read_in_the_names_of_its_authors_and_of_transformers() {
         Tensor::write_safetensors(&named, &path).unwrap();
         assert_eq!(embeds(&path), expected);
     }
+}
+
+/// Checks that what was asked for is what a schema says.
+#[track_caller]
+pub(crate) fn assert_asked(weights: &Weights, schema: Vec<TensorSpec>) {
+    let size = |size: u64| i64::try_from(size).unwrap();
+    let schema = schema.into_iter().map(|tensor| {
+        let shape: Vec<i64> = tensor.shape.into_iter().map(size).collect();
+        (tensor.name, shape)
+    });
+    let expected: BTreeMap<String, Vec<i64>> = schema.collect();
+    let found: BTreeMap<String, Vec<i64>> = weights.outlined().into_iter().collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn encoders_ask_for_what_their_schemas_say() {
+    let json = |name: &str| published::json_of(&published::fixtures().join(name));
+    for kind in [T5Kind::T5, T5Kind::Umt5] {
+        let mut config: T5Config = serde_json::from_value(json("text_encoder_2.json")).unwrap();
+        config.model_type = Some(kind);
+        let weights = Weights::outline(Kind::Float);
+        T5Encoder::new(&config, &weights).unwrap();
+        assert_asked(&weights, config.schema(&T5Keys::default()));
+    }
+    let config: ClipTextConfig = serde_json::from_value(json("text_encoder.json")).unwrap();
+    let weights = Weights::outline(Kind::Float);
+    ClipTextEncoder::new(&config, &weights).unwrap();
+    assert_asked(&weights, config.schema(clip_text::USUAL_PREFIX));
+    let config = json("../llama/text_encoder.json");
+    let config: LlamaConfig = serde_json::from_value(config).unwrap();
+    let weights = Weights::outline(Kind::Float);
+    LlamaEncoder::new(&config, config.num_read_layers(), &weights).unwrap();
+    assert_asked(&weights, config.schema(&LlamaKeys::default()));
 }

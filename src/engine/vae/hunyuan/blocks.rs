@@ -1,8 +1,8 @@
 //! The blocks that encoder and decoder share: residual block, attention, middle, head.
 
+use safelight_core::networks::HunyuanVaeConfig;
 use tch::Tensor;
 
-use super::config::HunyuanVaeConfig;
 use super::conv::{CausalConv, PointConv};
 use crate::kernels;
 use crate::nn::{pixel_attention, wide_attention};
@@ -93,7 +93,7 @@ impl ResidualBlock {
             let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{index}"));
             NormedConv::new(&norm, &conv, widths, cfg)
         };
-        let shortcut = || PointConv::new(&(w / "conv_shortcut" / "conv"), [input, output]);
+        let shortcut = || PointConv::new(&(w / "nin_shortcut" / "conv"), [input, output]);
         Ok(Self {
             first: part(1, [input, output])?,
             second: part(2, [output, output])?,
@@ -147,15 +147,15 @@ impl AttentionBlock {
             let weight = w.tensor("weight", &shape[..axes.clamp(2, shape.len())])?;
             Ok((weight.view([width, width]), w.tensor("bias", &[width])?))
         };
-        let [q, k, v] = [pointwise("to_q")?, pointwise("to_k")?, pointwise("to_v")?];
+        let [q, k, v] = [pointwise("q")?, pointwise("k")?, pointwise("v")?];
         let to_qkv = (
             Tensor::cat(&[q.0, k.0, v.0], 0),
             Tensor::cat(&[q.1, k.1, v.1], 0),
         );
         Ok(Self {
-            norm: GroupNorm::new(&(w / "group_norm"), width, cfg.norm_num_groups)?,
+            norm: GroupNorm::new(&(w / "norm"), width, cfg.norm_num_groups)?,
             to_qkv,
-            to_out: pointwise("to_out.0")?,
+            to_out: pointwise("proj_out")?,
             width,
         })
     }
@@ -219,12 +219,12 @@ pub(super) struct Middle {
 impl Middle {
     pub(super) fn new(w: &Weights, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
         let width = cfg.widest();
-        let block = |i: usize| ResidualBlock::new(&(w / "resnets" / i), [width, width], cfg);
-        let attention = || AttentionBlock::new(&(w / "attentions" / 0), width, cfg);
+        let block = |name: &str| ResidualBlock::new(&(w / name), [width, width], cfg);
+        let attention = || AttentionBlock::new(&(w / "attn_1"), width, cfg);
         Ok(Self {
-            before: block(0)?,
+            before: block("block_1")?,
             attention: cfg.mid_block_add_attention.then(attention).transpose()?,
-            after: block(1)?,
+            after: block("block_2")?,
         })
     }
 

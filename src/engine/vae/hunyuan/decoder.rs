@@ -2,14 +2,13 @@
 //!
 //! Does not undo the normalisation of the latents, does not clamp the pixels, and keeps no frame that it handed out.
 
+use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
-use super::config::{HunyuanVaeConfig, Step};
 use super::conv::{CausalConv, PointConv, UpConv};
-use super::keys::{self, Half};
 use super::time_tiles::{Splice, TimeTiles};
-use crate::vae::VaeError;
+use crate::vae::keys;
 use crate::vae::tiles::{Grid, Mosaic, Tiling};
 use crate::weights::{Weights, WeightsError};
 
@@ -17,10 +16,10 @@ use crate::weights::{Weights, WeightsError};
 pub struct HunyuanVaeDecoder {
     post_quant_conv: PointConv,
     conv_in: CausalConv,
-    mid_block: Middle,
+    mid: Middle,
     /// From latents to pixels.
-    up_blocks: Vec<UpBlock>,
-    /// `conv_norm_out` and `conv_out`
+    up: Vec<UpBlock>,
+    /// `norm_out` and `conv_out`
     head: NormedConv,
     spatial_factor: i64,
     temporal_factor: i64,
@@ -30,21 +29,25 @@ pub struct HunyuanVaeDecoder {
 
 impl HunyuanVaeDecoder {
     /// Takes the decoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
-        let root = keys::diffusers_names(weights);
+    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
+        let root = keys::hunyuan(weights, cfg.block_out_channels.len());
         let w = &root / "decoder";
         let latents = cfg.latent_channels;
-        let up_blocks = (0..cfg.block_out_channels.len())
-            .map(|index| UpBlock::new(&(&w / "up_blocks" / index), index, cfg));
+        let levels = cfg.block_out_channels.len();
+        let up = (0..levels).map(|index| {
+            // The names count from the pixels.
+            let list = &w / "up" / (levels - 1 - index);
+            UpBlock::new(&list, index, cfg)
+        });
         Ok(Self {
             post_quant_conv: PointConv::new(&(&root / "post_quant_conv"), [latents; 2])?,
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [latents, cfg.widest()])?,
-            mid_block: Middle::new(&(&w / "mid_block"), cfg)?,
-            up_blocks: up_blocks.collect::<Result<_, _>>()?,
+            mid: Middle::new(&(&w / "mid"), cfg)?,
+            up: up.collect::<Result<_, _>>()?,
             head: NormedConv::new(
-                &(&w / "conv_norm_out"),
+                &(&w / "norm_out"),
                 &(&w / "conv_out"),
-                [cfg.width(), 3],
+                [cfg.narrowest(), 3],
                 cfg,
             )?,
             spatial_factor: cfg.spatial_factor(),
@@ -56,7 +59,7 @@ impl HunyuanVaeDecoder {
 
     /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Encoder)
+        keys::unexpected_of_hunyuan(weights, VaeHalf::Decoder)
     }
 
     /// `latents`: `(1, C, f, h, w)`, not normalised, anywhere and of any kind. Gives `frames` the clip in order, a few
@@ -125,8 +128,8 @@ impl HunyuanVaeDecoder {
         let xs = self.post_quant_conv.forward(&xs);
         let as_is = |xs: &Tensor| xs.shallow_clone();
         let xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
-        let mut xs = self.mid_block.forward(xs, pass)?;
-        for block in &self.up_blocks {
+        let mut xs = self.mid.forward(xs, pass)?;
+        for block in &self.up {
             xs = block.forward(xs, pass)?;
         }
         self.head.forward(&xs, pass)
@@ -141,8 +144,8 @@ impl HunyuanVaeDecoder {
 /// The blocks of one level and the step to the next.
 #[derive(Debug)]
 struct UpBlock {
-    resnets: Vec<ResidualBlock>,
-    upsampler: Option<UpConv>,
+    block: Vec<ResidualBlock>,
+    upsample: Option<UpConv>,
 }
 
 impl UpBlock {
@@ -151,25 +154,25 @@ impl UpBlock {
         let widths = &cfg.block_out_channels;
         let width = |index: usize| widths[widths.len() - 1 - index];
         let (before, own) = (width(index.saturating_sub(1)), width(index));
-        let resnets = (0..=cfg.layers_per_block).map(|i| {
+        let block = (0..=cfg.layers_per_block).map(|i| {
             let input = if i == 0 { before } else { own };
-            ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
+            ResidualBlock::new(&(w / "block" / i), [input, own], cfg)
         });
-        let Step { time, space } = Step::behind(index);
-        let upsampler = || UpConv::new(&(w / "upsamplers" / 0 / "conv" / "conv"), own, time == 2);
+        let [time, space] = HunyuanVaeConfig::step_behind(index);
+        let upsample = || UpConv::new(&(w / "upsample" / "conv" / "conv"), own, time == 2);
         Ok(Self {
-            resnets: resnets.collect::<Result<_, _>>()?,
-            upsampler: (space == 2).then(upsampler).transpose()?,
+            block: block.collect::<Result<_, _>>()?,
+            upsample: (space == 2).then(upsample).transpose()?,
         })
     }
 
     fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
         let mut xs = clip;
-        for block in &self.resnets {
+        for block in &self.block {
             xs = block.forward(xs, pass)?;
         }
-        match &self.upsampler {
-            Some(upsampler) => upsampler.forward(&xs, &|| pass.go_on()),
+        match &self.upsample {
+            Some(upsample) => upsample.forward(&xs, &|| pass.go_on()),
             None => Some(xs),
         }
     }

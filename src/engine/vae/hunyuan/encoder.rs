@@ -2,24 +2,23 @@
 //!
 //! Does not resize or check pictures, draws nothing and does not normalise.
 
+use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
-use super::config::{HunyuanVaeConfig, Step};
 use super::conv::{CausalConv, PointConv};
-use super::keys::{self, Half};
 use super::time_tiles::{Splice, TimeTiles};
 use crate::vae::tiles::{Grid, Mosaic, Tiling};
-use crate::vae::{Posterior, VaeError};
+use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct HunyuanVaeEncoder {
     conv_in: CausalConv,
     /// From pixels to latents.
-    down_blocks: Vec<DownBlock>,
-    mid_block: Middle,
-    /// `conv_norm_out` and `conv_out`
+    down: Vec<DownBlock>,
+    mid: Middle,
+    /// `norm_out` and `conv_out`
     head: NormedConv,
     quant_conv: PointConv,
     spatial_factor: i64,
@@ -30,18 +29,18 @@ pub struct HunyuanVaeEncoder {
 
 impl HunyuanVaeEncoder {
     /// Takes the encoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
-        let root = keys::diffusers_names(weights);
+    pub fn new(cfg: &HunyuanVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
+        let root = keys::hunyuan(weights, cfg.block_out_channels.len());
         let w = &root / "encoder";
         let moments = 2 * cfg.latent_channels;
-        let down_blocks = (0..cfg.block_out_channels.len())
-            .map(|index| DownBlock::new(&(&w / "down_blocks" / index), index, cfg));
+        let down = (0..cfg.block_out_channels.len())
+            .map(|index| DownBlock::new(&(&w / "down" / index), index, cfg));
         Ok(Self {
-            conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.width()])?,
-            down_blocks: down_blocks.collect::<Result<_, _>>()?,
-            mid_block: Middle::new(&(&w / "mid_block"), cfg)?,
+            conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.narrowest()])?,
+            down: down.collect::<Result<_, _>>()?,
+            mid: Middle::new(&(&w / "mid"), cfg)?,
             head: NormedConv::new(
-                &(&w / "conv_norm_out"),
+                &(&w / "norm_out"),
                 &(&w / "conv_out"),
                 [cfg.widest(), moments],
                 cfg,
@@ -56,7 +55,7 @@ impl HunyuanVaeEncoder {
 
     /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Decoder)
+        keys::unexpected_of_hunyuan(weights, VaeHalf::Encoder)
     }
 
     /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor, anywhere and of any kind → latents
@@ -125,10 +124,10 @@ impl HunyuanVaeEncoder {
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
         let as_is = |xs: &Tensor| xs.shallow_clone();
         let mut xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
-        for block in &self.down_blocks {
+        for block in &self.down {
             xs = block.forward(xs, pass)?;
         }
-        let xs = self.mid_block.forward(xs, pass)?;
+        let xs = self.mid.forward(xs, pass)?;
         Some(self.quant_conv.forward(&self.head.forward(&xs, pass)?))
     }
 
@@ -141,8 +140,8 @@ impl HunyuanVaeEncoder {
 /// The blocks of one level and the step to the next.
 #[derive(Debug)]
 struct DownBlock {
-    resnets: Vec<ResidualBlock>,
-    downsampler: Option<CausalConv>,
+    block: Vec<ResidualBlock>,
+    downsample: Option<CausalConv>,
 }
 
 impl DownBlock {
@@ -150,26 +149,26 @@ impl DownBlock {
     fn new(w: &Weights, index: usize, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
         let widths = &cfg.block_out_channels;
         let (before, own) = (widths[index.saturating_sub(1)], widths[index]);
-        let resnets = (0..cfg.layers_per_block).map(|i| {
+        let block = (0..cfg.layers_per_block).map(|i| {
             let input = if i == 0 { before } else { own };
-            ResidualBlock::new(&(w / "resnets" / i), [input, own], cfg)
+            ResidualBlock::new(&(w / "block" / i), [input, own], cfg)
         });
-        let Step { time, space } = Step::behind(index);
-        let conv = w / "downsamplers" / 0 / "conv" / "conv";
-        let downsampler = || CausalConv::with_steps(&conv, [own, own], [time, space]);
+        let [time, space] = HunyuanVaeConfig::step_behind(index);
+        let conv = w / "downsample" / "conv" / "conv";
+        let downsample = || CausalConv::with_steps(&conv, [own, own], [time, space]);
         Ok(Self {
-            resnets: resnets.collect::<Result<_, _>>()?,
-            downsampler: (space == 2).then(downsampler).transpose()?,
+            block: block.collect::<Result<_, _>>()?,
+            downsample: (space == 2).then(downsample).transpose()?,
         })
     }
 
     fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
         let mut xs = clip;
-        for block in &self.resnets {
+        for block in &self.block {
             xs = block.forward(xs, pass)?;
         }
         let as_is = |xs: &Tensor| xs.shallow_clone();
-        match &self.downsampler {
+        match &self.downsample {
             Some(conv) => conv.forward(&xs, &as_is, &|| pass.go_on()),
             None => Some(xs),
         }

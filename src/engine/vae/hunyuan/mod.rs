@@ -11,15 +11,25 @@
 //! cuDNN want, and each frame is one picture of a batch. At the border, tensors are `(1, C, F, H, W)` as in diffusers.
 
 mod blocks;
-mod config;
 mod conv;
 mod decoder;
 mod encoder;
-mod keys;
 #[cfg(test)]
 mod tests;
 mod time_tiles;
 
-pub use self::config::HunyuanVaeConfig;
+use safelight_core::networks::HunyuanVaeConfig;
+use tch::Tensor;
+
 pub use self::decoder::HunyuanVaeDecoder;
 pub use self::encoder::HunyuanVaeEncoder;
+
+/// The latents that a diffusion model takes, from those that the encoder gives.
+pub fn normalize(cfg: &HunyuanVaeConfig, latents: &Tensor) -> Tensor {
+    latents * cfg.scaling_factor
+}
+
+/// The latents that the decoder takes, from those that a diffusion model gives.
+pub fn denormalize(cfg: &HunyuanVaeConfig, latents: &Tensor) -> Tensor {
+    latents / cfg.scaling_factor
+}

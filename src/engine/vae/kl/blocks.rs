@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use safelight_core::networks::KlVaeConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::canvas::{Band, Canvas, Pass, Reach};
-use super::config::KlVaeConfig;
 use super::norm::{GroupNorm, Moments};
 use crate::kernels;
 use crate::nn::{pixel_attention, wide_attention};
@@ -362,15 +362,8 @@ mod tests {
     #[test]
     fn a_bias_apart_gives_what_a_fused_one_gives() {
         let cfg = KlVaeConfig {
-            block_out_channels: vec![8],
-            layers_per_block: 1,
-            latent_channels: 4,
             norm_num_groups: 2,
-            scaling_factor: 1.0,
-            shift_factor: 0.0,
-            use_quant_conv: false,
-            use_post_quant_conv: false,
-            mid_block_add_attention: false,
+            ..KlVaeConfig::default()
         };
         let w = Weights::random(Kind::Float, Device::Cpu);
         let mut block = ResidualBlock::new(&w, [6, 8], &cfg).unwrap();

@@ -2,13 +2,12 @@
 //!
 //! Does not undo the normalisation of the latents, and does not clamp the pixels.
 
+use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::{Conv, Middle, NormedConv, ResidualBlock, Upsample};
 use super::canvas::{Bands, Canvas, Pass};
-use super::config::KlVaeConfig;
-use super::keys::{self, Half};
-use crate::vae::VaeError;
+use crate::vae::keys;
 use crate::vae::tiles::{Grid, Mosaic, Tiling};
 use crate::weights::{Weights, WeightsError};
 
@@ -30,9 +29,9 @@ pub struct KlVaeDecoder {
 
 impl KlVaeDecoder {
     /// Takes the decoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+    pub fn new(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
         let levels = cfg.block_out_channels.len();
-        let root = keys::original_names(weights, levels);
+        let root = keys::kl(weights, levels);
         let w = &root / "decoder";
         let latents = cfg.latent_channels;
         let post_quant_conv = cfg
@@ -52,10 +51,10 @@ impl KlVaeDecoder {
             head: NormedConv::new(
                 &(&w / "norm_out"),
                 &(&w / "conv_out"),
-                [cfg.width(), 3],
+                [cfg.narrowest(), 3],
                 cfg,
             )?,
-            width: cfg.width(),
+            width: cfg.narrowest(),
             spatial_factor: cfg.spatial_factor(),
             device: weights.device(),
             kind: weights.kind(),
@@ -64,7 +63,7 @@ impl KlVaeDecoder {
 
     /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Encoder)
+        keys::unexpected_of_kl(weights, VaeHalf::Decoder)
     }
 
     /// `latents`: `(B, C, h, w)`, not normalised, anywhere and of any kind → `(B, 3, H, W)`, nominally in -1..1, where

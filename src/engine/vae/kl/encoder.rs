@@ -2,14 +2,13 @@
 //!
 //! Does not resize or check pictures, draws nothing and does not normalise.
 
+use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::{Conv, Downsample, Middle, NormedConv, ResidualBlock};
 use super::canvas::{Bands, Canvas, Pass};
-use super::config::KlVaeConfig;
-use super::keys::{self, Half};
 use crate::vae::tiles::{Grid, Mosaic, Tiling};
-use crate::vae::{Posterior, VaeError};
+use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -30,12 +29,12 @@ pub struct KlVaeEncoder {
 
 impl KlVaeEncoder {
     /// Takes the encoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+    pub fn new(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
         let levels = cfg.block_out_channels.len();
-        let root = keys::original_names(weights, levels);
+        let root = keys::kl(weights, levels);
         let w = &root / "encoder";
         let moments = 2 * cfg.latent_channels;
-        let conv_in = Conv::new(&(&w / "conv_in"), [3, cfg.width()], 3)?;
+        let conv_in = Conv::new(&(&w / "conv_in"), [3, cfg.narrowest()], 3)?;
         let down = (0..levels).map(|level| DownLevel::new(&(&w / "down" / level), level, cfg));
         let widths = [cfg.widest(), moments];
         Ok(Self {
@@ -47,7 +46,7 @@ impl KlVaeEncoder {
                 .use_quant_conv
                 .then(|| Conv::new(&(&root / "quant_conv"), [moments; 2], 1))
                 .transpose()?,
-            width: cfg.width(),
+            width: cfg.narrowest(),
             spatial_factor: cfg.spatial_factor(),
             device: weights.device(),
             kind: weights.kind(),
@@ -56,7 +55,7 @@ impl KlVaeEncoder {
 
     /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Decoder)
+        keys::unexpected_of_kl(weights, VaeHalf::Encoder)
     }
 
     /// `pixels`: `(B, 3, H, W)` in -1..1, edges multiples of the spatial factor, anywhere and of any kind → latents

@@ -12,16 +12,26 @@
 
 mod blocks;
 mod canvas;
-mod config;
 mod decoder;
 mod encoder;
-mod keys;
 pub(super) mod norm;
 mod pixels;
 #[cfg(test)]
 mod tests;
 
+use safelight_core::networks::KlVaeConfig;
+use tch::Tensor;
+
 pub use self::canvas::Bands;
-pub use self::config::KlVaeConfig;
 pub use self::decoder::KlVaeDecoder;
 pub use self::encoder::KlVaeEncoder;
+
+/// The latents that a diffusion model takes, from those that the encoder gives.
+pub fn normalize(cfg: &KlVaeConfig, latents: &Tensor) -> Tensor {
+    (latents - cfg.shift()) * cfg.scaling_factor
+}
+
+/// The latents that the decoder takes, from those that a diffusion model gives.
+pub fn denormalize(cfg: &KlVaeConfig, latents: &Tensor) -> Tensor {
+    latents / cfg.scaling_factor + cfg.shift()
+}

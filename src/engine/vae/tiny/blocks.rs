@@ -1,6 +1,6 @@
 //! The layers of tiny decoders: convolutions of 3 × 3 and 1 × 1, and residual blocks of three.
 //!
-//! Widths are those of the file. Plain libtorch: nothing here is large.
+//! Plain libtorch: nothing here is large.
 
 use tch::Tensor;
 
@@ -14,40 +14,31 @@ pub(super) struct Conv {
 }
 
 impl Conv {
-    /// `inputs`: the channels that it must take, where they are known.
-    pub(super) fn read(w: &Weights, inputs: Option<i64>) -> Result<Self, WeightsError> {
-        let shape = w.shape_of("weight").unwrap_or_default();
-        let of = |axis: usize| shape.get(axis).copied().unwrap_or(0);
-        let (outputs, kernel) = (of(0), if of(2) == 1 { 1 } else { 3 });
-        let inputs = inputs.unwrap_or_else(|| of(1));
-        let bias = w.has("bias").then(|| w.tensor("bias", &[outputs]));
+    pub(super) fn new(w: &Weights, widths: [i64; 2]) -> Result<Self, WeightsError> {
         Ok(Self {
-            weight: w.tensor("weight", &[outputs, inputs, kernel, kernel])?,
-            bias: bias.transpose()?,
+            bias: Some(w.tensor("bias", &widths[1..])?),
+            ..Self::without_bias(w, widths)?
         })
     }
 
-    /// Of what makes several frames of one, all as wide as it: only the last of them.
-    pub(super) fn read_grow(w: &Weights, channels: i64) -> Result<Self, WeightsError> {
-        let w = w.sub("conv");
-        let found = w
-            .shape_of("weight")
-            .and_then(|shape| shape.first().copied());
-        let frames = (found.unwrap_or(0) / channels.max(1)).max(1);
-        let all = w.tensor("weight", &[frames * channels, channels, 1, 1])?;
-        let last = all.narrow(0, (frames - 1) * channels, channels);
+    pub(super) fn without_bias(
+        w: &Weights,
+        [inputs, outputs]: [i64; 2],
+    ) -> Result<Self, WeightsError> {
         Ok(Self {
-            weight: last.copy(),
+            weight: w.tensor("weight", &[outputs, inputs, 3, 3])?,
             bias: None,
         })
     }
 
-    pub(super) fn inputs(&self) -> i64 {
-        self.weight.size()[1]
-    }
-
-    pub(super) fn outputs(&self) -> i64 {
-        self.weight.size()[0]
+    /// Of what makes several frames of one, all as wide as it: only the last of them.
+    pub(super) fn last_frame(w: &Weights, width: i64, frames: i64) -> Result<Self, WeightsError> {
+        let all = w.tensor("weight", &[frames * width, width, 1, 1])?;
+        let last = all.narrow(0, (frames - 1) * width, width);
+        Ok(Self {
+            weight: last.copy(),
+            bias: None,
+        })
     }
 
     /// `(1, C, h, w)` -> `(1, O, h, w)`
@@ -73,18 +64,14 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn read(w: &Weights, channels: i64, remembers: bool) -> Result<Self, WeightsError> {
-        let seen = if remembers { 2 * channels } else { channels };
-        let first = Conv::read(&w.sub("conv.0"), Some(seen))?;
-        let width = first.outputs();
-        let second = Conv::read(&w.sub("conv.2"), Some(width))?;
-        let third = Conv::read(&w.sub("conv.4"), Some(second.outputs()))?;
-        if third.outputs() != channels {
-            // Says which shape it should have.
-            drop(w.sub("conv.4").tensor("weight", &[channels, width, 3, 3])?);
-        }
+    pub(super) fn new(w: &Weights, width: i64, remembers: bool) -> Result<Self, WeightsError> {
+        let seen = if remembers { 2 * width } else { width };
         Ok(Self {
-            convs: [first, second, third],
+            convs: [
+                Conv::new(&(w / "conv.0"), [seen, width])?,
+                Conv::new(&(w / "conv.2"), [width, width])?,
+                Conv::new(&(w / "conv.4"), [width, width])?,
+            ],
             remembers,
         })
     }

@@ -11,15 +11,13 @@ pub(crate) mod tests;
 
 use std::path::Path;
 
-use safelight_core::catalog::TinyDecoderKeys;
+use safelight_core::networks::{TinyDecoderConfig, TinyDecoderLevel};
 use tch::{Device, Kind, Tensor};
 
 use self::blocks::{Block, Conv};
-use super::VaeError;
-use crate::weights::Weights;
+use crate::error::EngineError;
+use crate::weights::{Weights, WeightsError};
 
-const NUM_LEVELS: usize = 3;
-const BLOCKS_A_LEVEL: usize = 3;
 /// Latents are bent into this range, whose ends only outliers reach.
 const RANGE: f64 = 3.0;
 
@@ -32,6 +30,27 @@ struct Level {
     conv: Conv,
 }
 
+impl Level {
+    fn new(
+        w: &Weights,
+        names: &TinyDecoderLevel,
+        number: usize,
+        config: &TinyDecoderConfig,
+    ) -> Result<Self, WeightsError> {
+        let (width, next) = (config.widths[number], config.widths[number + 1]);
+        let blocks = names.blocks.iter();
+        let blocks = blocks.map(|name| Block::new(&(w / name), width, config.keys.is_video));
+        let frames = config.frames[number];
+        let grow = names.grow.as_ref();
+        let grow = grow.map(|name| Conv::last_frame(&(w / name), width, frames));
+        Ok(Self {
+            blocks: blocks.collect::<Result<_, _>>()?,
+            grow: grow.transpose()?,
+            conv: Conv::without_bias(&(w / &names.conv), [width, next])?,
+        })
+    }
+}
+
 #[derive(Debug)]
 pub struct TinyDecoder {
     first: Conv,
@@ -39,8 +58,9 @@ pub struct TinyDecoder {
     /// Of pictures: the block of the last size.
     end: Option<Block>,
     last: Conv,
+    latent_channels: i64,
     /// Pixels along each edge that one place of the last convolution makes.
-    patch: i64,
+    patch_size: i64,
     kind: Kind,
     device: Device,
 }
@@ -50,60 +70,34 @@ type Memory = Vec<Option<Tensor>>;
 
 impl TinyDecoder {
     /// Reads a file, or the folder of a diffusers component.
-    pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, VaeError> {
-        let weights = Weights::open(place, kind, device)?;
-        let wrong = |reason: String| VaeError::Config {
-            reason,
-            path: place.to_owned(),
-        };
-        let keys = TinyDecoderKeys::detect(|key| weights.has(key))
-            .ok_or_else(|| wrong("expected a tiny decoder, found other tensors".to_owned()))?;
-        let at = |number: usize| weights.sub(keys.layer(number));
-        let first = Conv::read(&at(0), None)?;
-        let mut channels = first.outputs();
-        let mut number = 2; // Behind the first convolution and its ReLU.
-        let mut levels = Vec::new();
-        for _ in 0..NUM_LEVELS {
-            let numbers = number..number + BLOCKS_A_LEVEL;
-            let blocks = numbers.map(|number| Block::read(&at(number), channels, keys.is_video));
-            let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
-            number += BLOCKS_A_LEVEL + 1; // The doubling.
-            let grow = keys.is_video.then(|| {
-                number += 1;
-                Conv::read_grow(&at(number - 1), channels)
-            });
-            let conv = Conv::read(&at(number), Some(channels))?;
-            number += 1;
-            channels = conv.outputs();
-            levels.push(Level {
-                blocks,
-                grow: grow.transpose()?,
-                conv,
-            });
-        }
-        // A block, or a ReLU.
-        let end = (!keys.is_video).then(|| Block::read(&at(number), channels, false));
-        let last = Conv::read(&at(number + 1), Some(channels))?;
-        let patch = (1..=4).find(|patch| 3 * patch * patch == last.outputs());
-        let patch = patch.ok_or_else(|| {
-            wrong(format!(
-                "expected 3 colours of patches, found {} channels",
-                last.outputs()
-            ))
-        })?;
+    pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, EngineError> {
+        let config = TinyDecoderConfig::read(place)?;
+        let w = Weights::open(place, kind, device)?;
+        let first = Conv::new(
+            &(&w / config.keys.first()),
+            [config.latent_channels, config.widths[0]],
+        )?;
+        let layers = config.keys.layers();
+        let levels = layers.levels.iter().enumerate();
+        let levels = levels.map(|(number, names)| Level::new(&w, names, number, &config));
+        let width = config.last_width();
+        let end = layers
+            .end
+            .map(|name| Block::new(&(&w / name), width, false));
         Ok(Self {
             first,
-            levels,
+            levels: levels.collect::<Result<_, _>>()?,
             end: end.transpose()?,
-            last,
-            patch,
+            last: Conv::new(&(&w / layers.last), [width, config.pixel_channels()])?,
+            latent_channels: config.latent_channels,
+            patch_size: config.patch_size,
             kind,
             device,
         })
     }
 
     pub fn latent_channels(&self) -> i64 {
-        self.first.inputs()
+        self.latent_channels
     }
 
     /// How often the size of a latent can be doubled.
@@ -113,7 +107,7 @@ impl TinyDecoder {
 
     /// The most doublings with which no edge is longer than `max_edge` pixels; `None` where even none is too many.
     pub fn doublings_within(&self, latents: [i64; 2], max_edge: i64) -> Option<u32> {
-        let edge = latents.into_iter().max().unwrap_or(0) * self.patch;
+        let edge = latents.into_iter().max().unwrap_or(0) * self.patch_size;
         let all = (0..=self.max_doublings()).rev();
         all.into_iter().find(|&n| edge << n <= max_edge)
     }
@@ -155,8 +149,9 @@ impl TinyDecoder {
             None => xs.relu(),
         };
         let xs = self.last.forward(&xs);
-        let xs = if self.patch > 1 {
-            xs.pixel_shuffle(self.patch)
+        let patch = self.patch_size;
+        let xs = if patch > 1 {
+            xs.pixel_shuffle(patch)
         } else {
             xs
         };

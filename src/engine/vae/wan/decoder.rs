@@ -2,14 +2,13 @@
 //!
 //! Does not undo the normalisation of the latents, and keeps no frame that it handed out.
 
+use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
-use super::config::{Level, WanVaeConfig};
-use super::keys::{self, Half};
 use super::resample::{Upsample, unpatchify};
-use crate::vae::VaeError;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::keys;
 use crate::vae::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
 use crate::weights::{Weights, WeightsError};
 
@@ -29,7 +28,7 @@ pub struct WanVaeDecoder {
 
 impl WanVaeDecoder {
     /// Takes the decoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+    pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }
 
@@ -38,21 +37,21 @@ impl WanVaeDecoder {
         cfg: &WanVaeConfig,
         weights: &Weights,
         form: ConvForm,
-    ) -> Result<Self, VaeError> {
+    ) -> Result<Self, WeightsError> {
         let form = form.or_fastest(weights);
-        let root = keys::original_names(weights, cfg);
+        let root = keys::wan(weights, cfg);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
         let first = levels
             .first()
-            .map_or(cfg.decoder_base_dim, |level| level.input);
+            .map_or_else(|| cfg.decoder_dim(), |level| level.input);
         let last = levels
             .last()
-            .map_or(cfg.decoder_base_dim, |level| level.output);
+            .map_or_else(|| cfg.decoder_dim(), |level| level.output);
         let feed = |frames| Feed { form, frames };
         let upsamples = levels
             .into_iter()
-            .map(|level| UpLevel::new(&(&w / "upsamples"), level, cfg, form));
+            .map(|level| UpLevel::new(&root, level, form));
         Ok(Self {
             entrance: CausalConv3d::new(
                 &(&root / "conv2"),
@@ -68,7 +67,7 @@ impl WanVaeDecoder {
                 [last, cfg.pixel_channels()],
                 feed(cfg.temporal_factor()),
             )?,
-            patch_size: cfg.patch_size,
+            patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
@@ -76,7 +75,7 @@ impl WanVaeDecoder {
 
     /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Encoder)
+        keys::unexpected_of_wan(weights, VaeHalf::Decoder)
     }
 
     /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` one chunk a latent frame, `(1, 3, n, H, W)` in
@@ -233,27 +232,16 @@ struct UpLevel {
 }
 
 impl UpLevel {
-    /// `list`: where the authors list the levels or, in Wan 2.1, their parts.
-    fn new(
-        list: &Weights,
-        level: Level,
-        cfg: &WanVaeConfig,
-        form: ConvForm,
-    ) -> Result<Self, WeightsError> {
+    fn new(root: &Weights, level: WanVaeLevel, form: ConvForm) -> Result<Self, WeightsError> {
         let feed = Feed {
             form,
             frames: level.frames,
         };
-        let count = cfg.num_res_blocks + 1;
-        let blocks = (0..count).map(|i| {
+        let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(
-                &level.part(list, "upsamples", i, cfg),
-                [input, level.output],
-                feed,
-            )
+            ResidualBlock::new(&(root / level.block(i)), [input, level.output], feed)
         });
-        let step = level.part(list, "upsamples", count, cfg);
+        let step = root / level.step_name();
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level

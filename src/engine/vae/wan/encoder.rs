@@ -2,15 +2,15 @@
 //!
 //! Does not resize or check pictures, and draws nothing: the mode of the posterior is its mean.
 
+use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
 use super::blocks::{AttentionBlock, Head, Middle, Pass, ResidualBlock};
-use super::config::{ENCODER_CHUNK_FRAMES, Level, WanVaeConfig};
-use super::keys::{self, Half};
 use super::resample::{Downsample, average_down, patchify};
+use crate::vae::Posterior;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::keys;
 use crate::vae::tiles::{Grid, Mosaic, Tiling};
-use crate::vae::{Posterior, VaeError};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct WanVaeEncoder {
 
 impl WanVaeEncoder {
     /// Takes the encoder's half of an autoencoder's weights, in any dialect.
-    pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, VaeError> {
+    pub fn new(cfg: &WanVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }
 
@@ -38,9 +38,9 @@ impl WanVaeEncoder {
         cfg: &WanVaeConfig,
         weights: &Weights,
         form: ConvForm,
-    ) -> Result<Self, VaeError> {
+    ) -> Result<Self, WeightsError> {
         let form = form.or_fastest(weights);
-        let root = keys::original_names(weights, cfg);
+        let root = keys::wan(weights, cfg);
         let w = &root / "encoder";
         let levels = cfg.encoder_levels();
         let (widest, frames) = levels
@@ -49,12 +49,12 @@ impl WanVaeEncoder {
         let feed = Feed { form, frames };
         let first = Feed {
             form,
-            frames: ENCODER_CHUNK_FRAMES,
+            frames: WanVaeConfig::ENCODER_FRAMES,
         };
         let moments = 2 * cfg.z_dim;
         let downsamples = levels
             .into_iter()
-            .map(|level| DownLevel::new(&(&w / "downsamples"), level, cfg, form));
+            .map(|level| DownLevel::new(&root, level, form));
         Ok(Self {
             conv1: CausalConv3d::new(
                 &(&w / "conv1"),
@@ -66,7 +66,7 @@ impl WanVaeEncoder {
             middle: Middle::new(&(&w / "middle"), widest, feed)?,
             head: Head::new(&(&w / "head"), [widest, moments], feed)?,
             statistics: CausalConv3d::new(&(&root / "conv1"), [moments, moments], [1, 1, 1], feed)?,
-            patch_size: cfg.patch_size,
+            patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
@@ -74,7 +74,7 @@ impl WanVaeEncoder {
 
     /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        keys::unexpected(weights, Half::Decoder)
+        keys::unexpected_of_wan(weights, VaeHalf::Encoder)
     }
 
     /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor → `None` when cancelled.
@@ -173,10 +173,10 @@ impl WanVaeEncoder {
 
 /// The first frame alone, then whole groups of four. `pixels`: `(1, 3, F, H, W)`
 fn chunks(pixels: &Tensor) -> impl Iterator<Item = Tensor> {
-    let groups = (pixels.size()[2] - 1) / ENCODER_CHUNK_FRAMES;
+    const FRAMES: i64 = WanVaeConfig::ENCODER_FRAMES;
+    let groups = (pixels.size()[2] - 1) / FRAMES;
     let first = std::iter::once(pixels.narrow(2, 0, 1));
-    let groups =
-        (0..groups).map(|i| pixels.narrow(2, 1 + i * ENCODER_CHUNK_FRAMES, ENCODER_CHUNK_FRAMES));
+    let groups = (0..groups).map(|i| pixels.narrow(2, 1 + i * FRAMES, FRAMES));
     first.chain(groups)
 }
 
@@ -196,35 +196,25 @@ fn posterior(chunks: &[Tensor]) -> Posterior {
 struct DownLevel {
     blocks: Vec<(ResidualBlock, Option<AttentionBlock>)>,
     downsample: Option<Downsample>,
-    level: Level,
+    level: WanVaeLevel,
 }
 
 impl DownLevel {
-    /// `list`: where the authors list the levels or, in Wan 2.1, their parts.
-    fn new(
-        list: &Weights,
-        level: Level,
-        cfg: &WanVaeConfig,
-        form: ConvForm,
-    ) -> Result<Self, WeightsError> {
+    fn new(root: &Weights, level: WanVaeLevel, form: ConvForm) -> Result<Self, WeightsError> {
         let feed = Feed {
             form,
             frames: level.frames,
         };
-        // Each attention is a part of its own behind its residual block.
-        let parts_per_block = 1 + i64::from(level.has_attention);
-        let part = |index| level.part(list, "downsamples", index, cfg);
-        let blocks = (0..cfg.num_res_blocks).map(|i| {
+        let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            let block =
-                ResidualBlock::new(&part(i * parts_per_block), [input, level.output], feed)?;
+            let block = ResidualBlock::new(&(root / level.block(i)), [input, level.output], feed)?;
             let attention = level
                 .has_attention
-                .then(|| AttentionBlock::new(&part(i * parts_per_block + 1), level.output))
+                .then(|| AttentionBlock::new(&(root / level.attention(i)), level.output))
                 .transpose()?;
             Ok((block, attention))
         });
-        let step = part(cfg.num_res_blocks * parts_per_block);
+        let step = root / level.step_name();
         Ok(Self {
             blocks: blocks.collect::<Result<_, WeightsError>>()?,
             downsample: level

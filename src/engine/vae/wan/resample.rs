@@ -2,10 +2,10 @@
 //!
 //! In the first chunk, one frame, time is neither halved nor doubled.
 
+use safelight_core::networks::WanVaeLevel;
 use tch::{Kind, Tensor};
 
 use super::blocks::{Pass, four};
-use super::config::Level;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::vae::doubling::{DoublingConv, Spread};
 use crate::weights::{Weights, WeightsError};
@@ -80,7 +80,7 @@ impl Downsample {
 pub(super) struct Upsample {
     resample: Doubling,
     time_conv: Option<CausalConv3d>,
-    level: Level,
+    level: WanVaeLevel,
     form: ConvForm,
 }
 
@@ -97,7 +97,7 @@ impl Upsample {
     /// `time`: whether frames become twice as many too.
     pub(super) fn new(
         w: &Weights,
-        level: Level,
+        level: WanVaeLevel,
         time: bool,
         feed: Feed,
     ) -> Result<Self, WeightsError> {
@@ -175,7 +175,7 @@ fn double_time(time_conv: &CausalConv3d, xs: &Tensor, pass: &mut Pass<'_>) -> Te
 /// The encoder's shortcut: the pixels of a cube become channels, and neighbouring channels their mean.
 ///
 /// `xs`: `(T, H, W, C)` → `(T/ft, H/fs, W/fs, level.output)`
-pub(super) fn average_down(xs: &Tensor, level: Level) -> Tensor {
+pub(super) fn average_down(xs: &Tensor, level: WanVaeLevel) -> Tensor {
     let (ft, fs) = (level.time_factor(), level.space_factor());
     let missing = (ft - xs.size()[0] % ft) % ft;
     let xs = if missing > 0 {
@@ -195,7 +195,7 @@ pub(super) fn average_down(xs: &Tensor, level: Level) -> Tensor {
 /// The decoder's shortcut: channels are repeated and become the pixels of a cube.
 ///
 /// `xs`: `(T, H, W, C)` → `(T · ft, H · fs, W · fs, level.output)`, in the first chunk without what time adds.
-fn duplicate_up(xs: &Tensor, level: Level, first_chunk: bool) -> Tensor {
+fn duplicate_up(xs: &Tensor, level: WanVaeLevel, first_chunk: bool) -> Tensor {
     let (ft, fs) = (level.time_factor(), level.space_factor());
     let (frames, height, width, dim) = four(xs);
     let repeats = level.output * ft * fs * fs / dim;

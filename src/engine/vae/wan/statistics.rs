@@ -1,20 +1,7 @@
 //! Mean and deviation of each latent channel, and the way to and from the latents of the transformer.
 
+use safelight_core::networks::WanVaeConfig;
 use tch::{Kind, Tensor};
-
-use super::config::WanVaeConfig;
-
-/// Of Wan 2.1: what diffusers takes when a config does not say it.
-pub(super) const WAN21_MEAN: [f64; 16] = [
-    -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508, 0.4134, -0.0715, 0.5517,
-    -0.3632, -0.1922, -0.9497, 0.2503, -0.2921,
-];
-
-/// Of Wan 2.1, as above.
-pub(super) const WAN21_STD: [f64; 16] = [
-    2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526, 2.8652, 1.5579,
-    1.6382, 1.1253, 2.8251, 1.9160,
-];
 
 /// The transformer's latents of the encoder's `mean`, `(1, C, f, h, w)`: centred and scaled, in f32.
 ///
@@ -42,8 +29,5 @@ fn statistics(cfg: &WanVaeConfig, like: &Tensor) -> (Tensor, Tensor) {
             .to_device(like.device())
             .view([1, -1, 1, 1, 1])
     };
-    (
-        column(&cfg.latents_mean),
-        column(&cfg.latents_std).reciprocal(),
-    )
+    (column(cfg.mean()), column(cfg.std()).reciprocal())
 }

@@ -5,7 +5,8 @@ use serde_json::json;
 use super::super::flux_files::{framepack_shapes, shapes};
 use super::super::made_up::write;
 use super::{Case, card};
-use crate::catalog::{Family, ModelFiles};
+use crate::catalog::ModelFiles;
+use crate::families::framepack;
 use crate::job::{GenerateRequest, PreviewChoice, Stage};
 use crate::memory::{ModelWeights, PartName};
 
@@ -20,7 +21,7 @@ fn case(dialect: &str, vae: &str) -> Case {
         image_encoder: Some(write(&file("siglip"), &framepack_shapes("siglip"), "F16")),
         ..ModelFiles::default()
     };
-    Case::of(root, Family::FramePack, files)
+    Case::of(root, framepack::FAMILY, files)
 }
 
 /// As it is published.

@@ -5,7 +5,7 @@ use crate::job::Stage;
 /// A line of the table: whose, which stage, width, height and frames, texts or pictures at a time, tiles, GiB.
 pub(super) type Measurement = (&'static str, Stage, (u32, u32, u32), u32, Option<u32>, f64);
 
-/// Peaks that the allocator counted on an H200, with random weights in bf16: `safelight bench` with these sizes.
+/// Peaks that the allocator counted on an H200, with random weights in bf16: `cargo xtask bench` with these sizes.
 pub(super) const MEASURED: &[Measurement] = &[
     ("dense", Stage::Denoise, (640, 384, 17), 1, None, 9.425),
     ("dense", Stage::Denoise, (704, 1280, 49), 1, None, 9.833),

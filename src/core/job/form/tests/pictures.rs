@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::catalog::{Guidance, ImageRole};
+use crate::families::flux;
 use crate::job::Lora;
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
 fn dev() -> ModelSpec {
     let mut spec = test_spec();
-    spec.family = Family::Flux;
+    spec.family = flux::FAMILY;
     spec.image_role = ImageRole::Base;
     spec.mask = InputUse::Optional;
     spec.guidance = Guidance::Distilled;

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::catalog::Guidance;
+use crate::families::framepack;
 use crate::job::{SectionOrder, Sections};
 
 /// A model as FramePack is.
 fn framepack(order: SectionOrder) -> ModelSpec {
     let mut spec = test_spec();
-    spec.family = Family::FramePack;
+    spec.family = framepack::FAMILY;
     spec.section_order = Some(order);
     spec.start_image = InputUse::Required;
     spec.end_image = order.end_image();

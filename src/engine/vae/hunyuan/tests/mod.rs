@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::{HunyuanVaeConfig, HunyuanVaeDecoder, HunyuanVaeEncoder};
+use super::{HunyuanVaeDecoder, HunyuanVaeEncoder};
 use crate::closeness::{assert_close, distance};
 use crate::vae::{Posterior, Tiling};
 use crate::weights::Weights;

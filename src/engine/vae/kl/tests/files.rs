@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use safelight_core::catalog::CatalogError;
+use safelight_core::networks::NetworkConfig as _;
 use tch::{Device, Kind, Tensor};
 
 use super::{
     DECODER_LIMIT, ENCODER_LIMIT, KlVaeConfig, KlVaeDecoder, KlVaeEncoder, NAMES, changed, config,
     decode, distance, encode, fixture, open, recorded, weights,
 };
-use crate::vae::VaeError;
 use crate::weights::Weights;
 
 #[test]
@@ -35,7 +36,7 @@ fn assert_matches_the_record(name: &str, weights: &Weights) {
     assert!(off < ENCODER_LIMIT, "{name}: the mean is off by {off}");
 }
 
-/// Written the other way round than `keys.rs`, by replacing text; attention becomes convolutions.
+/// Written the other way round than core's table, by replacing text; attention becomes convolutions.
 fn authors(levels: usize, key: &str, tensor: Tensor) -> (String, Tensor) {
     let mut name = key.to_owned();
     for level in 0..levels {
@@ -213,10 +214,13 @@ fn a_single_file_says_by_its_shapes_what_the_published_config_says() {
         let expected = KlVaeConfig {
             block_out_channels: vec![128, 256, 512, 512],
             norm_num_groups: 32,
+            // No shape says it.
+            down_block_types: None,
+            up_block_types: None,
             ..config("flux")
         };
         assert_eq!(found, expected);
-        assert_eq!((found.scaling_factor, found.shift_factor), (0.3611, 0.1159));
+        assert_eq!((found.scaling_factor, found.shift()), (0.3611, 0.1159));
     }
 }
 
@@ -225,13 +229,13 @@ fn shapes_that_leave_something_open_are_refused() {
     let refused = |path: &Path| KlVaeConfig::read(path).unwrap_err().to_string();
     let same = |key: &str, tensor: Tensor| Some((key.to_owned(), tensor));
     let (_folder, path) = changed("flux", same);
-    assert!(refused(&path).contains("norm_num_groups is 32"));
+    assert!(refused(&path).contains("norm_num_groups (32)"));
     let (_folder, path) = changed("other", same);
-    assert!(refused(&path).contains("need a config.json"));
+    assert!(refused(&path).contains("no config.json says"));
     let (_folder, path) = changed("other", |key, tensor| {
         (!key.contains("conv_in")).then(|| (key.to_owned(), tensor))
     });
-    assert!(refused(&path).contains("conv_in"));
+    assert!(refused(&path).contains("expected a picture VAE"));
 }
 
 #[test]
@@ -239,6 +243,8 @@ fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
     let (folder, path) = changed("other", |key, tensor| Some((key.to_owned(), tensor)));
     let text = fs::read(fixture("other").join("config.json")).unwrap();
     fs::write(folder.path().join("config.json"), text).unwrap();
+    // With another file beside it, neither is what the folder is read from.
+    fs::copy(&path, folder.path().join("another.safetensors")).unwrap();
     KlVaeConfig::read(&path).unwrap_err();
     let own = folder.path().join("diffusion_pytorch_model.safetensors");
     fs::rename(path, &own).unwrap();
@@ -246,11 +252,14 @@ fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
 }
 
 /// What is read of a fixture's configuration in which one value is replaced; `null` leaves it out.
-fn read_with(name: &str, key: &str, value: &str) -> Result<KlVaeConfig, VaeError> {
+fn read_with(name: &str, key: &str, value: &str) -> Result<KlVaeConfig, CatalogError> {
     let folder = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(fixture(name).join("config.json")).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    json[key] = serde_json::from_str(value).unwrap();
+    match serde_json::from_str(value).unwrap() {
+        serde_json::Value::Null => drop(json.as_object_mut().unwrap().remove(key)),
+        value => json[key] = value,
+    }
     fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
     KlVaeConfig::read(folder.path())
 }
@@ -259,7 +268,7 @@ fn read_with(name: &str, key: &str, value: &str) -> Result<KlVaeConfig, VaeError
 fn what_a_config_leaves_out_is_as_in_diffusers() {
     let cfg = read_with("other", "use_quant_conv", "null").unwrap();
     assert_eq!(cfg, config("other"));
-    assert_eq!(cfg.shift_factor, 0.0);
+    assert_eq!(cfg.shift(), 0.0);
     assert_eq!(cfg.spatial_factor(), 4);
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use safelight_core::catalog::CatalogError;
+use safelight_core::networks::NetworkConfig as _;
 use tch::Tensor;
 
 use super::weights;
@@ -9,7 +11,6 @@ use super::{
     DECODER_LIMIT, ENCODER_LIMIT, NAMES, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, config,
     decode, distance, encode, fixture, open, recorded,
 };
-use crate::vae::VaeError;
 use crate::weights::Weights;
 
 #[test]
@@ -142,7 +143,7 @@ fn of_a_file_with_a_prefix_only_what_is_behind_it_can_be_unexpected() {
     assert_eq!(WanVaeDecoder::unexpected_keys(&weights), ["vae.odd.weight"]);
 }
 
-/// Written the other way round than `keys.rs`, by replacing text.
+/// Written the other way round than core's table, by replacing text.
 fn authors_name(cfg: &WanVaeConfig, key: &str) -> String {
     let rules = [
         (".norm1.", ".residual.0."),
@@ -194,7 +195,7 @@ fn authors_name(cfg: &WanVaeConfig, key: &str) -> String {
 }
 
 /// What is read of a fixture's configuration in which some values are replaced; `null` leaves one out.
-fn read_with(name: &str, changes: &[(&str, &str)]) -> Result<WanVaeConfig, VaeError> {
+fn read_with(name: &str, changes: &[(&str, &str)]) -> Result<WanVaeConfig, CatalogError> {
     let folder = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(fixture(name).join("config.json")).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -219,17 +220,18 @@ fn without_statistics_those_of_wan_2_1_are_taken_where_they_fit() {
         ("z_dim", "16"),
     ];
     let cfg = read_with("flat", &absent).unwrap();
-    assert_eq!(cfg.latents_mean[15], -0.2921);
-    assert_eq!(cfg.latents_std[0], 2.8184);
+    assert_eq!(cfg.mean()[15], -0.2921);
+    assert_eq!(cfg.std()[0], 2.8184);
     let err = read_with("flat", &absent[..1]).unwrap_err().to_string();
-    assert!(err.contains("latents_mean is missing"), "{err}");
+    let expected = "expected 4 latents_mean, as many as z_dim, found none";
+    assert!(err.starts_with(expected), "{err}");
 }
 
 #[test]
 fn a_width_that_cannot_be_halved_is_refused() {
     let changes = [("decoder_base_dim", "1"), ("dim_mult", "[1, 1, 1, 1]")];
     let err = read_with("flat", &changes).unwrap_err().to_string();
-    assert!(err.contains("cannot be halved"), "{err}");
+    assert!(err.contains("can be halved"), "{err}");
     // The residual form halves nothing.
     read_with("residual", &[("dim_mult", "[1, 1, 1, 1]")]).unwrap();
 }

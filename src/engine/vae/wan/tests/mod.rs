@@ -6,9 +6,10 @@ mod tiles;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use safelight_core::networks::{NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::{WanVaeConfig, WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
+use super::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 use crate::closeness::distance;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;

@@ -1,0 +1,180 @@
+//! What a family declares of itself.
+//!
+//! Data where data says it, a function where it depends on the model, the request or a file. What a network's tensors
+//! are called and how large they are stands in `networks`.
+
+use std::path::Path;
+
+use crate::catalog::companions::Companions;
+use crate::catalog::configs::ModelIndex;
+use crate::catalog::facts::Facts;
+use crate::catalog::library::Library;
+use crate::catalog::lora::{Coverage, Table};
+use crate::catalog::single::Assembled;
+use crate::catalog::{
+    CatalogError, Component, Guidance, ModelFiles, ModelSpec, TensorKind, WeightSet,
+};
+use crate::job::{GenerateRequest, Stage};
+use crate::memory::{Headers, Job, Need, Part};
+use crate::tokens::TextReader;
+
+/// One family of models.
+pub struct FamilyDef {
+    /// The name in files and on the command line, which never changes.
+    pub id: &'static str,
+    /// The name in the interface.
+    pub label: &'static str,
+    /// Whether its models make single pictures, not clips.
+    pub makes_pictures: bool,
+    /// Whether the shift of the noise schedule can follow the number of tokens.
+    pub has_dynamic_shift: bool,
+    /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
+    pub guidance_is_cfg: bool,
+    /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
+    pub token_limit: fn(Guidance) -> Option<u32>,
+    pub time_convolutions: TimeConvolutions,
+    /// The stages of a job, in order.
+    pub recipe: fn(&GenerateRequest) -> Vec<Stage>,
+    /// The text encoders of a model, first the one that reads the most tokens.
+    pub text_readers: fn(&ModelSpec) -> Vec<TextReader>,
+    /// The networks of a model, the halves of its autoencoder apart.
+    pub(crate) parts: fn(&ModelFiles, &mut Headers) -> Result<Vec<Part>, CatalogError>,
+    /// The networks that a stage needs, one after the other.
+    pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<Need>,
+    /// About how many weights the text encoders have: the first and the second.
+    pub(crate) text_encoder_weights: [u64; 2],
+    /// Matrices of width × width in one block of a transformer of this width, on average.
+    pub(crate) matrices_a_block: fn(f64) -> f64,
+    /// Whether what another program calls a model, in lower-case letters and digits, is one of this family.
+    pub(crate) is_named: fn(&str) -> bool,
+    /// How Wan2GP's `model_type` begins for models of this family, where that is no name of it.
+    pub(crate) wan2gp_types: &'static [&'static str],
+    pub(crate) files: FileRules,
+    pub(crate) lora: LoraRules,
+}
+
+/// Which convolutions over time the autoencoder has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeConvolutions {
+    /// None: it knows pictures alone.
+    None,
+    /// The fastest that the device computes right.
+    Fastest,
+    /// Frame by frame where the device computes that right, else the fastest.
+    FrameByFrame,
+}
+
+/// How the files of a model are recognised, put together and checked.
+pub(crate) struct FileRules {
+    /// Whether diffusers calls a pipeline of the family so.
+    pub owns_pipeline: fn(&str) -> bool,
+    /// Checks a diffusers folder whole. Parts that the user named stand in for the folder's own.
+    pub check_folder: CheckFolder,
+    /// Whether a transformer of the family is in a file, whole or not.
+    pub has_transformer: fn(&WeightSet) -> bool,
+    /// The model of the transformer at a place, whose header the weights are.
+    pub assemble: fn(&Path, &WeightSet, &Companions, &Library) -> Result<Assembled, CatalogError>,
+    /// The variant of the transformer at a place as far as its header and its name say it.
+    pub variant_at: fn(&Path) -> Option<&'static str>,
+    /// Whether two transformers are by their names the experts of one model.
+    pub are_experts: fn(&Path, &Path) -> bool,
+    /// Whether a place holds this part of the published models with latents of so many channels.
+    pub is_published_part: fn(Component, u64, &Path) -> bool,
+    /// What the first part of a header shows.
+    pub glance: fn(&str) -> Option<Glance>,
+    /// What is said of a file, in the order in which rules are tried.
+    pub kinds: &'static [KindRule],
+    /// The published name of a transformer of full size, where its shapes show it.
+    pub published_name: fn(&WeightSet) -> Option<&'static str>,
+    /// A file with the same weights in a form that is read, and where it is.
+    pub instead: fn(&TensorKind) -> Option<&'static str>,
+    /// Whether the tokenizer of its text encoder ships with the app.
+    pub ships_tokenizers: bool,
+    pub tiny_decoder: TinyDecoderRules,
+}
+
+/// Checks a diffusers folder whole -> where its parts are, and what is known of the model.
+pub(crate) type CheckFolder =
+    fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, Facts), CatalogError>;
+
+/// A transformer at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Glance {
+    Own,
+    /// Of a relative that this version does not run.
+    Relative,
+}
+
+/// What a file is that has certain tensors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KindRule {
+    /// A family's id, or the short name of a relative that this version does not run.
+    pub family: &'static str,
+    pub role: &'static str,
+    /// A noun phrase.
+    pub text: &'static str,
+    /// Ends of keys that all must be there.
+    pub ends: &'static [&'static str],
+}
+
+/// Which tiny decoders for previews read the family's latents.
+pub(crate) struct TinyDecoderRules {
+    /// Words in the names of its files and folders.
+    pub words: &'static [&'static str],
+    /// Whether the published file is in f16, for those without such a name.
+    pub is_f16: bool,
+}
+
+/// What LoRAs for the family are.
+pub(crate) struct LoraRules {
+    /// What only layers of its LoRAs, and of relatives', are called, in the order in which signs are tried.
+    pub signs: &'static [LoraSign],
+    /// Whether a LoRA of an origin may act on a model with these layers.
+    pub accepts: fn(&str, &[Table]) -> bool,
+    /// What a model with these layers is called.
+    pub model_label: fn(&[Table]) -> String,
+    /// What a LoRA of this family is called whose attention's outputs are so many.
+    pub label_of_width: fn(u64) -> Option<String>,
+    /// Why a LoRA that fits so is none for this model, whatever else it has.
+    pub objection: fn(&Coverage) -> Option<&'static str>,
+    /// The networks of a model that LoRAs change. Both experts of a model have the same layers.
+    pub tables: fn(&ModelFiles) -> Result<Vec<Table>, CatalogError>,
+    /// Whether musubi-tuner trains them, whose names are otherwise kohya's.
+    pub has_musubi: bool,
+}
+
+/// What the layers of one origin's LoRAs are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoraSign {
+    /// A family's id, or the short name of a relative.
+    pub family: &'static str,
+    /// The name among people.
+    pub label: &'static str,
+    /// The beginning of a layer's name, where `#` is the number of a block.
+    pub start: &'static str,
+    /// The ends of that; none where every end will do.
+    pub ends: &'static [&'static str],
+    /// The first number of a block that tells.
+    pub first_block: usize,
+}
+
+impl LoraSign {
+    pub const fn of(family: &'static str, label: &'static str, start: &'static str) -> Self {
+        Self::ending(family, label, start, &[])
+    }
+
+    pub const fn ending(
+        family: &'static str,
+        label: &'static str,
+        start: &'static str,
+        ends: &'static [&'static str],
+    ) -> Self {
+        Self {
+            family,
+            label,
+            start,
+            ends,
+            first_block: 0,
+        }
+    }
+}

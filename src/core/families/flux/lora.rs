@@ -1,0 +1,193 @@
+//! LoRAs for Flux: what the layers of its transformer are called in them, and which of them are for a model.
+
+use crate::catalog::WeightSet;
+use crate::catalog::lora::{
+    self, Coverage, DOUBLE, Dialect, List, Misfit, Names, Network, SINGLE, Share, Table, of_schema,
+};
+use crate::families::{LoraRules, LoraSign};
+use crate::networks::{FluxTransformerConfig, FluxTransformerKeys, flux_transformer};
+
+/// The transformer in a file with the authors' names.
+const ORIGINAL: Network = Network {
+    name: "flux",
+    is_text_encoder: false,
+    of_pictures: |_| false,
+    names: || names(false),
+};
+/// The same in a file with diffusers' names.
+const DIFFUSERS: Network = Network {
+    name: "flux in diffusers' names",
+    names: || names(true),
+    ..ORIGINAL
+};
+
+/// The transformer, whose file has diffusers' names or the authors'.
+pub fn network(is_diffusers: bool) -> Network {
+    if is_diffusers { DIFFUSERS } else { ORIGINAL }
+}
+
+pub(super) const RULES: LoraRules = LoraRules {
+    signs: &[
+        LoraSign::ending(
+            "hunyuan",
+            "HunyuanVideo",
+            "double_blocks_#_",
+            &["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
+        ),
+        LoraSign::ending(
+            "hunyuan",
+            "HunyuanVideo",
+            "single_blocks_#_",
+            &["modulation_linear"],
+        ),
+        LoraSign::of("flux2", "Flux 2", "double_stream_modulation"),
+        LoraSign::of("flux2", "Flux 2", "single_stream_modulation"),
+        LoraSign::ending(
+            "flux2",
+            "Flux 2",
+            "single_transformer_blocks_#_",
+            &["to_qkv_mlp_proj"],
+        ),
+        LoraSign::of("chroma", "Chroma", "distilled_guidance_layer"),
+        LoraSign::of("qwen", "Qwen-Image", "transformer_blocks_#_img_m"),
+        LoraSign::of("ltx", "LTX-Video", "transformer_blocks_#_attn1_"),
+        LoraSign::of("sd3", "Stable Diffusion 3", "joint_blocks_#_"),
+        LoraSign::of("sd", "Stable Diffusion", "down_blocks_#_"),
+        LoraSign::of("sd", "Stable Diffusion", "up_blocks_#_"),
+        LoraSign::of("sd", "Stable Diffusion", "mid_block_"),
+        LoraSign::of("sd", "Stable Diffusion", "input_blocks_#_"),
+        LoraSign::of("sd", "Stable Diffusion", "output_blocks_#_"),
+        LoraSign::of("zimage", "Z-Image", "layers_#_attention"),
+        deeper("double_blocks_#_", 19),
+        deeper("transformer_blocks_#_", 19),
+        deeper("single_blocks_#_", 38),
+        deeper("single_transformer_blocks_#_", 38),
+        LoraSign::of("flux", "Flux", "double_blocks_#_"),
+        LoraSign::of("flux", "Flux", "single_blocks_#_"),
+        LoraSign::of("flux", "Flux", "single_transformer_blocks_#_"),
+        LoraSign::of("flux", "Flux", "transformer_blocks_#_"),
+    ],
+    accepts: |origin, _| origin == "flux",
+    model_label: |_| "Flux".to_owned(),
+    label_of_width: |_| None,
+    objection: |coverage: &Coverage| {
+        coverage.misfits.iter().any(is_of_control).then_some(
+            "expected a LoRA, found one that makes another model of Flux, which reads a second picture (a control LoRA)",
+        )
+    },
+    tables: |files| {
+        let weights = WeightSet::at(&files.transformer)?;
+        let keys = FluxTransformerKeys::of(|key| weights.has(key));
+        let shape = |name: &str| weights.shape(&keys.file_key(name));
+        let mut tables = vec![Table::new(network(keys.is_diffusers), "", &shape)];
+        let encoders = [
+            (lora::CLIP, Some(&files.text_encoder)),
+            (lora::T5, files.text_encoder_2.as_ref()),
+        ];
+        for (network, place) in encoders {
+            // One that cannot be read is told where it is loaded.
+            if let Some(Ok(weights)) = place.map(|place| WeightSet::at(place)) {
+                let keys = weights.tensors.keys().map(String::as_str);
+                let prefix = lora::text_encoder_prefix(network, keys);
+                tables.push(Table::new(network, prefix, &|name| weights.shape(name)));
+            }
+        }
+        Ok(tables)
+    },
+    has_musubi: false,
+};
+
+/// Names that Flux has as well, in a block that it does not have.
+const fn deeper(start: &'static str, first_block: usize) -> LoraSign {
+    LoraSign {
+        first_block,
+        ..LoraSign::of(
+            "hunyuan",
+            "HunyuanVideo or another model with more blocks than Flux",
+            start,
+        )
+    }
+}
+
+/// Whether a layer takes in more than the latents of the picture that is made.
+fn is_of_control(misfit: &Misfit) -> bool {
+    let name = lora::normal(&misfit.layer);
+    let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
+    is_input && misfit.found.1 > misfit.expected.1
+}
+
+/// What only some LoRA tools call a layer.
+const EXTRA: [(&str, &[(&str, Share)]); 12] = [
+    (
+        "img_attn.qkv",
+        &[
+            ("attn.to_qkv", Share::All),
+            ("processor.qkv_lora1", Share::All),
+        ],
+    ),
+    (
+        "txt_attn.qkv",
+        &[
+            ("attn.to_added_qkv", Share::All),
+            ("processor.qkv_lora2", Share::All),
+        ],
+    ),
+    (
+        "img_attn.norm.query_norm.scale",
+        &[("img_attn.norm.query_norm", Share::All)],
+    ),
+    (
+        "img_attn.norm.key_norm.scale",
+        &[("img_attn.norm.key_norm", Share::All)],
+    ),
+    (
+        "txt_attn.norm.query_norm.scale",
+        &[("txt_attn.norm.query_norm", Share::All)],
+    ),
+    (
+        "txt_attn.norm.key_norm.scale",
+        &[("txt_attn.norm.key_norm", Share::All)],
+    ),
+    (
+        "img_attn.proj",
+        &[
+            ("attn.to_out", Share::All),
+            ("processor.proj_lora1", Share::All),
+        ],
+    ),
+    ("txt_attn.proj", &[("processor.proj_lora2", Share::All)]),
+    ("linear1", &[("processor.qkv_lora", Share::QkvOfSeven)]),
+    ("linear2", &[("processor.proj_lora", Share::All)]),
+    ("norm.query_norm.scale", &[("norm.query_norm", Share::All)]),
+    ("norm.key_norm.scale", &[("norm.key_norm", Share::All)]),
+];
+
+/// The layers, one entry for each kind of block.
+fn names(is_diffusers: bool) -> Vec<Names> {
+    let config = FluxTransformerConfig {
+        num_layers: 1,
+        num_single_layers: 1,
+        guidance_embeds: true,
+        ..FluxTransformerConfig::default()
+    };
+    let diffusers = FluxTransformerKeys {
+        prefix: "",
+        is_diffusers: true,
+    };
+    let diffusers = Dialect {
+        file_key: &|name| diffusers.file_key(name),
+        is_split: true,
+    };
+    let lists: [List; 3] = [("", &[], "img_in.weight"), DOUBLE, SINGLE];
+    let schema = flux_transformer::schema(&config, FluxTransformerKeys::ORIGINAL);
+    let mut all = of_schema(&schema, &lists, &[diffusers], is_diffusers);
+    for layer in all.iter_mut().flat_map(|names| &mut names.layers) {
+        for (_, extra) in EXTRA.iter().filter(|(own, _)| *own == layer.own) {
+            let extra = extra
+                .iter()
+                .map(|(name, share)| ((*name).to_owned(), *share));
+            layer.others.extend(extra);
+        }
+    }
+    all
+}

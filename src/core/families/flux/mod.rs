@@ -1,0 +1,182 @@
+//! FLUX.1: pictures from text, from a picture, inside a mask, and as a prompt says beside a given one.
+
+mod files;
+pub mod lora;
+mod memory;
+mod parts;
+mod variant;
+
+use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use crate::catalog::{Guidance, WeightSet};
+use crate::job::{GenerateRequest, Stage};
+use crate::networks::FluxTransformerKeys;
+use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
+pub(crate) use memory::{Sequence, moment};
+
+pub const FAMILY: Family = Family::new(&DEF);
+
+/// Tokens of a prompt that T5 reads: 512 in guidance-distilled models, 256 in schnell, which was distilled to few
+/// steps and to short prompts.
+pub fn text_tokens(guidance: Guidance) -> u32 {
+    match guidance {
+        Guidance::None => 256,
+        Guidance::Cfg | Guidance::Distilled => 512,
+    }
+}
+
+pub(super) static DEF: FamilyDef = FamilyDef {
+    id: "flux",
+    label: "Flux",
+    makes_pictures: true,
+    has_dynamic_shift: true,
+    guidance_is_cfg: false,
+    token_limit: |guidance| Some(text_tokens(guidance)),
+    time_convolutions: TimeConvolutions::None,
+    recipe,
+    text_readers: |spec| {
+        let clip = TextReader::first(spec, "CLIP", CLIP_TOKENS, TextRule::Plain);
+        let t5 = TextReader::second(spec, "T5", text_tokens(spec.guidance));
+        t5.into_iter().chain([clip]).collect()
+    },
+    parts: memory::parts,
+    needs: memory::needs,
+    // CLIP, and the encoder half of T5.
+    text_encoder_weights: [123_000_000, 4_800_000_000],
+    // Nineteen blocks of two streams and thirty-eight of one.
+    matrices_a_block: |_| 22.3,
+    // Flux 2 is another network, of which nothing can be restored.
+    is_named: |name| name.contains("flux") && !name.contains("flux2"),
+    wan2gp_types: &[],
+    files: FileRules {
+        owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
+        check_folder: files::check_folder,
+        has_transformer: |weights| FluxTransformerKeys::detect(|key| weights.has(key)).is_some(),
+        assemble: files::assemble,
+        variant_at: files::variant_at,
+        are_experts: |_, _| false,
+        is_published_part: |component, _, place| files::is_published_part(component, place),
+        glance,
+        kinds: &[
+            relative(
+                "chroma",
+                "a Chroma transformer",
+                &["distilled_guidance_layer.in_proj.weight"],
+            ),
+            relative(
+                "flux2",
+                "a Flux 2 transformer in the original layout",
+                &["double_stream_modulation_img.lin.weight"],
+            ),
+            relative(
+                "flux2",
+                "a Flux 2 transformer",
+                &["double_stream_modulation_img.linear.weight"],
+            ),
+            KindRule {
+                family: "flux",
+                role: "adapter",
+                text: "a Flux Redux adapter",
+                ends: &["redux_up.weight", "redux_down.weight"],
+            },
+            relative(
+                "flux",
+                "a Flux transformer in the original layout",
+                &["double_blocks.0.img_attn.qkv.weight"],
+            ),
+            relative(
+                "flux",
+                "a Flux transformer",
+                &[
+                    "single_transformer_blocks.0.proj_mlp.weight",
+                    "x_embedder.weight",
+                ],
+            ),
+            relative(
+                "flux",
+                "a Flux transformer",
+                &[
+                    "single_transformer_blocks.0.mlp_fc1.weight",
+                    "x_embedder.weight",
+                ],
+            ),
+            KindRule {
+                family: "flux",
+                role: "vae",
+                text: "an image VAE in the original layout",
+                ends: &["decoder.mid.block_1.conv1.weight"],
+            },
+        ],
+        published_name,
+        instead: |kind| {
+            Some(match kind.role {
+                "transformer" if kind.family == "flux" => {
+                    "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell"
+                }
+                "vae" => "ae.safetensors from black-forest-labs/FLUX.1-schnell",
+                _ => return None,
+            })
+        },
+        ships_tokenizers: true,
+        tiny_decoder: TinyDecoderRules {
+            words: &["taef1", "flux"],
+            is_f16: false,
+        },
+    },
+    lora: lora::RULES,
+};
+
+/// A transformer of the family or of one that shares its names.
+const fn relative(
+    family: &'static str,
+    text: &'static str,
+    ends: &'static [&'static str],
+) -> KindRule {
+    KindRule {
+        family,
+        role: "transformer",
+        text,
+        ends,
+    }
+}
+
+fn recipe(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText];
+    if request.image.is_some() {
+        stages.push(Stage::EncodeImage);
+    }
+    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+    stages
+}
+
+/// FLUX.1, or a family that was built after it.
+fn glance(header: &str) -> Option<Glance> {
+    let has = |name: &str| header.contains(name);
+    let is_original = has("double_blocks.0.img_attn.qkv.weight\"");
+    let is_diffusers = has("single_transformer_blocks.0.attn.to_q.weight\"");
+    if has("individual_token_refiner.") || has("token_refiner.refiner_blocks.") {
+        return Some(Glance::Relative);
+    }
+    if (is_original && has("img_in.weight\"")) || (is_diffusers && has("x_embedder.weight\"")) {
+        return Some(Glance::Own);
+    }
+    (is_original || is_diffusers).then_some(Glance::Relative)
+}
+
+/// The published transformers of full size; dev and Kontext are told apart by name alone.
+fn published_name(weights: &WeightSet) -> Option<&'static str> {
+    let shape = weights.shape_by_end(&["img_in.weight", "x_embedder.weight"])?;
+    let is_distilled = weights
+        .shape_by_end(&[
+            "guidance_in.in_layer.weight",
+            "time_text_embed.guidance_embedder.linear_1.weight",
+        ])
+        .is_some();
+    Some(match (shape.first()?, shape.get(1)?) {
+        (3072, 64) if is_distilled => "FLUX.1 dev",
+        (3072, 64) => "FLUX.1 schnell",
+        (3072, 384) => "FLUX.1 Fill",
+        (3072, 128) => "FLUX.1 control (Canny or Depth)",
+        (3072, 196) => "Flex.2",
+        _ => return None,
+    })
+}

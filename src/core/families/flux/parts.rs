@@ -1,0 +1,124 @@
+//! The parts that a Flux transformer needs beside it.
+
+use crate::catalog::Component;
+use crate::catalog::library::Role;
+use crate::catalog::wanted::{TokenizerForm, Wanted, WantedTokenizer, fits_transformer};
+use crate::networks::{
+    ClipTextConfig, FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config, T5Keys,
+    T5Kind, clip_text,
+};
+
+/// What to get where a companion is missing or wrong.
+const VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
+const CLIP: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
+const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
+
+/// All of them.
+pub(super) fn parts(transformer: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
+    vec![vae(transformer), clip_l(transformer), t5_xxl(transformer)]
+}
+
+fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
+    let expected = transformer.latent_channels();
+    let what = format!("a Flux VAE ({expected} latent channels)");
+    Wanted {
+        component: Component::Vae,
+        role: Role::KlVae,
+        what: what.clone(),
+        kind: "a Flux VAE",
+        example: VAE,
+        usual: &["ae", "flux_vae", "flux_ae", "vae"],
+        word: "ae",
+        is_in: KlVaeConfig::is_in,
+        fits: Box::new(move |weights, place| {
+            let config = KlVaeConfig::read(place)?;
+            let found = config.latent_channels;
+            fits_transformer(expected == found, &what, VAE, place, || {
+                format!("one with {found} latent channels")
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: None,
+    }
+}
+
+fn clip_l(transformer: &FluxTransformerConfig) -> Wanted<'_> {
+    Wanted {
+        component: Component::TextEncoder,
+        role: Role::Clip,
+        what: "a CLIP-L text encoder".to_owned(),
+        kind: "a CLIP text encoder",
+        example: CLIP,
+        usual: &["clip_l", "text_encoder"],
+        word: "clip",
+        is_in: |weights| clip_text::prefix(&weights.names()).is_some(),
+        fits: Box::new(|weights, place| {
+            let config = ClipTextConfig::read(place)?;
+            let (expected, found) = (transformer.pooled_projection_dim, config.hidden_size);
+            let what = format!(
+                "a CLIP text encoder with a hidden_size of {expected}, the transformer's pooled_projection_dim"
+            );
+            fits_transformer(expected == found, &what, CLIP, place, || {
+                format!("one of {found}")
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: Some(WantedTokenizer {
+            what: "the tokenizer of CLIP",
+            example: "the folder tokenizer that was published with this text encoder",
+            folders: &[
+                "tokenizer",
+                "clip-l",
+                "clip-vit-large-patch14",
+                "tokenizers/clip-l",
+            ],
+            bundled: Some("clip-l"),
+            form: TokenizerForm::Pairs,
+            vocab_size: |place| Ok(ClipTextConfig::read(place)?.vocab_size),
+        }),
+    }
+}
+
+fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {
+    Wanted {
+        component: Component::TextEncoder2,
+        role: Role::T5,
+        what: "a T5-XXL text encoder".to_owned(),
+        kind: "a T5 text encoder",
+        example: T5,
+        usual: &[
+            "t5xxl",
+            "t5-v1_1-xxl",
+            "google_t5-v1_1-xxl_encoderonly",
+            "text_encoder_2",
+        ],
+        word: "t5",
+        is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::T5),
+        fits: Box::new(|weights, place| {
+            let config = T5Config::read_as(T5Kind::T5, place)?;
+            let (expected, found) = (transformer.joint_attention_dim, config.d_model);
+            let what = format!(
+                "a T5 text encoder with a d_model of {expected}, the transformer's joint_attention_dim"
+            );
+            fits_transformer(expected == found, &what, T5, place, || {
+                format!("one of {found}")
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: Some(WantedTokenizer {
+            what: "the tokenizer of T5",
+            example: "the folder tokenizer_2 that was published with this text encoder",
+            folders: &[
+                "tokenizer_2",
+                "tokenizer_3",
+                "tokenizer",
+                "t5-xxl",
+                "google/t5-v1_1-xxl",
+                "tokenizers/t5-xxl",
+            ],
+            bundled: Some("t5-xxl"),
+            form: TokenizerForm::Pieces,
+            vocab_size: |place| Ok(T5Config::read_as(T5Kind::T5, place)?.vocab_size),
+        }),
+    }
+}

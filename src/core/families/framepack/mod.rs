@@ -1,0 +1,108 @@
+//! FramePack and FramePack F1: clips of up to two minutes from a picture, section by section.
+
+mod files;
+pub mod lora;
+mod memory;
+mod parts;
+mod variant;
+
+use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use crate::job::{GenerateRequest, Stage};
+use crate::tokens::{CLIP_TOKENS, HunyuanPrompt, TextReader, TextRule};
+
+pub const FAMILY: Family = Family::new(&DEF);
+
+pub(super) static DEF: FamilyDef = FamilyDef {
+    id: "framepack",
+    label: "FramePack",
+    makes_pictures: false,
+    has_dynamic_shift: true,
+    guidance_is_cfg: false,
+    token_limit: |_| None,
+    time_convolutions: TimeConvolutions::FrameByFrame,
+    recipe,
+    text_readers: |spec| {
+        let tokens = HunyuanPrompt::TOKENS as u32;
+        let llama = TextReader::first(spec, "Llama", tokens, TextRule::WithinHunyuanPrompt);
+        let clip = TextReader::second(spec, "CLIP", CLIP_TOKENS);
+        [llama].into_iter().chain(clip).collect()
+    },
+    parts: memory::parts,
+    needs: memory::needs,
+    // Llama 3, and CLIP.
+    text_encoder_weights: [8_000_000_000, 123_000_000],
+    // Twenty blocks of two streams and forty of one.
+    matrices_a_block: |_| 22.3,
+    is_named: |name| name.contains("framepack"),
+    wan2gp_types: &[],
+    files: FileRules {
+        owns_pipeline: |class| class == files::PIPELINE,
+        check_folder: files::check_folder,
+        has_transformer: files::is_in,
+        assemble: files::assemble,
+        variant_at: files::variant_at,
+        are_experts: |_, _| false,
+        is_published_part: |component, _, place| files::is_published_part(component, place),
+        glance: |header| {
+            let is_own = header.contains("clean_x_embedder.proj.weight\"");
+            is_own.then_some(Glance::Own)
+        },
+        kinds: &[
+            transformer(
+                "framepack",
+                "a FramePack transformer",
+                &["clean_x_embedder.proj.weight"],
+            ),
+            transformer(
+                "hunyuan",
+                "a HunyuanVideo transformer",
+                &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
+            ),
+            transformer(
+                "hunyuan",
+                "a HunyuanVideo transformer in the original layout",
+                &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
+            ),
+            KindRule {
+                family: "hunyuan",
+                role: "vae",
+                text: "a HunyuanVideo VAE",
+                ends: &["decoder.conv_in.conv.weight"],
+            },
+        ],
+        published_name: |_| None,
+        instead: |kind| {
+            (kind.role == "transformer")
+                .then_some("FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy")
+        },
+        ships_tokenizers: true,
+        tiny_decoder: TinyDecoderRules {
+            words: &["taehv", "taehy", "hunyuan", "framepack"],
+            is_f16: true,
+        },
+    },
+    lora: lora::RULES,
+};
+
+const fn transformer(
+    family: &'static str,
+    text: &'static str,
+    ends: &'static [&'static str],
+) -> KindRule {
+    KindRule {
+        family,
+        role: "transformer",
+        text,
+        ends,
+    }
+}
+
+fn recipe(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
+    let num_sections = request.sections.map_or(1, |sections| sections.count);
+    for _ in 0..num_sections {
+        stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode]);
+    }
+    stages.push(Stage::Save);
+    stages
+}

@@ -1,0 +1,143 @@
+//! The families of models that this version runs: one folder each, and the registry of them.
+//!
+//! A family's folder declares a [`FamilyDef`] and holds everything that only this family knows. Nothing outside of this
+//! folder names a family: others ask the [`Family`] that a model, a request or a file carries.
+
+mod def;
+pub mod flux;
+pub mod framepack;
+#[cfg(feature = "toy-family")]
+#[path = "../../../tests/toy_family/core.rs"]
+pub mod toy;
+pub mod wan;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use def::{FamilyDef, TimeConvolutions};
+pub(crate) use def::{FileRules, Glance, KindRule, LoraRules, LoraSign, TinyDecoderRules};
+
+/// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
+static FAMILIES: &[&FamilyDef] = &[
+    #[cfg(feature = "toy-family")]
+    &toy::DEF,
+    &framepack::DEF,
+    &wan::DEF,
+    &flux::DEF,
+];
+
+/// A family of models that share an implementation: what its [`FamilyDef`] says.
+///
+/// In files it is its id.
+#[derive(Clone, Copy)]
+pub struct Family(&'static FamilyDef);
+
+impl Family {
+    const fn new(def: &'static FamilyDef) -> Self {
+        Self(def)
+    }
+
+    /// All of them, in the order in which a file is tried.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FAMILIES.iter().map(|def| Self(def))
+    }
+
+    /// The family with this id; `None` for one that this version does not know.
+    pub fn of_id(id: &str) -> Option<Self> {
+        Self::all().find(|family| family.id == id)
+    }
+}
+
+/// The family of a catalogue entry that names none.
+impl Default for Family {
+    fn default() -> Self {
+        wan::FAMILY
+    }
+}
+
+impl Deref for Family {
+    type Target = FamilyDef;
+
+    fn deref(&self) -> &FamilyDef {
+        self.0
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Family {}
+
+impl Hash for Family {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Family({})", self.id)
+    }
+}
+
+impl Serialize for Family {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id)
+    }
+}
+
+impl<'de> Deserialize<'de> for Family {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let id = String::deserialize(deserializer)?;
+        Self::of_id(&id).ok_or_else(|| {
+            let known: Vec<&str> = Self::all().map(|family| family.id).collect();
+            serde::de::Error::custom(format!(
+                "expected a family of models that this version runs ({}), found '{id}'",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_stored_under_its_id_and_found_by_it() {
+        for family in Family::all() {
+            let stored = serde_json::to_value(family).unwrap();
+            assert_eq!(stored, family.id);
+            assert_eq!(serde_json::from_value::<Family>(stored).unwrap(), family);
+        }
+    }
+
+    #[test]
+    fn an_unknown_family_is_refused_by_name() {
+        let err = serde_json::from_value::<Family>("sora".into()).unwrap_err();
+        let text = err.to_string();
+        let start = "expected a family of models that this version runs (";
+        assert!(
+            text.starts_with(start) && text.ends_with("framepack, wan, flux), found 'sora'"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn no_two_families_share_an_id_or_a_name() {
+        for (number, family) in Family::all().enumerate() {
+            let mut others = Family::all().skip(number + 1);
+            assert!(
+                others.all(|other| other.id != family.id && other.label != family.label),
+                "{}",
+                family.id
+            );
+        }
+    }
+}

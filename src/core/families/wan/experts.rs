@@ -1,0 +1,212 @@
+//! From the place of one transformer to a whole Wan model: its other expert, and the parts beside it.
+//!
+//! Headers say what a file is; only which of two experts it is comes from its name.
+
+use std::path::{Path, PathBuf};
+
+use super::files::{check, same_experts};
+use super::names::implied_side;
+use super::parts::parts;
+use super::transformer::{Transformer, TransformerKind};
+use super::variant::Variant;
+use crate::catalog::companions::{self, Companions};
+use crate::catalog::configs::sorted_entries;
+use crate::catalog::library::{Library, Role};
+use crate::catalog::names::{
+    Side, counterpart, possible_side, side_beside, stated_side, without_side,
+};
+use crate::catalog::single::{Assembled, file_stem};
+use crate::catalog::{CatalogError, ModelFiles, scan};
+
+/// The width of the transformers of 14 billion weights, to which all experts belong.
+const WIDTH_14B: i64 = 5120;
+
+/// The model of the transformer at a place.
+pub(super) fn assemble(
+    place: &Path,
+    companions: &Companions,
+    library: &Library,
+) -> Result<Assembled, CatalogError> {
+    let named = Transformer::read(place)?;
+    let (first, second, variant) = match expert_pair(&named, library)? {
+        Some((high, low)) => {
+            same_experts(&high.cfg, &low.cfg, &low.place)?;
+            // Both are of one kind now, and only experts were paired.
+            let variant = high.kind.as_expert().unwrap_or(Variant::T2vA14b);
+            (high, Some(low.place), variant)
+        }
+        None => match named.kind {
+            TransformerKind::Whole(variant) => (named, None, variant),
+            TransformerKind::TextToVideo => (named, None, Variant::T2v),
+            TransformerKind::ImageToVideoExpert => return Err(lone_expert(&named)),
+        },
+    };
+    let (place, name) = place_and_name(&first.place, second.as_deref());
+    let mut files = ModelFiles {
+        transformer: first.place,
+        transformer_2: second,
+        boundary_ratio: variant.boundary_ratio(),
+        expand_timesteps: variant == Variant::Ti2v,
+        ..ModelFiles::default()
+    };
+    companions::complete(&mut files, &parts(&first.cfg), companions, library)?;
+    let facts = check(&files, variant)?;
+    Ok(Assembled {
+        place,
+        name,
+        files,
+        facts,
+    })
+}
+
+/// Whether two files are by their names the experts of one model.
+pub(super) fn are_experts(one: &Path, two: &Path) -> bool {
+    side_beside(&file_stem(one), &file_stem(two)).is_some()
+}
+
+/// What a model is called by: the file of its transformer, or the folder that holds all of it.
+fn place_and_name(first: &Path, second: Option<&Path>) -> (PathBuf, String) {
+    let place = match first.parent() {
+        // Two experts' folders lie in that of their model.
+        Some(folder) if second.is_some() && first.is_dir() => folder,
+        _ => first,
+    };
+    let name = if place.is_dir() {
+        scan::model_name(place)
+    } else if second.is_some() {
+        without_side(&file_stem(place))
+    } else {
+        file_stem(place)
+    };
+    (place.to_owned(), name)
+}
+
+/// The high-noise and the low-noise expert, where the named transformer is one of two.
+fn expert_pair(
+    named: &Transformer,
+    library: &Library,
+) -> Result<Option<(Transformer, Transformer)>, CatalogError> {
+    if named.kind.as_expert().is_none() {
+        return Ok(None);
+    }
+    let is_stated = stated(named).is_some();
+    let mut first_error = None;
+    for (side, place) in others(&named.place, library) {
+        // A name alone makes no pair of files that differ; one that states its side must have one.
+        match Transformer::read(&place) {
+            Ok(other) if other.cfg.is_same_shape(&named.cfg) || is_stated => {
+                return Ok(Some(match side {
+                    Side::High => (named.clone(), other),
+                    Side::Low => (other, named.clone()),
+                }));
+            }
+            Ok(_) => {}
+            Err(err) => first_error = first_error.or(Some(err)),
+        }
+    }
+    match first_error {
+        Some(err) if is_stated => Err(err),
+        _ if is_stated => Err(lone_expert(named)),
+        _ => Ok(None),
+    }
+}
+
+/// The side that a transformer's own name states, or its folder's.
+fn stated(named: &Transformer) -> Option<Side> {
+    let name = file_stem(&named.place);
+    let folder = named.place.parent().and_then(Path::file_name);
+    let folder = folder.unwrap_or_default().to_string_lossy();
+    stated_side(&name)
+        .or_else(|| stated_side(&folder))
+        .or_else(|| {
+            let is_open = named.kind == TransformerKind::TextToVideo;
+            is_open
+                .then(|| implied_side(&name, &folder, named.cfg.dim() == WIDTH_14B))
+                .flatten()
+        })
+}
+
+/// Places that by their names may be the other expert, nearest first, with the side of the named one.
+fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
+    let own = file_stem(place);
+    let folder = place.parent().unwrap_or_else(|| Path::new(""));
+    let mut found = Vec::new();
+    if place.is_dir() {
+        // Of a diffusers folder that lost its index.
+        let sibling = match own.as_str() {
+            "transformer" => Some((Side::High, "transformer_2")),
+            "transformer_2" => Some((Side::Low, "transformer")),
+            _ => None,
+        };
+        found.extend(sibling.map(|(side, name)| (side, folder.join(name))));
+        for path in sorted_entries(folder).unwrap_or_default() {
+            found.extend(side_beside(&own, &file_stem(&path)).map(|side| (side, path)));
+        }
+        found.retain(|(_, path)| path.is_dir());
+        return found;
+    }
+    let transformers = |folder: &Path| -> Vec<PathBuf> {
+        let items = library.in_folder(folder);
+        let items = items
+            .iter()
+            .filter(|item| item.role == Role::Transformer(super::FAMILY));
+        items.map(|item| item.place.clone()).collect()
+    };
+    for path in transformers(folder) {
+        found.extend(side_beside(&own, &file_stem(&path)).map(|side| (side, path)));
+    }
+    let folder_name = file_stem(folder);
+    let around = folder.parent().unwrap_or_else(|| Path::new(""));
+    for sibling in sorted_entries(around).unwrap_or_default() {
+        let Some(side) = side_beside(&folder_name, &file_stem(&sibling)) else {
+            continue;
+        };
+        for path in transformers(&sibling) {
+            let other = file_stem(&path);
+            let is_same = own.eq_ignore_ascii_case(&other);
+            if is_same || side_beside(&own, &other) == Some(side) {
+                found.push((side, path));
+            }
+        }
+    }
+    for item in &library.known {
+        if item.role == Role::Transformer(super::FAMILY) {
+            let side = side_beside(&own, &file_stem(&item.place));
+            found.extend(side.map(|side| (side, item.place.clone())));
+        }
+    }
+    found
+}
+
+/// What is said of one expert without the other.
+fn lone_expert(named: &Transformer) -> CatalogError {
+    let file_name = named
+        .place
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let variant = named.kind.as_expert().unwrap_or(Variant::I2vA14b).name();
+    let side = stated(named).or_else(|| possible_side(&file_stem(&named.place)));
+    let reason = match side {
+        Some(side) => {
+            let folder = named.place.parent().and_then(Path::file_name);
+            let folder = folder.unwrap_or_default().to_string_lossy();
+            let other = counterpart(&file_name).unwrap_or_else(|| {
+                let other = counterpart(&folder).unwrap_or_default();
+                format!("{other}/{file_name}")
+            });
+            format!(
+                "this is the {} expert of a Wan 2.2 {variant} model; expected the {} one beside it, {other}, found none",
+                side.label(),
+                side.other().label(),
+            )
+        }
+        None => format!(
+            "this is one of two experts of a Wan 2.2 {variant} model; expected both, with high_noise and low_noise in their names, found this one"
+        ),
+    };
+    CatalogError::Expert {
+        reason,
+        path: named.place.clone(),
+    }
+}

@@ -1,0 +1,282 @@
+//! The files of a Wan model: a diffusers folder, and whether every part fits its config and the others.
+//!
+//! Looks at configs and headers only. How two experts in single files find each other is `experts`' business.
+
+use std::path::Path;
+
+use super::parts::{self, parts};
+use super::variant::{Variant, of_index};
+use crate::catalog::companions::{self, Companions};
+use crate::catalog::configs::ModelIndex;
+use crate::catalog::facts::{Facts, Schedule, TransformerShape};
+use crate::catalog::identify::check_components;
+use crate::catalog::library::Library;
+use crate::catalog::wanted;
+use crate::catalog::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::job::Sampler;
+use crate::networks::wan_transformer::check_transformer;
+use crate::networks::{
+    ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
+    WanVaeConfig, config_path,
+};
+
+const MAX_PIXELS: u64 = 1 << 24;
+const MAX_FRAMES: i64 = 1025;
+
+/// Checks a diffusers folder whole. Parts that the user named stand in for the folder's own.
+pub(super) fn check_folder(
+    folder: &Path,
+    index: &ModelIndex,
+    companions: &Companions,
+    library: &Library,
+) -> Result<(ModelFiles, Facts), CatalogError> {
+    // Before anything is said about its parts: another variant has other parts.
+    let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
+    let variant = match of_index(index, transformer.as_ref()) {
+        Ok(variant) => variant,
+        Err(what) => {
+            return Err(CatalogError::Unsupported {
+                what,
+                path: folder.to_owned(),
+            });
+        }
+    };
+    let mut components = vec![
+        ("scheduler", None),
+        ("text_encoder", Some("UMT5EncoderModel")),
+        ("tokenizer", None),
+        ("transformer", Some("WanTransformer3DModel")),
+        ("vae", Some("AutoencoderKLWan")),
+    ];
+    if variant.has_two_experts() {
+        components.push(("transformer_2", Some("WanTransformer3DModel")));
+    }
+    if transformer.is_some_and(|config| config.image_dim.is_some()) {
+        components.push(("image_encoder", Some("CLIPVisionModel")));
+    }
+    if index.components.contains_key("image_processor") {
+        components.push(("image_processor", None));
+    }
+    check_components(folder, index, &components, companions)?;
+    let mut files = ModelFiles::from_index(folder, index);
+    if !companions.is_empty() {
+        let transformer = WanTransformerConfig::read(&files.transformer)?;
+        companions::replace(&mut files, &parts(&transformer), companions, library)?;
+    }
+    let facts = check(&files, variant)?;
+    Ok((files, facts))
+}
+
+/// Checks a model whose parts are known whole: each against its config, and the configs with each other.
+pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
+    let scheduler = files.scheduler.as_deref();
+    let scheduler = scheduler.map(SchedulerConfig::read_with_fixed_shift);
+    let schedule = scheduler.transpose()?.map(|scheduler| Schedule {
+        sampler: if scheduler.is_unipc() {
+            Sampler::UniPc
+        } else {
+            Sampler::Euler
+        },
+        shift: scheduler.stated_shift(),
+    });
+    let config = WanTransformerConfig::read(&files.transformer)?;
+    let second = files.transformer_2.as_deref();
+    let second = second.map(|place| Ok((place, WanTransformerConfig::read(place)?)));
+    let second = second.transpose()?;
+    let vae = WanVaeConfig::read(&files.vae)?;
+    check_quantisation(files, &config, second.as_ref().map(|(_, config)| config))?;
+    variant.check_boundary(files)?;
+    check_image_encoder(files, &config)?;
+    if let Some(reason) = wrong_transformer(&config, variant, &vae) {
+        return Err(CatalogError::Config {
+            reason,
+            path: config_path(&files.transformer),
+        });
+    }
+    let mut transformers = vec![files.transformer.as_path()];
+    if let Some((place, second)) = &second {
+        same_experts(&config, second, place)?;
+        transformers.push(place);
+    }
+    let bytes = wanted::check_model(
+        files,
+        &transformers,
+        "a Wan transformer",
+        &|weights| check_transformer(weights, &config),
+        &parts(&config),
+    )?;
+    Ok(Facts {
+        family: super::FAMILY,
+        variant: variant.name(),
+        shape: TransformerShape {
+            heads: config.num_attention_heads,
+            head_dim: config.attention_head_dim,
+            layers: config.num_layers,
+            channels: config.in_channels,
+        },
+        start_image: variant.start_image(),
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
+        end_image: variant.end_image(files.image_encoder.is_some()),
+        guidance: Guidance::Cfg,
+        section_order: None,
+        latent_channels: vae.z_dim.unsigned_abs(),
+        limits: limits(&config, &vae),
+        schedule,
+        bytes,
+    })
+}
+
+fn check_quantisation(
+    files: &ModelFiles,
+    config: &WanTransformerConfig,
+    second: Option<&WanTransformerConfig>,
+) -> Result<(), CatalogError> {
+    let text = T5Config::read_as(T5Kind::Umt5, &files.text_encoder)?;
+    let is_quantised = config.quantization_config.is_some()
+        || second.is_some_and(|second| second.quantization_config.is_some())
+        || text.quantization_config.is_some();
+    if is_quantised {
+        return Err(CatalogError::Unsupported {
+            what: "a quantised Wan model".to_owned(),
+            path: files.transformer.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether a place holds this part of the published models with latents of so many channels.
+pub(super) fn is_published_part(component: Component, latent_channels: u64, place: &Path) -> bool {
+    /// The width of CLIP ViT-H.
+    const IMAGE_DIM: i64 = 1280;
+    let transformer = WanTransformerConfig {
+        out_channels: i64::try_from(latent_channels).unwrap_or(i64::MAX),
+        image_dim: Some(IMAGE_DIM),
+        ..WanTransformerConfig::default()
+    };
+    let parts = parts(&transformer);
+    let mut parts = parts.iter().filter(|wanted| wanted.component == component);
+    parts.any(|wanted| wanted.check(place).is_ok())
+}
+
+/// Whether there is an image encoder where the transformer looks at pictures through one, and none elsewhere.
+fn check_image_encoder(
+    files: &ModelFiles,
+    transformer: &WanTransformerConfig,
+) -> Result<(), CatalogError> {
+    let Some(place) = &files.image_encoder else {
+        return match transformer.image_dim {
+            None => Ok(()),
+            Some(_) => Err(CatalogError::MissingCompanion {
+                what: "a CLIP image encoder, as the transformer looks at pictures through one,"
+                    .to_owned(),
+                example: parts::IMAGE_ENCODER,
+                looked: "model_index.json".to_owned(),
+                path: files.transformer.clone(),
+            }),
+        };
+    };
+    let image = ClipVisionConfig::read(place)?;
+    let what = transformer.image_dim.map_or_else(
+        || "no image encoder for a transformer without image_dim".to_owned(),
+        |dim| {
+            format!("a CLIP image encoder with a hidden_size of {dim}, the transformer's image_dim")
+        },
+    );
+    let fits = transformer.image_dim == Some(image.hidden_size);
+    wanted::fits_transformer(fits, &what, parts::IMAGE_ENCODER, place, || {
+        format!("one of {}", image.hidden_size)
+    })?;
+    // Both pictures' tokens, one after the other.
+    let tokens = image.num_tokens();
+    match transformer.pos_embed_seq_len {
+        Some(positions) if positions != 2 * tokens => Err(CatalogError::Config {
+            reason: format!(
+                "expected an image encoder of {} tokens, half the transformer's pos_embed_seq_len, found {tokens}",
+                positions / 2
+            ),
+            path: config_path(place),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Two experts share one schedule and one cache of embeddings, so they are of one kind.
+pub(super) fn same_experts(
+    first: &WanTransformerConfig,
+    second: &WanTransformerConfig,
+    second_place: &Path,
+) -> Result<(), CatalogError> {
+    for (name, expected, found) in [
+        ("in_channels", first.in_channels, second.in_channels),
+        ("out_channels", first.out_channels, second.out_channels),
+        ("width", first.dim(), second.dim()),
+        ("num_layers", first.num_layers, second.num_layers),
+        ("text_dim", first.text_dim, second.text_dim),
+        ("ffn_dim", first.ffn_dim, second.ffn_dim),
+        (
+            "image_dim",
+            first.image_dim.unwrap_or(0),
+            second.image_dim.unwrap_or(0),
+        ),
+    ] {
+        if expected != found {
+            return Err(CatalogError::Expert {
+                reason: format!(
+                    "expected a low-noise expert of the same kind as the high-noise one, with a {name} of {expected}, found {found}"
+                ),
+                path: second_place.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn wrong_transformer(
+    config: &WanTransformerConfig,
+    variant: Variant,
+    vae: &WanVaeConfig,
+) -> Option<String> {
+    let latents = config.out_channels;
+    let expected = if variant.is_image_to_video() {
+        // Noise, a mask with a channel for each frame of a latent one, and the pictures.
+        2 * latents + vae.temporal_factor()
+    } else {
+        latents
+    };
+    if config.in_channels != expected {
+        return Some(format!(
+            "expected in_channels to be {expected} in a {} model whose VAE has a z_dim of {latents}, found {}",
+            variant.name(),
+            config.in_channels
+        ));
+    }
+    let patch_frames = config.patch_size[0];
+    (patch_frames != 1).then(|| format!("expected a patch_size of 1 in time, found {patch_frames}"))
+}
+
+fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
+    let [_, patch_height, patch_width] = transformer.patch_size;
+    let patch = least_common_multiple(patch_height, patch_width);
+    let (spatial, temporal) = (vae.spatial_factor(), vae.temporal_factor());
+    // The table of rotations has this many places along each axis.
+    let places = transformer.rope_max_seq_len;
+    let narrow = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+    Limits {
+        size_multiple: narrow(spatial * patch),
+        max_edge: narrow(places * patch_height.min(patch_width) * spatial),
+        max_pixels: MAX_PIXELS,
+        frame_stride: narrow(temporal),
+        max_frames: narrow(MAX_FRAMES.min((places - 1) * temporal + 1)),
+        fixed_size: false,
+        max_batch: 1,
+    }
+}
+
+fn least_common_multiple(a: i64, b: i64) -> i64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}

@@ -1,0 +1,176 @@
+//! Wan 2.1 and 2.2: clips from text, from pictures and from other clips.
+
+mod experts;
+mod files;
+pub mod lora;
+mod memory;
+mod names;
+mod parts;
+mod transformer;
+mod variant;
+
+use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use crate::catalog::WeightSet;
+use crate::job::{GenerateRequest, Stage};
+use crate::networks::TransformerKeys;
+use crate::tokens::{TextReader, TextRule};
+
+pub const FAMILY: Family = Family::new(&DEF);
+
+/// Tokens of a prompt, padding included.
+pub const TEXT_TOKENS: u32 = 512;
+
+pub(super) static DEF: FamilyDef = FamilyDef {
+    id: "wan",
+    label: "Wan",
+    makes_pictures: false,
+    has_dynamic_shift: false,
+    guidance_is_cfg: true,
+    token_limit: |_| None,
+    time_convolutions: TimeConvolutions::Fastest,
+    recipe,
+    text_readers: |spec| {
+        vec![TextReader::first(
+            spec,
+            "UMT5",
+            TEXT_TOKENS,
+            TextRule::CleanedForWan,
+        )]
+    },
+    parts: memory::parts,
+    needs: memory::needs,
+    // The encoder half of UMT5.
+    text_encoder_weights: [5_700_000_000, 0],
+    matrices_a_block: |width| {
+        if width > 4000.0 {
+            13.4
+        } else if width > 2500.0 {
+            17.3
+        } else {
+            19.7
+        }
+    },
+    is_named: |name| {
+        ["wan2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe"]
+            .iter()
+            .any(|word| name.contains(word))
+    },
+    wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp"],
+    files: FileRules {
+        owns_pipeline: |class| class.starts_with("Wan"),
+        check_folder: files::check_folder,
+        has_transformer: |weights| TransformerKeys::detect(|key| weights.has(key)).is_some(),
+        assemble: |place, _, companions, library| experts::assemble(place, companions, library),
+        variant_at: transformer::variant_at,
+        are_experts: experts::are_experts,
+        is_published_part: files::is_published_part,
+        glance: |header| {
+            let has = |name: &str| header.contains(name);
+            (has("embedding.weight\"")
+                && (has("time_projection.1.weight\"")
+                    || has("condition_embedder.time_proj.weight\"")))
+            .then_some(Glance::Own)
+        },
+        kinds: &[
+            kind(
+                "transformer",
+                "a Wan transformer",
+                &[
+                    "condition_embedder.time_proj.weight",
+                    "patch_embedding.weight",
+                ],
+            ),
+            kind(
+                "transformer",
+                "a Wan transformer in the original layout",
+                &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
+            ),
+            kind(
+                "vae",
+                "a Wan VAE",
+                &[
+                    "decoder.conv_in.weight",
+                    "post_quant_conv.weight",
+                    "encoder.norm_out.gamma",
+                ],
+            ),
+            kind(
+                "vae",
+                "a Wan VAE in the original layout",
+                &["decoder.middle.0.residual.0.gamma"],
+            ),
+        ],
+        published_name,
+        instead: |kind| {
+            let is = |part: &str| kind.text.contains(part);
+            Some(match kind.role {
+                "transformer" if is("T2V 1.3B") => {
+                    "wan2.1_t2v_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+                }
+                "transformer" if is("2.1 I2V") => {
+                    "wan2.1_i2v_480p_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+                }
+                "transformer" if is("I2V A14B") => {
+                    "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors and its low_noise from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
+                }
+                "transformer" if is("TI2V 5B") => {
+                    "wan2.2_ti2v_5B_fp16.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
+                }
+                "transformer" => {
+                    "wan2.1_t2v_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+                }
+                "vae" => "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
+                _ => return None,
+            })
+        },
+        ships_tokenizers: false,
+        tiny_decoder: TinyDecoderRules {
+            words: &["taew", "wan"],
+            is_f16: false,
+        },
+    },
+    lora: lora::RULES,
+};
+
+const fn kind(role: &'static str, text: &'static str, ends: &'static [&'static str]) -> KindRule {
+    KindRule {
+        family: "wan",
+        role,
+        text,
+        ends,
+    }
+}
+
+fn recipe(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText];
+    if request.has_start() || request.last_image.is_some() {
+        stages.push(Stage::EncodeImage);
+        if request.files.image_encoder.is_some() {
+            stages.push(Stage::EncodeVision);
+        }
+    }
+    if request.files.transformer_2.is_some() {
+        stages.extend([Stage::DenoiseHigh, Stage::DenoiseLow]);
+    } else {
+        stages.push(Stage::Denoise);
+    }
+    stages.extend([Stage::Unload, Stage::Decode, Stage::Save]);
+    stages
+}
+
+/// The published transformers differ in width and channels; two experts are told apart by name alone.
+fn published_name(weights: &WeightSet) -> Option<&'static str> {
+    let shape = weights.shape_by_end(&["patch_embedding.weight"])?;
+    let has_image_embedding = weights
+        .tensors
+        .keys()
+        .any(|key| key.contains("img_emb.") || key.contains("image_embedder."));
+    Some(match (shape.first()?, shape.get(1)?) {
+        (1536, 16) => "Wan 2.1 T2V 1.3B",
+        (5120, 16) => "Wan T2V 14B",
+        (5120, 36) if has_image_embedding => "Wan 2.1 I2V 14B",
+        (5120, 36) => "Wan 2.2 I2V A14B",
+        (3072, 48) => "Wan 2.2 TI2V 5B",
+        _ => return None,
+    })
+}

@@ -1,0 +1,132 @@
+//! The parts that a Wan transformer needs beside it.
+
+use crate::catalog::Component;
+use crate::catalog::library::Role;
+use crate::catalog::wanted::{TokenizerForm, Wanted, WantedTokenizer, fits_transformer};
+use crate::networks::{
+    ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, WanTransformerConfig,
+    WanVaeConfig, clip_vision,
+};
+
+/// What to get where a companion is missing or wrong.
+const TEXT_ENCODER: &str = "umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+pub(super) const IMAGE_ENCODER: &str =
+    "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+const VAE_16: &str = "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+const VAE_48: &str = "wan2.2_vae.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged";
+
+/// The autoencoder for latents of so many channels: a noun phrase, and the file to get.
+fn vae_example(channels: i64) -> (String, &'static str) {
+    match channels {
+        16 => ("a Wan 2.1 VAE (z_dim 16)".to_owned(), VAE_16),
+        48 => ("a Wan 2.2 VAE (z_dim 48)".to_owned(), VAE_48),
+        other => (
+            format!("a VAE with a z_dim of {other}"),
+            "the vae folder that was published with this transformer",
+        ),
+    }
+}
+
+/// All of them.
+pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<Wanted<'_>> {
+    let mut parts = vec![vae(transformer), text_encoder(transformer)];
+    if transformer.image_dim.is_some() {
+        parts.push(image_encoder(transformer));
+    }
+    parts
+}
+
+fn vae(transformer: &WanTransformerConfig) -> Wanted<'_> {
+    let expected = transformer.out_channels;
+    let (what, example) = vae_example(expected);
+    Wanted {
+        component: Component::Vae,
+        role: Role::WanVae,
+        what: what.clone(),
+        kind: "a Wan VAE",
+        example,
+        usual: &[
+            "wan_2.1_vae",
+            "wan2.2_vae",
+            "Wan2_1_VAE",
+            "Wan2_2_VAE",
+            "vae",
+        ],
+        word: "vae",
+        is_in: WanVaeConfig::is_in,
+        fits: Box::new(move |weights, place| {
+            let config = WanVaeConfig::read(place)?;
+            let found = config.z_dim;
+            fits_transformer(expected == found, &what, example, place, || match found {
+                16 | 48 => vae_example(found).0,
+                other => format!("one with a z_dim of {other}"),
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: None,
+    }
+}
+
+fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
+    Wanted {
+        component: Component::TextEncoder,
+        role: Role::Umt5,
+        what: "a UMT5-XXL text encoder".to_owned(),
+        kind: "a UMT5 text encoder",
+        example: TEXT_ENCODER,
+        usual: &["umt5_xxl", "umt5-xxl-enc", "text_encoder"],
+        word: "t5",
+        is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::Umt5),
+        fits: Box::new(|weights, place| {
+            let config = T5Config::read_as(T5Kind::Umt5, place)?;
+            let (expected, found) = (transformer.text_dim, config.d_model);
+            let what = format!(
+                "a UMT5 text encoder with a d_model of {expected}, the transformer's text_dim"
+            );
+            fits_transformer(expected == found, &what, TEXT_ENCODER, place, || {
+                format!("one of {found}")
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: Some(WantedTokenizer {
+            what: "the tokenizer of UMT5",
+            example: "the folder google/umt5-xxl of Wan-AI/Wan2.1-T2V-1.3B, or umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged, which carries one",
+            folders: &[
+                "tokenizer",
+                "google/umt5-xxl",
+                "umt5-xxl",
+                "tokenizers/umt5-xxl",
+            ],
+            bundled: None,
+            form: TokenizerForm::Pieces,
+            vocab_size: |place| Ok(T5Config::read_as(T5Kind::Umt5, place)?.vocab_size),
+        }),
+    }
+}
+
+fn image_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
+    Wanted {
+        component: Component::ImageEncoder,
+        role: Role::ClipVision,
+        what: "a CLIP ViT-H image encoder".to_owned(),
+        kind: "a CLIP image encoder",
+        example: IMAGE_ENCODER,
+        usual: &["clip_vision_h", "image_encoder"],
+        word: "clip",
+        is_in: |weights| clip_vision::prefix(weights.names()).is_some(),
+        fits: Box::new(|weights, place| {
+            let config = ClipVisionConfig::read(place)?;
+            let found = config.hidden_size;
+            let fits = transformer.image_dim == Some(found);
+            fits_transformer(
+                fits,
+                "a CLIP ViT-H image encoder",
+                IMAGE_ENCODER,
+                place,
+                || format!("one with a hidden_size of {found}"),
+            )?;
+            config.check_weights(weights)
+        }),
+        tokenizer: None,
+    }
+}

@@ -1,0 +1,165 @@
+//! What a transformer's file is by its header: which variant, or which other model it belongs to.
+
+use std::path::{Path, PathBuf};
+
+use super::variant::Variant;
+use crate::catalog::single::{before_comma, not_a_model};
+use crate::catalog::{CatalogError, WeightSet, kind, storage};
+use crate::networks::wan_transformer::check_transformer;
+use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
+
+/// What the header of one transformer leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TransformerKind {
+    /// The whole of a model of this variant.
+    Whole(Variant),
+    /// Wan 2.1 T2V, or an expert of Wan 2.2 T2V: their headers are the same.
+    TextToVideo,
+    /// An expert of Wan 2.2 I2V.
+    ImageToVideoExpert,
+}
+
+impl TransformerKind {
+    /// The variant where it is one of two experts.
+    pub fn as_expert(self) -> Option<Variant> {
+        match self {
+            Self::Whole(_) => None,
+            Self::TextToVideo => Some(Variant::T2vA14b),
+            Self::ImageToVideoExpert => Some(Variant::I2vA14b),
+        }
+    }
+}
+
+/// One transformer whose header and config are sound.
+#[derive(Clone, Debug)]
+pub(super) struct Transformer {
+    pub place: PathBuf,
+    pub cfg: WanTransformerConfig,
+    pub kind: TransformerKind,
+}
+
+/// Parts that only other models have, and what those are called.
+const FOREIGN_PARTS: &[(&str, &str)] = &[
+    ("vace_", "a Wan VACE model"),
+    ("face_adapter", "a Wan Animate model"),
+    ("pose_patch_embedding", "a Wan Animate model"),
+    ("motion_encoder", "a Wan Animate model"),
+    ("casual_audio_encoder", "a Wan S2V model"),
+    ("audio_injector", "a Wan S2V model"),
+    ("audio_proj", "a Wan model that listens to sound"),
+    ("audio_cross_attn", "a Wan model that listens to sound"),
+    ("control_adapter", "a Wan Fun-Control or camera model"),
+    ("ref_conv", "a Wan Fun-Control model"),
+    ("cam_", "a Wan camera model"),
+    (
+        "fps_embedding",
+        "a SkyReels model with frames of different noise",
+    ),
+];
+
+/// The variant of the transformer at a place, where its header says it.
+pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
+    Some(match Transformer::read(place).ok()?.kind {
+        TransformerKind::Whole(variant) => variant.name(),
+        TransformerKind::TextToVideo => Variant::T2v.name(),
+        TransformerKind::ImageToVideoExpert => Variant::I2vA14b.name(),
+    })
+}
+
+impl Transformer {
+    /// Reads what lies at a place: a file, an index or a component's folder. Foreign models and
+    /// storages are named and refused.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let weights = WeightSet::at(place)?;
+        let unsupported = |what: String| CatalogError::Unsupported {
+            what,
+            path: place.to_owned(),
+        };
+        let kind_of = kind::of_tensors(&weights);
+        let keys = TransformerKeys::detect(|key| weights.has(key));
+        if let Some(what) = keys.and_then(|keys| foreign_part(&weights, keys)) {
+            return Err(unsupported(what));
+        }
+        // Some storages have other names.
+        if (kind_of.family, kind_of.role) == ("wan", "transformer") {
+            storage::check(&weights, before_comma(&kind_of.text))?;
+        }
+        if keys.is_none() {
+            return Err(not_a_model(&kind_of, place));
+        }
+        let cfg = WanTransformerConfig::read(place)?;
+        let kind = kind_by_channels(&cfg).map_err(unsupported)?;
+        check_transformer(&weights, &cfg)?;
+        Ok(Self {
+            place: place.to_owned(),
+            cfg,
+            kind,
+        })
+    }
+}
+
+fn foreign_part(weights: &WeightSet, keys: TransformerKeys) -> Option<String> {
+    let known = if keys.is_diffusers {
+        [
+            "condition_embedder",
+            "patch_embedding",
+            "blocks",
+            "scale_shift_table",
+            "proj_out",
+            "rope",
+        ]
+    } else {
+        [
+            "text_embedding",
+            "time_embedding",
+            "time_projection",
+            "patch_embedding",
+            "blocks",
+            "head",
+        ]
+    };
+    let own = || {
+        let names = weights.tensors.keys();
+        names.filter_map(|key| key.strip_prefix(keys.prefix))
+    };
+    let named = FOREIGN_PARTS
+        .iter()
+        .find(|(part, _)| own().any(|key| key.split('.').any(|name| name.starts_with(part))));
+    if let Some((_, what)) = named {
+        return Some((*what).to_owned());
+    }
+    // A file with a prefix holds other models' tensors beside it.
+    if !keys.prefix.is_empty() {
+        return None;
+    }
+    let is_known =
+        |top: &&str| known.contains(top) || matches!(*top, "img_emb" | "scaled_fp8" | "freqs");
+    own()
+        .filter_map(|key| key.split('.').next())
+        .find(|top| !is_known(top))
+        .map(|top| format!("a Wan transformer with the part '{top}'"))
+}
+
+fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, String> {
+    let (input, output) = (cfg.in_channels, cfg.out_channels);
+    // Noise, a mask with a channel for each frame of a latent one, and pictures.
+    let with_pictures = 2 * output + 4;
+    match (input, cfg.image_dim, cfg.pos_embed_seq_len) {
+        (input, None, None) if input == output && output == 48 => {
+            Ok(TransformerKind::Whole(Variant::Ti2v))
+        }
+        (input, None, None) if input == output => Ok(TransformerKind::TextToVideo),
+        (input, Some(_), Some(_)) if input == with_pictures => {
+            Ok(TransformerKind::Whole(Variant::Flf2v))
+        }
+        (input, Some(_), None) if input == with_pictures => {
+            Ok(TransformerKind::Whole(Variant::I2v))
+        }
+        (input, None, None) if input == with_pictures && output != 48 => {
+            Ok(TransformerKind::ImageToVideoExpert)
+        }
+        _ => Err(format!(
+            "a Wan transformer with {input} input and {output} output channels, such as Fun-Control's"
+        )),
+    }
+}

@@ -1,0 +1,115 @@
+//! The published variants of Wan: what tells them, what they take in, and which files go with them.
+
+use crate::catalog::configs::ModelIndex;
+use crate::catalog::{CatalogError, InputUse, ModelFiles};
+use crate::networks::WanTransformerConfig;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Variant {
+    /// Wan 2.1, text to video.
+    T2v,
+    /// Wan 2.1, a start picture seen by an image encoder.
+    I2v,
+    /// Wan 2.1, first and last frame.
+    Flf2v,
+    /// Wan 2.2, text to video with two experts.
+    T2vA14b,
+    /// Wan 2.2, a start picture with two experts and no image encoder.
+    I2vA14b,
+    /// Wan 2.2, text or a start picture, 48 channels.
+    Ti2v,
+}
+
+impl Variant {
+    /// The name in the catalogue and in the interface.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::T2v => "T2V",
+            Self::I2v => "I2V",
+            Self::Flf2v => "FLF2V",
+            Self::T2vA14b => "T2V-A14B",
+            Self::I2vA14b => "I2V-A14B",
+            Self::Ti2v => "TI2V",
+        }
+    }
+
+    pub fn start_image(self) -> InputUse {
+        match self {
+            Self::T2v | Self::T2vA14b => InputUse::No,
+            Self::I2v | Self::Flf2v | Self::I2vA14b => InputUse::Required,
+            Self::Ti2v => InputUse::Optional,
+        }
+    }
+
+    /// An image encoder without places for two pictures knows no last one.
+    pub fn end_image(self, has_image_encoder: bool) -> InputUse {
+        match self {
+            Self::T2v | Self::T2vA14b | Self::Ti2v => InputUse::No,
+            Self::I2v if has_image_encoder => InputUse::No,
+            Self::Flf2v => InputUse::Required,
+            Self::I2v | Self::I2vA14b => InputUse::Optional,
+        }
+    }
+
+    pub fn has_two_experts(self) -> bool {
+        matches!(self, Self::T2vA14b | Self::I2vA14b)
+    }
+
+    /// Whether pictures stand beside the noise in the transformer's input.
+    pub fn is_image_to_video(self) -> bool {
+        matches!(self, Self::I2v | Self::Flf2v | Self::I2vA14b)
+    }
+
+    /// Where the published low-noise expert takes over, in parts of the timesteps.
+    pub fn boundary_ratio(self) -> Option<f64> {
+        match self {
+            Self::T2vA14b => Some(0.875),
+            Self::I2vA14b => Some(0.9),
+            _ => None,
+        }
+    }
+
+    /// Two experts need to be told when to change.
+    pub(super) fn check_boundary(self, files: &ModelFiles) -> Result<(), CatalogError> {
+        let is_sound = match files.boundary_ratio {
+            Some(ratio) => ratio > 0.0 && ratio < 1.0,
+            None => false,
+        };
+        if files.transformer_2.is_none() || is_sound {
+            return Ok(());
+        }
+        let found = files
+            .boundary_ratio
+            .map_or_else(|| "none".to_owned(), |ratio| ratio.to_string());
+        Err(CatalogError::Config {
+            reason: format!(
+                "expected a boundary_ratio between 0 and 1 for two experts, such as {}, found {found}",
+                self.boundary_ratio().unwrap_or(0.9)
+            ),
+            path: files.transformer.clone(),
+        })
+    }
+}
+
+/// The variant of a diffusers folder, or the sentence part for a Wan model of another kind.
+pub(super) fn of_index(
+    index: &ModelIndex,
+    transformer: Option<&WanTransformerConfig>,
+) -> Result<Variant, String> {
+    let has_two = index.components.contains_key("transformer_2");
+    let has_places = transformer.is_some_and(|cfg| cfg.pos_embed_seq_len.is_some());
+    match index.class.as_str() {
+        "WanPipeline" | "WanImageToVideoPipeline" if index.expand_timesteps && !has_two => {
+            Ok(Variant::Ti2v)
+        }
+        "WanPipeline" if has_two => Ok(Variant::T2vA14b),
+        "WanPipeline" => Ok(Variant::T2v),
+        "WanImageToVideoPipeline" if has_two => Ok(Variant::I2vA14b),
+        "WanImageToVideoPipeline" if has_places => Ok(Variant::Flf2v),
+        "WanImageToVideoPipeline" => Ok(Variant::I2v),
+        "WanVACEPipeline" => Err("a Wan VACE model".to_owned()),
+        "WanAnimatePipeline" => Err("a Wan Animate model".to_owned()),
+        "WanSpeechToVideoPipeline" => Err("a Wan S2V model".to_owned()),
+        other => Err(format!("a Wan model for {other}")),
+    }
+}

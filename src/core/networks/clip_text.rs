@@ -1,0 +1,134 @@
+//! CLIP's text transformer (CLIP-L): the first text encoder of Flux, and the second of FramePack.
+//!
+//! Speaks in the names of `transformers` behind whatever stands before them. Has no projection.
+
+use super::header::{not_a, prefix_before, sizes};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::clip_layers::{ClipActivation, ClipLayers, heads, sizes_of_layers};
+use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes, model_type};
+use crate::catalog::{CatalogError, WeightSet};
+
+const TOKENS: &str = "embeddings.token_embedding.weight";
+const POSITIONS: &str = "embeddings.position_embedding.weight";
+const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
+/// What stands before the names where nothing says otherwise.
+pub const USUAL_PREFIX: &str = "text_model.";
+/// Width of one head in every published CLIP.
+const HEAD_DIM: i64 = 64;
+
+/// `text_encoder/config.json`, with the defaults of `transformers`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClipTextConfig {
+    pub model_type: String,
+    pub vocab_size: i64,
+    pub hidden_size: i64,
+    pub intermediate_size: i64,
+    pub num_hidden_layers: i64,
+    pub num_attention_heads: i64,
+    pub max_position_embeddings: i64,
+    pub layer_norm_eps: f64,
+    pub hidden_act: ClipActivation,
+    pub eos_token_id: i64,
+}
+
+impl Default for ClipTextConfig {
+    fn default() -> Self {
+        Self {
+            model_type: String::new(),
+            vocab_size: 49408,
+            hidden_size: 512,
+            intermediate_size: 2048,
+            num_hidden_layers: 12,
+            num_attention_heads: 8,
+            max_position_embeddings: 77,
+            layer_norm_eps: 1e-5,
+            hidden_act: ClipActivation::QuickGelu,
+            eos_token_id: 49407,
+        }
+    }
+}
+
+impl NetworkConfig for ClipTextConfig {
+    const PART: Option<&'static str> = Some("text_config");
+
+    fn is_described_by(config: &Value) -> bool {
+        model_type(config).is_some_and(|name| name.starts_with("clip"))
+    }
+
+    /// What shapes do not show is as in CLIP-L.
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let prefix = prefix(&weights.names()).ok_or_else(|| not_a("CLIP text encoder", weights))?;
+        let [vocab_size, hidden_size] = sizes(weights, &format!("{prefix}{TOKENS}"))?;
+        let [max_position_embeddings, _] = sizes(weights, &format!("{prefix}{POSITIONS}"))?;
+        let [intermediate_size, num_hidden_layers] = sizes_of_layers(weights, prefix)?;
+        Ok(Self {
+            vocab_size,
+            hidden_size,
+            intermediate_size,
+            num_hidden_layers,
+            num_attention_heads: heads(hidden_size, HEAD_DIM)?,
+            max_position_embeddings,
+            eos_token_id: Self::WRONG_EOS,
+            ..Self::default()
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(self.model_type.is_empty() || self.model_type.starts_with("clip")) {
+            return Err(format!(
+                "expected the model_type clip_text_model, found {}",
+                self.model_type
+            ));
+        }
+        check_sizes(&[
+            ("vocab_size", self.vocab_size),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ])?;
+        self.layers().check()
+    }
+}
+
+impl ClipTextConfig {
+    /// The `eos_token_id` of old configs, wrong in all of them: the text ends at its largest id.
+    pub const WRONG_EOS: i64 = 2;
+
+    pub fn layers(&self) -> ClipLayers {
+        ClipLayers {
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_hidden_layers: self.num_hidden_layers,
+            num_attention_heads: self.num_attention_heads,
+            layer_norm_eps: self.layer_norm_eps,
+            hidden_act: self.hidden_act,
+        }
+    }
+
+    /// Every tensor that is read.
+    pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
+        let mut schema = Schema::default();
+        schema.add(TOKENS, &[self.vocab_size, self.hidden_size], Role::Table);
+        let positions = [self.max_position_embeddings, self.hidden_size];
+        schema.add(POSITIONS, &positions, Role::Fixed);
+        self.layers().add_to(&mut schema);
+        schema.in_f32(|schema| schema.norm("final_layer_norm", self.hidden_size));
+        schema.renamed(|name| format!("{prefix}{name}"))
+    }
+
+    /// Checks that all of a text transformer is there, in the shapes that the config says, and no more layers than it
+    /// says.
+    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let prefix = prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
+        weights.expect_all(&self.schema(prefix))?;
+        self.layers().check_last(weights, prefix)
+    }
+}
+
+/// What stands before the names of a file's text transformer, `text_model.` too; `None` where there is none.
+pub fn prefix<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
+    let prefix = prefix_before(keys.clone(), &[TOKENS])?;
+    let first_layer = format!("{prefix}{FIRST_LAYER}");
+    keys.clone().any(|key| key == first_layer).then_some(prefix)
+}

@@ -1,0 +1,130 @@
+//! How a network's config is read: from a `config.json`, or from the header of a file that has none.
+//!
+//! What the numbers mean and which of them fit together is each network's business.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::catalog::configs::read_json;
+use crate::catalog::{CatalogError, WeightSet, is_weight_file_of};
+
+/// Larger than any published width, small enough that no product of three of these overflows.
+const LARGEST_SIZE: i64 = 1 << 20;
+/// More layers than any published network has, few enough that a schema of so many stays small.
+const MOST_LAYERS: i64 = 1000;
+
+/// The numbers of one network, in the terms of diffusers and transformers.
+///
+/// Sizes are `i64`, as libtorch has them; those that [`NetworkConfig::check`] passed are above 0.
+pub trait NetworkConfig: DeserializeOwned {
+    /// Where the numbers stand in the config of a larger model, such as `text_config` in that of a LLaVA.
+    const PART: Option<&'static str> = None;
+
+    /// Whether a `config.json` beside a loose weight file speaks of this network; one that does not say what it is may.
+    fn is_described_by(config: &Value) -> bool;
+
+    /// What names and shapes show, and for the rest what all published files have.
+    ///
+    /// `authors`: the config beside the file in the authors' own terms, where there is one.
+    fn of_header(weights: &WeightSet, authors: Option<&Value>) -> Result<Self, String>;
+
+    /// The first thing that is wrong with the numbers, as "expected X, found Y".
+    fn check(&self) -> Result<(), String>;
+
+    /// The config of what lies at a place: a folder, a weight file or a weight index.
+    ///
+    /// The `config.json` beside a file counts where the file is the folder's own.
+    fn read(place: &Path) -> Result<Self, CatalogError> {
+        let config = read_unchecked::<Self>(place)?;
+        match config.check() {
+            Ok(()) => Ok(config),
+            Err(reason) => Err(CatalogError::Config {
+                reason,
+                path: config_path(place),
+            }),
+        }
+    }
+}
+
+fn read_unchecked<T: NetworkConfig>(place: &Path) -> Result<T, CatalogError> {
+    let is_folder = place.is_dir();
+    let folder = if is_folder {
+        place
+    } else {
+        place.parent().unwrap_or_else(|| Path::new(""))
+    };
+    let file = folder.join("config.json");
+    let is_own = is_folder || is_weight_file_of(place, folder);
+    let mut authors = None;
+    if is_own && file.exists() {
+        let config: Value = read_json(&file)?;
+        if is_authors(&config) {
+            authors = Some(config);
+        } else if is_folder || T::is_described_by(&config) {
+            return of_json(config, place);
+        }
+    }
+    let weights = WeightSet::at(place)?;
+    T::of_header(&weights, authors.as_ref()).map_err(|reason| CatalogError::Config {
+        reason,
+        path: place.to_owned(),
+    })
+}
+
+fn of_json<T: NetworkConfig>(mut config: Value, place: &Path) -> Result<T, CatalogError> {
+    if let Some(inner @ Value::Object(_)) = T::PART.and_then(|part| config.get_mut(part)) {
+        config = inner.take();
+    }
+    serde_json::from_value(config).map_err(|err| CatalogError::Config {
+        reason: format!("not a sound config: {err}"),
+        path: config_path(place),
+    })
+}
+
+/// The file that is to blame for the numbers of a network.
+pub fn config_path(place: &Path) -> PathBuf {
+    if place.is_dir() {
+        place.join("config.json")
+    } else {
+        place.to_owned()
+    }
+}
+
+/// Checks that widths and other sizes are above 0 and within what any network has.
+pub(crate) fn check_sizes(sizes: &[(&str, i64)]) -> Result<(), String> {
+    check_range(sizes, LARGEST_SIZE)
+}
+
+/// The same for how many layers or blocks there are.
+pub(crate) fn check_layers(counts: &[(&str, i64)]) -> Result<(), String> {
+    check_range(counts, MOST_LAYERS)
+}
+
+fn check_range(numbers: &[(&str, i64)], most: i64) -> Result<(), String> {
+    let wrong = numbers.iter().find(|(_, n)| !(1..=most).contains(n));
+    wrong.map_or(Ok(()), |(name, found)| {
+        Err(format!(
+            "expected a {name} between 1 and {most}, found {found}"
+        ))
+    })
+}
+
+/// Checks a number that keeps a norm from dividing by 0.
+pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
+    if found.is_finite() && found >= 0.0 {
+        return Ok(());
+    }
+    Err(format!("expected a {name} of at least 0, found {found}"))
+}
+
+/// What a `config.json` of `transformers` says that it is the config of.
+pub(super) fn model_type(config: &Value) -> Option<&str> {
+    config.get("model_type")?.as_str()
+}
+
+/// Whether a config is in the terms of Wan's authors, who publish theirs in a layout of their own.
+fn is_authors(config: &Value) -> bool {
+    config.get("_class_name").and_then(Value::as_str) == Some("WanModel")
+}

@@ -1,0 +1,58 @@
+//! What names and shapes in a header say of a network's config, and how names are translated.
+
+use crate::catalog::{WeightSet, kind};
+
+/// The sizes of a tensor of so many axes, none of them 0.
+pub(super) fn sizes<const RANK: usize>(
+    weights: &WeightSet,
+    key: &str,
+) -> Result<[i64; RANK], String> {
+    let sizes = sizes_of(weights, key, RANK)?;
+    Ok(std::array::from_fn(|axis| sizes[axis]))
+}
+
+/// The same where only the file says how many axes there are. A size that is too large for any config becomes the
+/// largest number, so it is refused later.
+pub(super) fn sizes_of(weights: &WeightSet, key: &str, rank: usize) -> Result<Vec<i64>, String> {
+    let Some(entry) = weights.tensors.get(key) else {
+        return Err(format!("the tensor '{key}' is missing"));
+    };
+    let shape = &entry.shape;
+    if shape.len() != rank || shape.contains(&0) {
+        return Err(format!(
+            "expected {rank} sizes above 0 of the tensor '{key}', found {shape:?}"
+        ));
+    }
+    let size = |&size: &u64| i64::try_from(size).unwrap_or(i64::MAX);
+    Ok(shape.iter().map(size).collect())
+}
+
+/// How many layers are numbered from 0 without a gap.
+pub(super) fn count(weights: &WeightSet, key: impl Fn(usize) -> String) -> i64 {
+    let numbers = 0..weights.tensors.len();
+    let layers = numbers.take_while(|&number| weights.has(&key(number)));
+    layers.count() as i64
+}
+
+/// What stands before the shortest key that ends in one of `ends`, whole names only.
+pub(super) fn prefix_before<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    ends: &[&str],
+) -> Option<&'a str> {
+    keys.filter_map(|key| ends.iter().find_map(|end| key.strip_suffix(end)))
+        .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+        .min_by_key(|prefix| prefix.len())
+}
+
+/// What is said of a file without the network.
+pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
+    let found = kind::of_tensors(weights).text;
+    format!("expected a {what}, found {found}")
+}
+
+/// A key whose start is one of the first names, with the second in its place.
+pub(super) fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {
+    starts
+        .iter()
+        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", key.strip_prefix(ours)?)))
+}

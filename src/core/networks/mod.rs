@@ -1,0 +1,49 @@
+//! Networks: one file each, with all that is known of it before a weight is read.
+//!
+//! A file holds the network's typed config, how it is read from `config.json` and from a header, what other programs
+//! call its tensors, and its schema: every tensor that is read, with its shape and role.
+//! The engine builds the network from the same config. Which networks a model consists of is its family's business.
+
+mod clip_layers;
+pub mod clip_text;
+pub mod clip_vision;
+mod config;
+pub mod flux_transformer;
+pub mod framepack_transformer;
+mod header;
+mod hunyuan_vae;
+mod kl_vae;
+pub mod llama;
+mod scheduler;
+mod schema;
+pub mod siglip;
+pub mod stream_blocks;
+pub mod t5;
+#[cfg(test)]
+mod tests;
+mod tiny_decoder;
+mod vae;
+pub mod wan_transformer;
+mod wan_vae;
+
+pub use clip_layers::{ClipActivation, ClipLayers};
+pub use clip_text::ClipTextConfig;
+pub use clip_vision::ClipVisionConfig;
+use config::model_type;
+pub use config::{NetworkConfig, config_path};
+pub(crate) use config::{check_epsilon, check_layers, check_sizes};
+pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
+pub use framepack_transformer::{
+    FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys,
+};
+pub use hunyuan_vae::HunyuanVaeConfig;
+pub use kl_vae::{KlVaeConfig, KlVaeKeys};
+pub use llama::{LlamaConfig, LlamaKeys};
+pub use scheduler::SchedulerConfig;
+pub use schema::{Role, Schema, TensorSpec};
+pub use siglip::SiglipConfig;
+pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
+pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
+pub use vae::VaeHalf;
+pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
+pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};

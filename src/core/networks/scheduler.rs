@@ -1,0 +1,248 @@
+//! A model's scheduler: `scheduler/scheduler_config.json` of flow-match Euler or UniPC, with diffusers' defaults.
+//!
+//! Says what the config may be and what files without one have. The sigmas are the engine's.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::CatalogError;
+use crate::catalog::configs::read_json;
+
+const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
+const UNIPC: &str = "UniPCMultistepScheduler";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulerConfig {
+    #[serde(rename = "_class_name")]
+    pub class_name: String,
+    pub num_train_timesteps: u32,
+    /// UniPC's name for the shift.
+    pub flow_shift: Option<f64>,
+    /// Flow-match Euler's.
+    pub shift: Option<f64>,
+    pub use_dynamic_shifting: bool,
+    pub base_shift: f64,
+    pub max_shift: f64,
+    pub base_image_seq_len: i64,
+    pub max_image_seq_len: i64,
+    pub time_shift_type: String,
+    pub solver_order: usize,
+    pub solver_type: String,
+    pub lower_order_final: bool,
+    pub disable_corrector: Vec<usize>,
+    pub final_sigmas_type: String,
+    prediction_type: String,
+    predict_x0: bool,
+    use_flow_sigmas: bool,
+    use_karras_sigmas: bool,
+    use_exponential_sigmas: bool,
+    use_beta_sigmas: bool,
+    invert_sigmas: bool,
+    stochastic_sampling: bool,
+    thresholding: bool,
+    shift_terminal: Option<f64>,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            class_name: String::new(),
+            num_train_timesteps: 1000,
+            flow_shift: None,
+            shift: None,
+            use_dynamic_shifting: false,
+            base_shift: 0.5,
+            max_shift: 1.15,
+            base_image_seq_len: 256,
+            max_image_seq_len: 4096,
+            time_shift_type: "exponential".to_owned(),
+            solver_order: 2,
+            solver_type: "bh2".to_owned(),
+            lower_order_final: true,
+            disable_corrector: Vec::new(),
+            final_sigmas_type: "zero".to_owned(),
+            prediction_type: "epsilon".to_owned(),
+            predict_x0: true,
+            use_flow_sigmas: false,
+            use_karras_sigmas: false,
+            use_exponential_sigmas: false,
+            use_beta_sigmas: false,
+            invert_sigmas: false,
+            stochastic_sampling: false,
+            thresholding: false,
+            shift_terminal: None,
+        }
+    }
+}
+
+impl SchedulerConfig {
+    /// Wan's own, for files that come without one.
+    pub fn of_wan() -> Self {
+        Self {
+            class_name: UNIPC.to_owned(),
+            flow_shift: Some(5.0),
+            prediction_type: "flow_prediction".to_owned(),
+            use_flow_sigmas: true,
+            ..Self::default()
+        }
+    }
+
+    /// The same for Flux's: dev's, which has a guidance, or schnell's.
+    pub fn of_flux(guidance_embeds: bool) -> Self {
+        Self {
+            class_name: FLOW_MATCH_EULER.to_owned(),
+            shift: Some(if guidance_embeds { 3.0 } else { 1.0 }),
+            use_dynamic_shifting: guidance_embeds,
+            ..Self::default()
+        }
+    }
+
+    /// UniPC or flow-match Euler with one shift for all sizes, from a scheduler's folder.
+    pub fn read_with_fixed_shift(folder: &Path) -> Result<Self, CatalogError> {
+        Self::read(folder, |config| {
+            config.check_class(&[UNIPC, FLOW_MATCH_EULER])?;
+            config.check_options(&[("use_dynamic_shifting", config.use_dynamic_shifting)])
+        })
+    }
+
+    /// Flow-match Euler, whose shift may go with the number of tokens, from a scheduler's folder.
+    pub fn read_flow_match_euler(folder: &Path) -> Result<Self, CatalogError> {
+        Self::read(folder, |config| config.check_class(&[FLOW_MATCH_EULER]))
+    }
+
+    fn read(
+        folder: &Path,
+        check_kind: impl Fn(&Self) -> Result<(), String>,
+    ) -> Result<Self, CatalogError> {
+        let path = folder.join("scheduler_config.json");
+        let config: Self = read_json(&path)?;
+        match check_kind(&config).and_then(|()| config.check()) {
+            Ok(()) => Ok(config),
+            Err(reason) => Err(CatalogError::Config { reason, path }),
+        }
+    }
+
+    pub fn is_unipc(&self) -> bool {
+        self.class_name == UNIPC
+    }
+
+    /// The shift under either name, where the config says one.
+    pub fn stated_shift(&self) -> Option<f64> {
+        self.flow_shift.or(self.shift)
+    }
+
+    fn check_class(&self, possible: &[&str]) -> Result<(), String> {
+        if possible.contains(&self.class_name.as_str()) {
+            return Ok(());
+        }
+        Err(format!(
+            "expected the scheduler {}, found '{}'",
+            possible.join(" or "),
+            self.class_name
+        ))
+    }
+
+    /// `options`: names, and whether they are on.
+    fn check_options(&self, options: &[(&str, bool)]) -> Result<(), String> {
+        match options.iter().find(|(_, is_on)| *is_on) {
+            Some((name, _)) => Err(format!(
+                "expected a {} without {name}, found it on",
+                self.class_name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The first thing that no model here can have, as "expected X, found Y".
+    fn check(&self) -> Result<(), String> {
+        self.check_options(&[
+            ("use_karras_sigmas", self.use_karras_sigmas),
+            ("use_exponential_sigmas", self.use_exponential_sigmas),
+            ("use_beta_sigmas", self.use_beta_sigmas),
+            ("invert_sigmas", self.invert_sigmas),
+            ("stochastic_sampling", self.stochastic_sampling),
+            ("thresholding", self.thresholding),
+            (
+                "shift_terminal",
+                self.shift_terminal.is_some_and(|t| t != 0.0),
+            ),
+        ])?;
+        for (name, found) in [
+            ("flow_shift", self.flow_shift.unwrap_or(1.0)),
+            ("shift", self.shift.unwrap_or(1.0)),
+            ("base_shift", self.base_shift),
+            ("max_shift", self.max_shift),
+        ] {
+            if !(found > 0.0 && found < 100.0) {
+                return Err(format!(
+                    "expected a {name} between 0 and 100, found {found}"
+                ));
+            }
+        }
+        if self.num_train_timesteps == 0 {
+            return Err("expected num_train_timesteps above 0, found 0".to_owned());
+        }
+        let (base, most) = (self.base_image_seq_len, self.max_image_seq_len);
+        if !(0..most).contains(&base) {
+            return Err(format!(
+                "expected a base_image_seq_len below the max_image_seq_len, found {base} and {most}"
+            ));
+        }
+        one_of(
+            "time_shift_type",
+            &self.time_shift_type,
+            &["exponential", "linear"],
+        )?;
+        if self.is_unipc() {
+            self.check_unipc()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_unipc(&self) -> Result<(), String> {
+        one_of(
+            "prediction_type",
+            &self.prediction_type,
+            &["flow_prediction"],
+        )?;
+        for (name, is_on) in [
+            ("use_flow_sigmas", self.use_flow_sigmas),
+            ("predict_x0", self.predict_x0),
+        ] {
+            if !is_on {
+                return Err(format!("expected {name}, as of a flow model, found it off"));
+            }
+        }
+        if !(1..=3).contains(&self.solver_order) {
+            return Err(format!(
+                "expected a solver_order between 1 and 3, found {}",
+                self.solver_order
+            ));
+        }
+        let types = ["bh1", "bh2", "midpoint", "heun", "logrho"];
+        one_of("solver_type", &self.solver_type, &types)?;
+        let ends = ["zero", "sigma_min"];
+        one_of("final_sigmas_type", &self.final_sigmas_type, &ends)?;
+        let is_high_at_end = !self.lower_order_final && self.solver_order > 1;
+        if self.final_sigmas_type == "zero" && (self.solver_type == "bh1" || is_high_at_end) {
+            return Err(format!(
+                "expected a UniPC that can end at a sigma of 0, found the solver_type {} of order {} with lower_order_final {}",
+                self.solver_type, self.solver_order, self.lower_order_final
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn one_of(name: &str, found: &str, possible: &[&str]) -> Result<(), String> {
+    if possible.contains(&found) {
+        return Ok(());
+    }
+    Err(format!(
+        "expected the {name} {}, found {found}",
+        possible.join(" or ")
+    ))
+}

@@ -1,0 +1,119 @@
+//! The schema of a network: every tensor that is read of it, with its shape and its role.
+//!
+//! Holds no weights and knows no file: the names are those that the network's own file gave it.
+
+/// What becomes of a tensor once it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The matrix of a product that every call uses: it keeps its storage, can stream, and takes LoRAs.
+    Matrix,
+    /// A matrix that makes modulations of many timesteps at once: otherwise as [`Role::Matrix`].
+    Modulation,
+    /// A table of which some rows are looked up.
+    Table,
+    /// The kernel of 3 × 3 taps behind a doubling of edges, which the engine holds as four of 2 × 2: it stays on the
+    /// device.
+    Doubling,
+    /// Everything else: it stays on the device.
+    Fixed,
+}
+
+/// One tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    pub name: String,
+    pub shape: Vec<u64>,
+    pub role: Role,
+    /// Whether it is f32 whatever is computed with.
+    pub keeps_f32: bool,
+}
+
+/// The tensors of a network as a list that grows. Sizes are those of a config that has been checked.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    tensors: Vec<TensorSpec>,
+    keeps_f32: bool,
+}
+
+impl Schema {
+    pub fn add(&mut self, name: impl Into<String>, shape: &[i64], role: Role) {
+        self.tensors.push(TensorSpec {
+            name: name.into(),
+            shape: shape.iter().map(|size| size.unsigned_abs()).collect(),
+            role,
+            keeps_f32: self.keeps_f32,
+        });
+    }
+
+    /// `{name}.weight`, a matrix of `output` rows and `input` columns.
+    pub fn matrix(&mut self, name: &str, output: i64, input: i64) {
+        self.add(format!("{name}.weight"), &[output, input], Role::Matrix);
+    }
+
+    /// A matrix and `{name}.bias`.
+    pub fn linear(&mut self, name: &str, output: i64, input: i64) {
+        self.matrix(name, output, input);
+        self.vector(&format!("{name}.bias"), output);
+    }
+
+    /// A linear layer that makes modulations.
+    pub fn modulation(&mut self, name: &str, output: i64, input: i64) {
+        self.add(format!("{name}.weight"), &[output, input], Role::Modulation);
+        self.vector(&format!("{name}.bias"), output);
+    }
+
+    /// `{name}.weight` of `rows` rows, of which some are looked up.
+    pub fn table(&mut self, name: &str, rows: i64, width: i64) {
+        self.add(format!("{name}.weight"), &[rows, width], Role::Table);
+    }
+
+    /// One row of numbers under its whole name.
+    pub fn vector(&mut self, name: &str, width: i64) {
+        self.add(name, &[width], Role::Fixed);
+    }
+
+    /// `{name}.weight` and `{name}.bias` of a norm.
+    pub fn norm(&mut self, name: &str, width: i64) {
+        self.vector(&format!("{name}.weight"), width);
+        self.vector(&format!("{name}.bias"), width);
+    }
+
+    /// `{name}.weight` of any shape and `{name}.bias`, of one number a row.
+    pub fn conv(&mut self, name: &str, shape: &[i64]) {
+        self.add(format!("{name}.weight"), shape, Role::Fixed);
+        self.vector(&format!("{name}.bias"), shape[0]);
+    }
+
+    /// As [`Schema::conv`], behind a doubling of edges.
+    pub fn doubling(&mut self, name: &str, shape: &[i64]) {
+        self.add(format!("{name}.weight"), shape, Role::Doubling);
+        self.vector(&format!("{name}.bias"), shape[0]);
+    }
+
+    /// What `fill` adds is f32 whatever is computed with.
+    pub fn in_f32(&mut self, fill: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.keeps_f32, true);
+        fill(self);
+        self.keeps_f32 = before;
+    }
+
+    /// The tensors, as a file calls them: `file_key` translates the names that they were added with.
+    pub fn named(mut self, file_key: impl Fn(&str) -> String) -> Vec<TensorSpec> {
+        for tensor in &mut self.tensors {
+            tensor.name = file_key(&tensor.name);
+        }
+        self.tensors
+    }
+
+    pub fn into_tensors(self) -> Vec<TensorSpec> {
+        self.tensors
+    }
+
+    /// The same in a file's own names.
+    pub fn renamed(mut self, file_key: impl Fn(&str) -> String) -> Vec<TensorSpec> {
+        for tensor in &mut self.tensors {
+            tensor.name = file_key(&tensor.name);
+        }
+        self.tensors
+    }
+}

@@ -1,0 +1,277 @@
+//! What the transformers of Flux and HunyuanVideo have in common: double and single blocks, embedders, the last layer.
+//!
+//! Double blocks have weights of their own for picture and text, single blocks have the same for both. Readers ask with
+//! the names of Flux's authors, which ComfyUI gives HunyuanVideo's too. diffusers has several matrices in the place of
+//! one; readers ask for parts of that one then: `img_attn.qkv.q`, `linear1.mlp`.
+
+use std::collections::BTreeSet;
+
+use super::{Schema, TensorSpec};
+use crate::catalog::{CatalogError, WeightSet};
+
+/// Width of the sinusoids of timestep and guidance.
+pub const SINUSOIDS: i64 = 256;
+/// Width of one head in every published transformer.
+pub(super) const HEAD_DIM: i64 = 128;
+/// How many numbers of such a head turn with each of a token's places.
+pub(super) const AXES: [i64; 3] = [16, 56, 56];
+
+/// The sizes of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockWidths {
+    /// Width of the hidden states.
+    pub dim: i64,
+    pub head_dim: i64,
+    /// Width inside the feed-forward layers.
+    pub mlp_dim: i64,
+}
+
+/// What a layer is called: by Flux's authors, HunyuanVideo's authors, and diffusers. Empty where a file has no such
+/// layer.
+pub(super) type Names = [&'static str; 3];
+/// Where diffusers' name is among them.
+pub(super) const DIFFUSERS: usize = 2;
+
+/// A list of blocks: Flux's name of it, diffusers', and the layers in one block.
+pub(super) type List = (&'static str, &'static str, &'static [Names]);
+
+pub(super) const DOUBLE: List = ("double_blocks", "transformer_blocks", &DOUBLE_LAYERS);
+pub(super) const SINGLE: List = ("single_blocks", "single_transformer_blocks", &SINGLE_LAYERS);
+
+/// Outside the blocks. What all call the same is not listed.
+pub(super) const OUTER: [Names; 9] = [
+    ["img_in", "img_in", "x_embedder"],
+    [
+        "time_in.in_layer",
+        "time_in.mlp.0",
+        "time_text_embed.timestep_embedder.linear_1",
+    ],
+    [
+        "time_in.out_layer",
+        "time_in.mlp.2",
+        "time_text_embed.timestep_embedder.linear_2",
+    ],
+    [
+        "guidance_in.in_layer",
+        "guidance_in.mlp.0",
+        "time_text_embed.guidance_embedder.linear_1",
+    ],
+    [
+        "guidance_in.out_layer",
+        "guidance_in.mlp.2",
+        "time_text_embed.guidance_embedder.linear_2",
+    ],
+    [
+        "vector_in.in_layer",
+        "vector_in.in_layer",
+        "time_text_embed.text_embedder.linear_1",
+    ],
+    [
+        "vector_in.out_layer",
+        "vector_in.out_layer",
+        "time_text_embed.text_embedder.linear_2",
+    ],
+    ["final_layer.linear", "final_layer.linear", "proj_out"],
+    [
+        "final_layer.adaLN_modulation.1",
+        "final_layer.adaLN_modulation.1",
+        "norm_out.linear",
+    ],
+];
+
+const DOUBLE_LAYERS: [Names; 20] = [
+    ["img_mod.lin", "img_mod.linear", "norm1.linear"],
+    ["txt_mod.lin", "txt_mod.linear", "norm1_context.linear"],
+    ["img_attn.qkv.q", "", "attn.to_q"],
+    ["img_attn.qkv.k", "", "attn.to_k"],
+    ["img_attn.qkv.v", "", "attn.to_v"],
+    ["img_attn.qkv", "img_attn_qkv", ""],
+    ["txt_attn.qkv.q", "", "attn.add_q_proj"],
+    ["txt_attn.qkv.k", "", "attn.add_k_proj"],
+    ["txt_attn.qkv.v", "", "attn.add_v_proj"],
+    ["txt_attn.qkv", "txt_attn_qkv", ""],
+    [
+        "img_attn.norm.query_norm.scale",
+        "img_attn_q_norm.weight",
+        "attn.norm_q.weight",
+    ],
+    [
+        "img_attn.norm.key_norm.scale",
+        "img_attn_k_norm.weight",
+        "attn.norm_k.weight",
+    ],
+    [
+        "txt_attn.norm.query_norm.scale",
+        "txt_attn_q_norm.weight",
+        "attn.norm_added_q.weight",
+    ],
+    [
+        "txt_attn.norm.key_norm.scale",
+        "txt_attn_k_norm.weight",
+        "attn.norm_added_k.weight",
+    ],
+    ["img_attn.proj", "img_attn_proj", "attn.to_out.0"],
+    ["txt_attn.proj", "txt_attn_proj", "attn.to_add_out"],
+    ["img_mlp.0", "img_mlp.fc1", "ff.net.0.proj"],
+    ["img_mlp.2", "img_mlp.fc2", "ff.net.2"],
+    ["txt_mlp.0", "txt_mlp.fc1", "ff_context.net.0.proj"],
+    ["txt_mlp.2", "txt_mlp.fc2", "ff_context.net.2"],
+];
+
+const SINGLE_LAYERS: [Names; 9] = [
+    ["modulation.lin", "modulation.linear", "norm.linear"],
+    ["linear1.q", "", "attn.to_q"],
+    ["linear1.k", "", "attn.to_k"],
+    ["linear1.v", "", "attn.to_v"],
+    ["linear1.mlp", "", "proj_mlp"],
+    ["linear1", "linear1", ""],
+    ["linear2", "linear2", "proj_out"],
+    [
+        "norm.query_norm.scale",
+        "q_norm.weight",
+        "attn.norm_q.weight",
+    ],
+    ["norm.key_norm.scale", "k_norm.weight", "attn.norm_k.weight"],
+];
+
+/// A name in the dialect of a column of [`Names`]: in one of `lists`, or else among those outside of all.
+pub(super) fn renamed(name: &str, lists: &[List], outer: &[&[Names]], column: usize) -> String {
+    for (list, diffusers, layers) in lists {
+        let inner = name
+            .strip_prefix(list)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .and_then(|rest| rest.split_once('.'));
+        if let Some((number, rest)) = inner {
+            let list = if column == DIFFUSERS { diffusers } else { list };
+            return format!("{list}.{number}.{}", layer_name(rest, *layers, column));
+        }
+    }
+    layer_name(name, outer.iter().copied().flatten(), column)
+}
+
+fn layer_name<'a>(
+    name: &str,
+    layers: impl IntoIterator<Item = &'a Names>,
+    column: usize,
+) -> String {
+    let found = layers.into_iter().find_map(|names| {
+        let rest = name.strip_prefix(names[0])?;
+        let is_whole = rest.is_empty() || rest.starts_with('.');
+        (is_whole && !names[column].is_empty()).then(|| format!("{}{rest}", names[column]))
+    });
+    found.unwrap_or_else(|| name.to_owned())
+}
+
+/// Which vectors of the final modulation are the shift and the scale: diffusers has them the other way round.
+pub(super) fn final_shift_and_scale(is_diffusers: bool) -> (i64, i64) {
+    if is_diffusers { (1, 0) } else { (0, 1) }
+}
+
+/// How many blocks of a list there are; `list`: what the file calls it.
+pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {
+    let numbers = weights.tensors.keys().filter_map(|key| {
+        let rest = key.strip_prefix(list)?.strip_prefix('.')?;
+        rest.split_once('.')?.0.parse::<usize>().ok()
+    });
+    numbers.collect::<BTreeSet<_>>().len() as i64
+}
+
+/// Checks that the axes of positions fill the heads.
+pub(super) fn check_axes(name: &str, axes: [i64; 3], head_dim: i64) -> Result<(), String> {
+    let are_sound = axes
+        .iter()
+        .all(|n| (0..=head_dim).contains(n) && n % 2 == 0);
+    if are_sound && axes.iter().sum::<i64>() == head_dim {
+        return Ok(());
+    }
+    Err(format!(
+        "expected {name} of three even numbers that are {head_dim} together, found {axes:?}"
+    ))
+}
+
+/// One matrix of several parts, or each of them alone.
+pub(super) fn fused(
+    schema: &mut Schema,
+    name: &str,
+    parts: &[(&str, i64)],
+    input: i64,
+    is_split: bool,
+) {
+    if is_split {
+        for (part, output) in parts {
+            schema.linear(&format!("{name}.{part}"), *output, input);
+        }
+    } else {
+        let output = parts.iter().map(|(_, output)| output).sum();
+        schema.linear(name, output, input);
+    }
+}
+
+/// Two layers from a vector to the network's width.
+pub(super) fn embedder(schema: &mut Schema, name: &str, dim: i64, input: i64) {
+    schema.linear(&format!("{name}.in_layer"), dim, input);
+    schema.linear(&format!("{name}.out_layer"), dim, dim);
+}
+
+/// The norms of queries and keys.
+fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
+    schema.vector(&format!("{name}.query_norm.scale"), head_dim);
+    schema.vector(&format!("{name}.key_norm.scale"), head_dim);
+}
+
+/// All double and single blocks. `is_split`: whether each part of a matrix stands alone, as in diffusers' names.
+pub(super) fn add_blocks(
+    schema: &mut Schema,
+    widths: BlockWidths,
+    [double, single]: [i64; 2],
+    is_split: bool,
+) {
+    let BlockWidths {
+        dim,
+        head_dim,
+        mlp_dim,
+    } = widths;
+    for block in 0..double {
+        for stream in ["img", "txt"] {
+            let name = |part: &str| format!("double_blocks.{block}.{stream}_{part}");
+            schema.modulation(&name("mod.lin"), 6 * dim, dim);
+            let parts = [("q", dim), ("k", dim), ("v", dim)];
+            fused(schema, &name("attn.qkv"), &parts, dim, is_split);
+            head_norms(schema, &name("attn.norm"), head_dim);
+            schema.linear(&name("attn.proj"), dim, dim);
+            schema.linear(&name("mlp.0"), mlp_dim, dim);
+            schema.linear(&name("mlp.2"), dim, mlp_dim);
+        }
+    }
+    for block in 0..single {
+        let name = |part: &str| format!("single_blocks.{block}.{part}");
+        schema.modulation(&name("modulation.lin"), 3 * dim, dim);
+        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
+        fused(schema, &name("linear1"), &parts, dim, is_split);
+        head_norms(schema, &name("norm"), head_dim);
+        schema.linear(&name("linear2"), dim, dim + mlp_dim);
+    }
+}
+
+/// Checks that all of a transformer is there and nothing that its config leaves out. `lists`: what the file calls its
+/// lists of blocks, and how many are in each; `absent`: a tensor that it must not have.
+pub(super) fn check_whole(
+    weights: &WeightSet,
+    schema: &[TensorSpec],
+    lists: &[(String, i64)],
+    absent: Option<&str>,
+) -> Result<(), CatalogError> {
+    for tensor in schema {
+        weights.expect(&tensor.name, &tensor.shape)?;
+    }
+    for (list, count) in lists {
+        weights.no_more_layers(&format!("{list}.{count}."), *count)?;
+    }
+    match absent.filter(|key| weights.has(key)) {
+        Some(key) => Err(CatalogError::Config {
+            reason: format!("expected no guidance by the config, found the tensor '{key}'"),
+            path: weights.files.first().cloned().unwrap_or_default(),
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,419 @@
+//! T5's encoder, the second of Flux, and UMT5's, Wan's: the same with a table of relative positions in every block.
+//!
+//! Speaks in the names of `transformers`; [`T5Keys`] says what a file calls the same tensors. Has no decoder.
+
+use super::header::{count, not_a, prefix_before, sizes, with_start_replaced};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
+    model_type,
+};
+use crate::catalog::{CatalogError, WeightSet};
+
+/// The table of relative positions, which every such encoder has in its first block.
+const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+/// Both names of the table of tokens: files have either or both.
+const TOKENS: [&str; 2] = ["shared.weight", "encoder.embed_tokens.weight"];
+
+/// Which of the two networks, as `model_type` names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum T5Kind {
+    /// The first block has a table of relative positions, and all use it.
+    #[default]
+    T5,
+    /// Every block has its own.
+    Umt5,
+}
+
+impl T5Kind {
+    fn model_type(self) -> &'static str {
+        match self {
+            Self::T5 => "t5",
+            Self::Umt5 => "umt5",
+        }
+    }
+}
+
+/// `text_encoder/config.json` of a UMT5, `text_encoder_2/config.json` of a T5.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct T5Config {
+    /// Once it is read by [`T5Config::read_as`], it is there.
+    #[serde(default)]
+    pub model_type: Option<T5Kind>,
+    pub vocab_size: i64,
+    pub d_model: i64,
+    pub d_kv: i64,
+    pub d_ff: i64,
+    pub num_layers: i64,
+    pub num_heads: i64,
+    #[serde(default = "default_buckets")]
+    pub relative_attention_num_buckets: i64,
+    #[serde(default = "default_distance")]
+    pub relative_attention_max_distance: i64,
+    #[serde(default = "default_epsilon")]
+    pub layer_norm_epsilon: f64,
+    #[serde(default = "gated_gelu")]
+    pub feed_forward_proj: String,
+    #[serde(default)]
+    pub quantization_config: Option<Value>,
+}
+
+fn default_buckets() -> i64 {
+    32
+}
+
+fn default_distance() -> i64 {
+    128
+}
+
+fn default_epsilon() -> f64 {
+    1e-6
+}
+
+fn gated_gelu() -> String {
+    "gated-gelu".to_owned()
+}
+
+impl NetworkConfig for T5Config {
+    fn is_described_by(config: &Value) -> bool {
+        model_type(config).is_some_and(|name| name.starts_with("t5") || name.starts_with("umt5"))
+    }
+
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let keys = T5Keys::of(&weights.names())
+            .ok_or_else(|| not_a("T5 or UMT5 text encoder", weights))?;
+        let file_key = |name: &str| keys.file_key(name);
+        let [vocab_size, d_model] = sizes(weights, &file_key(keys.tokens()[0]))?;
+        let queries = |block| format!("encoder.block.{block}.layer.0.SelfAttention.q.weight");
+        let [inner, _] = sizes(weights, &file_key(&queries(0)))?;
+        let [buckets, num_heads] = sizes(weights, &file_key(POSITIONS))?;
+        if inner % num_heads != 0 {
+            return Err(format!(
+                "expected queries for {num_heads} heads of one width, found {inner} rows"
+            ));
+        }
+        let wide = "encoder.block.0.layer.1.DenseReluDense.wi_0.weight";
+        let [d_ff, _] = sizes(weights, &file_key(wide))?;
+        Ok(Self {
+            model_type: Some(keys.kind),
+            vocab_size,
+            d_model,
+            d_kv: inner / num_heads,
+            d_ff,
+            num_layers: count(weights, |block| file_key(&queries(block))),
+            num_heads,
+            relative_attention_num_buckets: buckets,
+            relative_attention_max_distance: default_distance(),
+            layer_norm_epsilon: default_epsilon(),
+            feed_forward_proj: gated_gelu(),
+            quantization_config: None,
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_sizes(&[
+            ("vocab_size", self.vocab_size),
+            ("d_model", self.d_model),
+            ("d_kv", self.d_kv),
+            ("d_ff", self.d_ff),
+            ("num_heads", self.num_heads),
+        ])?;
+        check_layers(&[("num_layers", self.num_layers)])?;
+        check_epsilon("layer_norm_epsilon", self.layer_norm_epsilon)?;
+        let buckets = self.relative_attention_num_buckets;
+        let distance = self.relative_attention_max_distance;
+        // A half of the buckets looks back, and a half of that counts single tokens.
+        if buckets < 4 || distance <= buckets / 4 {
+            return Err(format!(
+                "expected at least 4 relative_attention_num_buckets and a relative_attention_max_distance above a quarter of them, found {buckets} and {distance}"
+            ));
+        }
+        if self.feed_forward_proj != "gated-gelu" {
+            return Err(format!(
+                "expected the feed_forward_proj gated-gelu, found {}",
+                self.feed_forward_proj
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl T5Config {
+    /// The config at a place that must have the one or the other of the two networks.
+    pub fn read_as(kind: T5Kind, place: &Path) -> Result<Self, CatalogError> {
+        let config = Self::read(place)?;
+        match config.model_type {
+            Some(found) if found != kind => Err(CatalogError::Config {
+                reason: format!(
+                    "expected the model_type {}, found {}",
+                    kind.model_type(),
+                    found.model_type()
+                ),
+                path: config_path(place),
+            }),
+            _ => Ok(Self {
+                model_type: Some(kind),
+                ..config
+            }),
+        }
+    }
+
+    /// Whether a block has a table of relative positions; one without uses that of the block before.
+    pub fn has_positions(&self, block: i64) -> bool {
+        block == 0 || self.model_type == Some(T5Kind::Umt5)
+    }
+
+    /// Every tensor that is read.
+    pub fn schema(&self, keys: &T5Keys) -> Vec<TensorSpec> {
+        let (width, inner) = (self.d_model, self.num_heads * self.d_kv);
+        let mut schema = Schema::default();
+        schema.add(keys.tokens()[0], &[self.vocab_size, width], Role::Table);
+        for block in 0..self.num_layers {
+            let layers = format!("encoder.block.{block}.layer");
+            let attention = format!("{layers}.0.SelfAttention");
+            let feed_forward = format!("{layers}.1.DenseReluDense");
+            if self.has_positions(block) {
+                let table = [self.relative_attention_num_buckets, self.num_heads];
+                let name = format!("{attention}.relative_attention_bias.weight");
+                schema.add(name, &table, Role::Fixed);
+            }
+            for projection in ["q", "k", "v"] {
+                schema.matrix(&format!("{attention}.{projection}"), inner, width);
+            }
+            schema.matrix(&format!("{attention}.o"), width, inner);
+            schema.vector(&format!("{layers}.0.layer_norm.weight"), width);
+            schema.matrix(&format!("{feed_forward}.wi_0"), self.d_ff, width);
+            schema.matrix(&format!("{feed_forward}.wi_1"), self.d_ff, width);
+            schema.matrix(&format!("{feed_forward}.wo"), width, self.d_ff);
+            schema.vector(&format!("{layers}.1.layer_norm.weight"), width);
+        }
+        schema.vector("encoder.final_layer_norm.weight", width);
+        schema.renamed(|name| keys.file_key(name))
+    }
+
+    /// Checks that all of an encoder is there, in the shapes that the config says, and no more blocks than it says.
+    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = T5Keys::of(&weights.names()).unwrap_or_default();
+        weights.expect_all(&self.schema(&keys))?;
+        // The end of the name is only there for the translation.
+        let next = format!("encoder.block.{}.layer.0.layer_norm.", self.num_layers);
+        weights.no_more_layers(&keys.file_key(&next), self.num_layers.unsigned_abs())
+    }
+}
+
+/// Who named the tensors of a T5 or UMT5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum T5Names {
+    #[default]
+    Transformers,
+    /// Wan's authors (`umt5-xxl-enc`).
+    WanAuthors,
+    /// GGUF files.
+    LlamaCpp,
+}
+
+/// How one file names the tensors of a T5 or UMT5.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct T5Keys {
+    /// What stands before all names.
+    pub prefix: String,
+    pub names: T5Names,
+    /// By the tables of positions. A UMT5 of one block is taken for a T5; the published ones have 24.
+    pub kind: T5Kind,
+    /// Whether the table of tokens has its second name alone.
+    has_second_name: bool,
+}
+
+impl T5Keys {
+    /// `None` where no file key is that of a T5 or UMT5.
+    pub fn of<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<Self> {
+        use T5Names::{LlamaCpp, Transformers, WanAuthors};
+        let has = |key: &str| keys.clone().any(|found| found == key);
+        [Transformers, WanAuthors, LlamaCpp]
+            .into_iter()
+            .find_map(|names| {
+                let mut found = Self::in_names(names);
+                let prefix = prefix_before(keys.clone(), &[&found.file_key(POSITIONS)])?;
+                prefix.clone_into(&mut found.prefix);
+                if has(&found.file_key(&POSITIONS.replace("block.0", "block.1"))) {
+                    found.kind = T5Kind::Umt5;
+                }
+                let [first, second] = TOKENS.map(|name| has(&found.file_key(name)));
+                found.has_second_name = second && !first;
+                Some(found)
+            })
+    }
+
+    /// Those of a bare file.
+    pub fn in_names(names: T5Names) -> Self {
+        Self {
+            names,
+            ..Self::default()
+        }
+    }
+
+    /// Which of the two networks a file holds, if any.
+    pub(crate) fn kind_in(weights: &WeightSet) -> Option<T5Kind> {
+        Self::of(&weights.names()).map(|keys| keys.kind)
+    }
+
+    /// The file's name of the tensor that `transformers` calls `name`.
+    pub fn file_key(&self, name: &str) -> String {
+        let key = match self.names {
+            T5Names::Transformers => name.to_owned(),
+            T5Names::WanAuthors => renamed(name, &WAN_AUTHORS),
+            T5Names::LlamaCpp => renamed(name, &LLAMA_CPP),
+        };
+        format!("{}{key}", self.prefix)
+    }
+
+    /// What `transformers` calls the table of tokens in this file, and the other name, which may be there too.
+    pub fn tokens(&self) -> [&'static str; 2] {
+        let [first, second] = TOKENS;
+        if self.has_second_name {
+            [second, first]
+        } else {
+            [first, second]
+        }
+    }
+}
+
+/// What stands before the names of `transformers` in a file.
+pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    prefix_before(keys, &[POSITIONS])
+}
+
+/// The names that begin so in `transformers`, begin otherwise elsewhere.
+struct Renaming {
+    outside: [(&'static str, &'static str); 3],
+    /// Where a block begins, up to its number.
+    block: &'static str,
+    in_block: [(&'static str, &'static str); 7],
+}
+
+/// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `blocks.3.ffn.fc2.weight`
+const WAN_AUTHORS: Renaming = Renaming {
+    outside: [
+        ("shared.", "token_embedding."),
+        ("encoder.embed_tokens.", "token_embedding."),
+        ("encoder.final_layer_norm.", "norm."),
+    ],
+    block: "blocks",
+    in_block: [
+        ("layer.0.layer_norm.", "norm1."),
+        ("layer.1.layer_norm.", "norm2."),
+        (
+            "layer.0.SelfAttention.relative_attention_bias.",
+            "pos_embedding.embedding.",
+        ),
+        ("layer.0.SelfAttention.", "attn."),
+        ("layer.1.DenseReluDense.wi_0.", "ffn.gate.0."),
+        ("layer.1.DenseReluDense.wi_1.", "ffn.fc1."),
+        ("layer.1.DenseReluDense.wo.", "ffn.fc2."),
+    ],
+};
+
+/// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`
+const LLAMA_CPP: Renaming = Renaming {
+    outside: [
+        ("shared.", "token_embd."),
+        ("encoder.embed_tokens.", "token_embd."),
+        ("encoder.final_layer_norm.", "enc.output_norm."),
+    ],
+    block: "enc.blk",
+    in_block: [
+        ("layer.0.layer_norm.", "attn_norm."),
+        ("layer.1.layer_norm.", "ffn_norm."),
+        (
+            "layer.0.SelfAttention.relative_attention_bias.",
+            "attn_rel_b.",
+        ),
+        ("layer.0.SelfAttention.", "attn_"),
+        ("layer.1.DenseReluDense.wi_0.", "ffn_gate."),
+        ("layer.1.DenseReluDense.wi_1.", "ffn_up."),
+        ("layer.1.DenseReluDense.wo.", "ffn_down."),
+    ],
+};
+
+fn renamed(name: &str, renaming: &Renaming) -> String {
+    let in_block = || {
+        let (number, rest) = name.strip_prefix("encoder.block.")?.split_once('.')?;
+        let rest = with_start_replaced(rest, &renaming.in_block)?;
+        Some(format!("{}.{number}.{rest}", renaming.block))
+    };
+    with_start_replaced(name, &renaming.outside)
+        .or_else(in_block)
+        .unwrap_or_else(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dialect_is_found_and_translated() {
+        for (mark, names) in [
+            (
+                "blocks.0.pos_embedding.embedding.weight",
+                [
+                    ("shared.weight", "token_embedding.weight"),
+                    ("encoder.final_layer_norm.weight", "norm.weight"),
+                    (
+                        "encoder.block.23.layer.0.SelfAttention.q.weight",
+                        "blocks.23.attn.q.weight",
+                    ),
+                    (
+                        "encoder.block.0.layer.1.layer_norm.weight",
+                        "blocks.0.norm2.weight",
+                    ),
+                    (
+                        "encoder.block.7.layer.1.DenseReluDense.wi_0.weight",
+                        "blocks.7.ffn.gate.0.weight",
+                    ),
+                ],
+            ),
+            (
+                "enc.blk.0.attn_rel_b.weight",
+                [
+                    ("encoder.embed_tokens.weight", "token_embd.weight"),
+                    ("encoder.final_layer_norm.weight", "enc.output_norm.weight"),
+                    (
+                        "encoder.block.23.layer.0.SelfAttention.o.weight",
+                        "enc.blk.23.attn_o.weight",
+                    ),
+                    (
+                        "encoder.block.0.layer.0.layer_norm.weight",
+                        "enc.blk.0.attn_norm.weight",
+                    ),
+                    (
+                        "encoder.block.7.layer.1.DenseReluDense.wi_1.weight",
+                        "enc.blk.7.ffn_up.weight",
+                    ),
+                ],
+            ),
+        ] {
+            for prefix in ["", "text_encoders.umt5xxl.transformer."] {
+                let mark = format!("{prefix}{mark}");
+                let keys = T5Keys::of(&[mark.as_str()].into_iter()).unwrap();
+                for (ours, theirs) in names {
+                    assert_eq!(keys.file_key(ours), format!("{prefix}{theirs}"));
+                }
+            }
+        }
+        assert_eq!(T5Keys::of(&["shared.weight"].into_iter()), None);
+    }
+
+    #[test]
+    fn a_second_table_of_positions_makes_it_a_umt5() {
+        let second = POSITIONS.replace("block.0", "block.1");
+        let kind = |keys: &[&str]| T5Keys::of(&keys.iter().copied()).map(|keys| keys.kind);
+        assert_eq!(kind(&[POSITIONS]), Some(T5Kind::T5));
+        assert_eq!(kind(&[POSITIONS, &second]), Some(T5Kind::Umt5));
+        assert_eq!(kind(&[&second]), None);
+    }
+}

@@ -1,0 +1,4 @@
+//! Configs and schemas against files that diffusers and `transformers` wrote.
+
+mod encoders;
+mod transformers;

@@ -1,0 +1,204 @@
+//! Tiny decoders for previews, TAESD's family: of pictures (TAESD) and of clips (TAEHV).
+//!
+//! A header shows all of their numbers, so no `config.json` is read. Whose latents a file decodes is the catalogue's to
+//! find out.
+
+use super::header::{not_a, sizes_of};
+use std::path::Path;
+
+use super::check_sizes;
+use super::schema::{Role, Schema, TensorSpec};
+use crate::catalog::{CatalogError, WeightSet};
+
+const NUM_LEVELS: usize = 3;
+const BLOCKS_PER_LEVEL: usize = 3;
+/// Patches of more pixels than any has.
+const MAX_PATCH: i64 = 4;
+
+/// The names of a tiny decoder's layers: a prefix and numbers that count from the first convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TinyDecoderKeys {
+    prefix: &'static str,
+    /// The number of the first convolution.
+    first: usize,
+    /// Of clips, whose blocks remember the frame before (TAEHV); else of pictures (TAESD).
+    pub is_video: bool,
+}
+
+impl TinyDecoderKeys {
+    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
+        let all = |keys: &[&str]| keys.iter().all(|key| has(key));
+        let picture = |prefix, first| Self {
+            prefix,
+            first,
+            is_video: false,
+        };
+        if all(&["decoder.22.weight", "decoder.7.conv.weight"]) {
+            return Some(Self {
+                prefix: "decoder.",
+                first: 1,
+                is_video: true,
+            });
+        }
+        // diffusers' AutoencoderTiny does not count the clamp in front.
+        if all(&["decoder.layers.0.weight", "decoder.layers.18.weight"]) {
+            return Some(picture("decoder.layers.", 0));
+        }
+        let blocks = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
+        let own = ["", "decoder."]
+            .into_iter()
+            .find(|prefix| blocks.iter().all(|end| has(&format!("{prefix}{end}"))));
+        own.map(|prefix| picture(prefix, 1))
+    }
+
+    /// The convolution that takes latents.
+    pub fn first(&self) -> String {
+        self.layer(0)
+    }
+
+    /// All that is behind it.
+    pub fn layers(&self) -> TinyDecoderLayers {
+        // Behind the first convolution and its ReLU; each doubling counts as well.
+        let mut number = 2;
+        let mut layer = |skipped: usize| {
+            number += skipped + 1;
+            self.layer(number - 1)
+        };
+        let levels = [(); NUM_LEVELS].map(|()| TinyDecoderLevel {
+            blocks: [(); BLOCKS_PER_LEVEL].map(|()| layer(0)),
+            grow: self.is_video.then(|| format!("{}.conv", layer(1))),
+            conv: layer(usize::from(!self.is_video)),
+        });
+        // A block, or a ReLU.
+        let end = layer(0);
+        TinyDecoderLayers {
+            levels,
+            end: (!self.is_video).then_some(end),
+            last: layer(0),
+        }
+    }
+
+    /// The layer that many places behind the first convolution.
+    fn layer(&self, number: usize) -> String {
+        format!("{}{}", self.prefix, self.first + number)
+    }
+}
+
+/// The names of one level: blocks of one size, the doubling behind them, and what leads to the next level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TinyDecoderLevel {
+    pub blocks: [String; BLOCKS_PER_LEVEL],
+    /// Of clips: what makes several frames of one, without a bias.
+    pub grow: Option<String>,
+    /// The convolution to the next level, without a bias.
+    pub conv: String,
+}
+
+/// The names of the layers behind the first convolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TinyDecoderLayers {
+    pub levels: [TinyDecoderLevel; NUM_LEVELS],
+    /// Of pictures: the block of the last size.
+    pub end: Option<String>,
+    pub last: String,
+}
+
+/// The numbers of a tiny decoder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TinyDecoderConfig {
+    pub keys: TinyDecoderKeys,
+    pub latent_channels: i64,
+    /// Of each level and behind the last one, from latents to pixels.
+    pub widths: Vec<i64>,
+    /// How many frames each level of a clip's decoder can make of one; 1 in a picture's.
+    pub frames: Vec<i64>,
+    /// Pixels along each edge that one place of the last convolution makes.
+    pub patch_size: i64,
+}
+
+impl TinyDecoderConfig {
+    /// The numbers of a file, or of the folder of a diffusers component.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let config = Self::of_header(&WeightSet::at(place)?);
+        config.map_err(|reason| CatalogError::Config {
+            reason,
+            path: place.to_owned(),
+        })
+    }
+
+    pub(super) fn of_header(weights: &WeightSet) -> Result<Self, String> {
+        let keys = TinyDecoderKeys::detect(|key| weights.has(key))
+            .ok_or_else(|| not_a("tiny decoder", weights))?;
+        let shape = |layer: &str| sizes_of(weights, &format!("{layer}.weight"), 4);
+        let first = shape(&keys.first())?;
+        let layers = keys.layers();
+        let (mut widths, mut frames) = (vec![first[0]], Vec::new());
+        for level in &layers.levels {
+            let width = widths[widths.len() - 1];
+            let grown = level.grow.as_deref().map(shape).transpose()?;
+            let grown = grown.map_or(width, |shape| shape[0]);
+            frames.push((grown / width).max(1));
+            widths.push(shape(&level.conv)?[0]);
+        }
+        let latent_channels = first[1];
+        for &size in widths.iter().chain(&frames).chain([&latent_channels]) {
+            check_sizes(&[("width", size)])?;
+        }
+        let colours = shape(&layers.last)?[0];
+        let patch_size = (1..=MAX_PATCH).find(|patch| 3 * patch * patch == colours);
+        Ok(Self {
+            keys,
+            latent_channels,
+            widths,
+            frames,
+            patch_size: patch_size.ok_or_else(|| {
+                format!("expected 3 colours of patches, found {colours} channels")
+            })?,
+        })
+    }
+
+    /// The width of the last layers.
+    pub fn last_width(&self) -> i64 {
+        self.widths[NUM_LEVELS]
+    }
+
+    /// Colours of the pixels of a patch.
+    pub fn pixel_channels(&self) -> i64 {
+        3 * self.patch_size * self.patch_size
+    }
+
+    /// All tensors as a file names them.
+    pub fn schema(&self) -> Vec<TensorSpec> {
+        let mut schema = Schema::default();
+        let first = [self.widths[0], self.latent_channels, 3, 3];
+        schema.conv(&self.keys.first(), &first);
+        let layers = self.keys.layers();
+        let widths = self.widths.windows(2).zip(&self.frames);
+        for (level, (widths, frames)) in layers.levels.iter().zip(widths) {
+            let (width, next) = (widths[0], widths[1]);
+            for block in &level.blocks {
+                self.block(&mut schema, block, width);
+            }
+            if let Some(grow) = &level.grow {
+                let shape = [frames * width, width, 1, 1];
+                schema.add(format!("{grow}.weight"), &shape, Role::Fixed);
+            }
+            let conv = format!("{}.weight", level.conv);
+            schema.add(conv, &[next, width, 3, 3], Role::Fixed);
+        }
+        let width = self.last_width();
+        if let Some(end) = &layers.end {
+            self.block(&mut schema, end, width);
+        }
+        schema.conv(&layers.last, &[self.pixel_channels(), width, 3, 3]);
+        schema.into_tensors()
+    }
+
+    fn block(&self, schema: &mut Schema, name: &str, width: i64) {
+        // Its own frame and the one before it.
+        let seen = if self.keys.is_video { 2 * width } else { width };
+        schema.conv(&format!("{name}.conv.0"), &[width, seen, 3, 3]);
+        schema.conv(&format!("{name}.conv.2"), &[width, width, 3, 3]);
+        schema.conv(&format!("{name}.conv.4"), &[width, width, 3, 3]);
+    }
+}

@@ -1,0 +1,68 @@
+//! What autoencoders have in common: two halves, latents that are scaled, and sizes that a header shows.
+//!
+//! What the halves consist of is each network's business.
+
+/// The scales of published latents are between 0.1 and 10; beyond this range latents overflow or vanish.
+const SCALES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Jobs load one half at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VaeHalf {
+    Encoder,
+    Decoder,
+}
+
+impl VaeHalf {
+    pub const BOTH: [Self; 2] = [Self::Encoder, Self::Decoder];
+
+    /// What the names of nearly all its tensors begin with.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Encoder => "encoder",
+            Self::Decoder => "decoder",
+        }
+    }
+
+    /// Whether a tensor belongs to this half. `own`: its name without a prefix.
+    pub fn has(self, own: &str) -> bool {
+        // The convolution between a half and the latents; Wan's authors call it conv1 and conv2.
+        let starts = match self {
+            Self::Encoder => ["encoder.", "quant_conv.", "conv1."],
+            Self::Decoder => ["decoder.", "post_quant_conv.", "conv2."],
+        };
+        starts.iter().any(|start| own.starts_with(start))
+    }
+}
+
+pub(super) fn check_class(expected: &str, found: &str) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("expected the class {expected}, found {found}"))
+    }
+}
+
+/// Checks what latents are multiplied or divided by.
+pub(super) fn check_scale(name: &str, found: f64) -> Result<(), String> {
+    if SCALES.contains(&found) {
+        return Ok(());
+    }
+    let (least, most) = (SCALES.start(), SCALES.end());
+    Err(format!(
+        "expected a {name} between {least:?} and {most:?}, found {found:?}"
+    ))
+}
+
+/// Checks what is added to latents or subtracted from them.
+pub(super) fn check_shift(name: &str, found: f64) -> Result<(), String> {
+    let most = SCALES.end();
+    if found.abs() <= *most {
+        return Ok(());
+    }
+    Err(format!(
+        "expected a {name} between -{most:?} and {most:?}, found {found:?}"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

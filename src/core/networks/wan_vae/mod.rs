@@ -1,0 +1,262 @@
+//! The video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
+//!
+//! Their numbers, from diffusers' config or from a header, and what must hold of them.
+
+mod header;
+mod keys;
+mod levels;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::vae::{VaeHalf, check_class, check_scale, check_shift};
+use super::{NetworkConfig, check_layers, check_sizes};
+use crate::catalog::{CatalogError, WeightSet};
+use header::{MEAN_16, STD_16};
+pub use keys::WanVaeKeys;
+pub use levels::WanVaeLevel;
+
+const CLASS: &str = "AutoencoderKLWan";
+/// More than any autoencoder has.
+const MAX_LEVELS: usize = 8;
+const MAX_PATCH: i64 = 64;
+
+/// `vae/config.json`, with diffusers' defaults, those of Wan 2.1, where a key is left out.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct WanVaeConfig {
+    #[serde(rename = "_class_name")]
+    pub class: String,
+    pub base_dim: i64,
+    pub decoder_base_dim: Option<i64>,
+    /// Channels of the latents.
+    pub z_dim: i64,
+    /// Width of each level, in multiples of the base.
+    pub dim_mult: Vec<i64>,
+    /// Residual blocks of a level of the encoder; the decoder has one more.
+    pub num_res_blocks: i64,
+    /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention behind its residual blocks.
+    pub attn_scales: Vec<f64>,
+    /// Which of the encoder's steps between levels also halve time; the decoder's go the other way round.
+    pub temperal_downsample: Vec<bool>,
+    pub latents_mean: Option<Vec<f64>>,
+    pub latents_std: Option<Vec<f64>>,
+    /// Wan 2.2: levels with a shortcut around them, all of one width. In Wan 2.1 the step to the next level halves the
+    /// width on the way up, and there are no shortcuts.
+    pub is_residual: bool,
+    pub in_channels: i64,
+    pub out_channels: i64,
+    /// Pixels of a square that become channels before the first convolution.
+    pub patch_size: Option<i64>,
+    pub scale_factor_temporal: Option<i64>,
+    pub scale_factor_spatial: Option<i64>,
+}
+
+impl Default for WanVaeConfig {
+    fn default() -> Self {
+        Self {
+            class: CLASS.to_owned(),
+            base_dim: 96,
+            decoder_base_dim: None,
+            z_dim: 16,
+            dim_mult: vec![1, 2, 4, 4],
+            num_res_blocks: 2,
+            attn_scales: Vec::new(),
+            temperal_downsample: vec![false, true, true],
+            latents_mean: None,
+            latents_std: None,
+            is_residual: false,
+            in_channels: 3,
+            out_channels: 3,
+            patch_size: None,
+            scale_factor_temporal: None,
+            scale_factor_spatial: None,
+        }
+    }
+}
+
+impl NetworkConfig for WanVaeConfig {
+    fn is_described_by(config: &Value) -> bool {
+        config.get("_class_name").and_then(Value::as_str) == Some(CLASS)
+    }
+
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        header::config(weights)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_class(CLASS, &self.class)?;
+        check_sizes(&[
+            ("base_dim", self.base_dim),
+            ("decoder_base_dim", self.decoder_dim()),
+            ("z_dim", self.z_dim),
+            ("in_channels", self.in_channels),
+            ("out_channels", self.out_channels),
+        ])?;
+        check_layers(&[("num_res_blocks", self.num_res_blocks)])?;
+        self.check_levels()?;
+        self.check_pixels()?;
+        self.check_statistics()?;
+        self.check_widths()
+    }
+}
+
+impl WanVaeConfig {
+    /// The encoder takes so many frames at a time behind the first one, whatever the temporal factor is.
+    pub const ENCODER_FRAMES: i64 = 4;
+
+    pub fn patch(&self) -> i64 {
+        self.patch_size.unwrap_or(1)
+    }
+
+    pub fn decoder_dim(&self) -> i64 {
+        self.decoder_base_dim.unwrap_or(self.base_dim)
+    }
+
+    /// The mean of each latent channel; diffusers' default is that of Wan 2.1.
+    pub fn mean(&self) -> &[f64] {
+        self.latents_mean.as_deref().unwrap_or(&MEAN_16)
+    }
+
+    /// The standard deviation of each latent channel, with the same default.
+    pub fn std(&self) -> &[f64] {
+        self.latents_std.as_deref().unwrap_or(&STD_16)
+    }
+
+    /// Pixels along an edge of one latent.
+    pub fn spatial_factor(&self) -> i64 {
+        self.patch() << (self.dim_mult.len() - 1)
+    }
+
+    /// Frames of one latent frame after the first, which is one frame alone.
+    pub fn temporal_factor(&self) -> i64 {
+        1 << self.time_steps()
+    }
+
+    /// Colours of the pixels of a patch.
+    pub fn pixel_channels(&self) -> i64 {
+        3 * self.patch() * self.patch()
+    }
+
+    /// Checks that both halves are there, in the shapes that the config says.
+    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = WanVaeKeys::of(weights);
+        let mut tensors = VaeHalf::BOTH
+            .iter()
+            .flat_map(|half| self.schema(*half, &keys));
+        tensors.try_for_each(|tensor| weights.expect(&tensor.name, &tensor.shape))
+    }
+
+    /// Whether a file has such an autoencoder.
+    pub(crate) fn is_in(weights: &WeightSet) -> bool {
+        WanVaeKeys::of(weights).has_marks(weights)
+    }
+
+    /// How many steps between levels halve time.
+    fn time_steps(&self) -> usize {
+        self.temperal_downsample
+            .iter()
+            .filter(|&&halves| halves)
+            .count()
+    }
+
+    fn check_levels(&self) -> Result<(), String> {
+        let (levels, steps) = (self.dim_mult.len(), self.temperal_downsample.len());
+        if !(2..=MAX_LEVELS).contains(&levels) || steps + 1 != levels {
+            return Err(format!(
+                "expected 2 to {MAX_LEVELS} levels in dim_mult and one less in temperal_downsample, found {levels} and {steps}"
+            ));
+        }
+        for &factor in &self.dim_mult {
+            check_sizes(&[("dim_mult", factor)])?;
+        }
+        if self.temporal_factor() > Self::ENCODER_FRAMES {
+            return Err(format!(
+                "expected a temperal_downsample that halves time at most twice, found {} times",
+                self.time_steps()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_pixels(&self) -> Result<(), String> {
+        let patch = self.patch();
+        if !(1..=MAX_PATCH).contains(&patch) {
+            return Err(format!(
+                "expected a patch_size between 1 and {MAX_PATCH}, found {patch}"
+            ));
+        }
+        let (pixels, channels) = (self.pixel_channels(), [self.in_channels, self.out_channels]);
+        if channels != [pixels; 2] {
+            return Err(format!(
+                "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
+                channels[0], channels[1]
+            ));
+        }
+        for (name, stated, real) in [
+            (
+                "scale_factor_spatial",
+                self.scale_factor_spatial,
+                self.spatial_factor(),
+            ),
+            (
+                "scale_factor_temporal",
+                self.scale_factor_temporal,
+                self.temporal_factor(),
+            ),
+        ] {
+            if let Some(stated) = stated.filter(|stated| *stated != real) {
+                return Err(format!(
+                    "expected a {name} of {real} by the levels and patch_size, found {stated}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_statistics(&self) -> Result<(), String> {
+        for (name, stated, values) in [
+            ("latents_mean", &self.latents_mean, self.mean()),
+            ("latents_std", &self.latents_std, self.std()),
+        ] {
+            if usize::try_from(self.z_dim) != Ok(values.len()) {
+                let found = stated.as_ref().map(Vec::len);
+                let found = found.map_or_else(|| "none".to_owned(), |len| len.to_string());
+                return Err(format!(
+                    "expected {} {name}, as many as z_dim, found {found}",
+                    self.z_dim
+                ));
+            }
+        }
+        for &mean in self.mean() {
+            check_shift("latents_mean", mean)?;
+        }
+        for &std in self.std() {
+            check_scale("latents_std", std)?;
+        }
+        Ok(())
+    }
+
+    /// Shortcuts fold pixels into channels, so widths must divide each other times the folded pixels.
+    fn check_widths(&self) -> Result<(), String> {
+        let down = self.encoder_levels().into_iter();
+        let down = down.map(|it| (it.input * it.folded(), it.output, it));
+        let up = self.decoder_levels().into_iter();
+        let up = up.map(|it| (it.output * it.folded(), it.input, it));
+        for (many, few, level) in down.chain(up) {
+            if level.next < 1 {
+                return Err(format!(
+                    "expected levels by dim_mult whose widths can be halved, found one of {}",
+                    level.output
+                ));
+            }
+            if level.has_shortcut && many % few != 0 {
+                return Err(format!(
+                    "expected levels by dim_mult whose widths divide each other, found one from {} to {}",
+                    level.input, level.output
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Stage 2: what a given picture, and a mask of it, become before denoising begins.
+//!
+//! Opening and cropping pictures is the caller's.
+
+use safelight_core::catalog::ImageRole;
+use safelight_core::job::GenerateRequest;
+use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
+use tch::{Kind, Tensor};
+
+use super::decode::bands;
+use super::prepare::{Draws, LatentShape, reference_size, seeds};
+use super::state::GivenImage;
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::fault::{self, Site};
+use crate::hooks::Hooks;
+use crate::pixels::pixels_from_rgb8;
+use crate::place::{Placement, warn_unexpected};
+use crate::vae::{KlVaeEncoder, Posterior, Tiling, kl};
+
+/// The luma of a mask's pixel from which on it is made anew.
+const MASKED_FROM: u32 = 128;
+
+/// What becomes of a given picture in a model of Flux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Base,
+    Canvas,
+    Reference,
+}
+
+impl Role {
+    pub(super) fn of(request: &GenerateRequest) -> Self {
+        match request.image_role {
+            ImageRole::FirstFrame | ImageRole::Base => Self::Base,
+            ImageRole::Canvas => Self::Canvas,
+            ImageRole::Reference => Self::Reference,
+        }
+    }
+}
+
+/// `picture` and `mask`: as they were opened, or cropped to the picture's aspect.
+pub fn encode_image(
+    request: &GenerateRequest,
+    picture: &Picture,
+    mask: Option<&Picture>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<GivenImage>, EngineError> {
+    let role = Role::of(request);
+    check(role, mask.is_some())?;
+    let (width, height) = match role {
+        Role::Base | Role::Canvas => (request.width, request.height),
+        Role::Reference => reference_size(picture.width, picture.height),
+    };
+    let pixels = resized(picture, width, height)?;
+    capture.put("image.preprocessed", &pixels);
+    let mask = mask
+        .map(|mask| binary_mask(mask, width, height))
+        .transpose()?;
+
+    let autoencoder = Autoencoder::open(request, place, hooks)?;
+    let shape = LatentShape::new(autoencoder.config.latent_channels, width, height)?;
+    let Some(posterior) = autoencoder.encode(&pixels, 0, capture) else {
+        return Ok(None);
+    };
+    if role == Role::Reference {
+        let latents = kl::normalize(&autoencoder.config, &posterior.mean);
+        capture.put("image_latents", &latents);
+        return Ok(Some(GivenImage {
+            latents,
+            mask: None,
+            masked: None,
+        }));
+    }
+    let draws = Draws::new(shape, 2 + usize::from(mask.is_some()), seeds(request))?;
+    let latents = autoencoder.sample(&posterior, draws.posterior.as_ref(), 0, capture);
+    capture.put("image_latents", &latents);
+    let masked = match (&mask, role) {
+        (Some(mask), Role::Canvas) => {
+            let left = &pixels * (1.0 - mask);
+            let Some(posterior) = autoencoder.encode(&left, 1, capture) else {
+                return Ok(None);
+            };
+            Some(autoencoder.sample(&posterior, draws.masked.as_ref(), 2, capture))
+        }
+        _ => None,
+    };
+    Ok(Some(GivenImage {
+        latents,
+        mask,
+        masked,
+    }))
+}
+
+fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
+    let reason = match (role, has_mask) {
+        (Role::Canvas, false) => "this model needs a mask that says what it fills",
+        (Role::Reference, true) => "this model takes no mask",
+        _ => return Ok(()),
+    };
+    Err(EngineError::Request {
+        reason: reason.to_owned(),
+    })
+}
+
+/// The encoder's half, where it computes.
+struct Autoencoder<'a> {
+    encoder: KlVaeEncoder,
+    config: KlVaeConfig,
+    tile: Option<u32>,
+    place: Placement,
+    hooks: &'a dyn Hooks,
+}
+
+impl<'a> Autoencoder<'a> {
+    fn open(
+        request: &GenerateRequest,
+        place: Placement,
+        hooks: &'a dyn Hooks,
+    ) -> Result<Self, EngineError> {
+        let home = &request.files.vae;
+        let config = KlVaeConfig::read(home)?;
+        let weights = place.open(home)?;
+        let encoder = KlVaeEncoder::new(&config, &weights)?;
+        let unexpected = KlVaeEncoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(Self {
+            encoder,
+            config,
+            tile: request.vae_tile,
+            place,
+            hooks,
+        })
+    }
+
+    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32; `None` when cancelled
+    fn encode(&self, pixels: &Tensor, number: usize, capture: &mut Capture) -> Option<Posterior> {
+        let name = |part: &str| format!("vae.encode.{number}.{part}");
+        capture.put(name("input"), pixels);
+        let cancelled = || {
+            fault::at(Site::VaeEncode);
+            self.hooks.cancelled()
+        };
+        let found = match (self.tile, bands(pixels, 1, self.place)) {
+            (Some(tile), _) => {
+                let tiling = Tiling::of_size(i64::from(tile));
+                self.encoder.encode_tiled(pixels, tiling, &cancelled)
+            }
+            (None, Some(bands)) => self.encoder.encode_in_bands(pixels, bands, &cancelled),
+            (None, None) => self.encoder.encode(pixels, &cancelled),
+        };
+        let found = found?;
+        let posterior = Posterior {
+            mean: found.mean.to_kind(Kind::Float),
+            logvar: found.logvar.to_kind(Kind::Float),
+        };
+        capture.put(name("mean"), &posterior.mean);
+        capture.put(name("logvar"), &posterior.logvar);
+        Some(posterior)
+    }
+
+    /// Latents around the posterior's mean, one for each draw, which is the `number`-th of its seed.
+    fn sample(
+        &self,
+        posterior: &Posterior,
+        draws: Option<&Tensor>,
+        number: usize,
+        capture: &mut Capture,
+    ) -> Tensor {
+        let Some(draws) = draws else {
+            return kl::normalize(&self.config, &posterior.mean);
+        };
+        capture.put(format!("noise.{number}"), draws);
+        let deviation = (&posterior.logvar * 0.5).exp();
+        let draws = draws.to_device(posterior.mean.device());
+        kl::normalize(&self.config, &(&posterior.mean + deviation * draws))
+    }
+}
+
+/// `(1, 3, H, W)` in -1..1
+fn resized(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    let picture = media::resize_lanczos(picture, width, height).map_err(|err| error_of(&err))?;
+    pixels_from_rgb8(&picture.rgb, width, height)
+}
+
+/// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
+fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    let mask = media::resize_lanczos(mask, width, height).map_err(|err| error_of(&err))?;
+    let (pixels, _) = mask.rgb.as_chunks::<3>();
+    let values: Vec<f32> = pixels
+        .iter()
+        .map(|&pixel| f32::from(u8::from(luma(pixel) >= MASKED_FROM)))
+        .collect();
+    let size = [1, 1, i64::from(height), i64::from(width)];
+    Ok(Tensor::from_slice(&values).view(size))
+}
+
+/// As Pillow turns colours to grey: ITU-R 601 in 16 bits.
+fn luma([red, green, blue]: [u8; 3]) -> u32 {
+    let [red, green, blue] = [red, green, blue].map(u32::from);
+    (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
+}
+
+fn error_of(err: &MediaError) -> EngineError {
+    EngineError::Request {
+        reason: err.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_white_from_the_middle_grey_on_whatever_its_colours() {
+        let colours = [
+            ([127, 127, 127], 0.0),
+            ([128, 128, 128], 1.0),
+            ([0, 255, 0], 1.0),
+            ([255, 0, 255], 0.0),
+            ([0, 0, 255], 0.0),
+            ([255, 255, 0], 1.0),
+        ];
+        let mask = Picture::from_fn(6, 1, |x, _| colours[x as usize].0).unwrap();
+        let found: Vec<f32> = binary_mask(&mask, 6, 1)
+            .unwrap()
+            .flatten(0, -1)
+            .try_into()
+            .unwrap();
+        assert_eq!(found, colours.map(|(_, expected)| expected));
+    }
+}

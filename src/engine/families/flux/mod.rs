@@ -1,0 +1,58 @@
+//! FLUX.1 dev, schnell, Fill and Kontext: text to image, image to image, filling, editing.
+//!
+//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//!
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
+//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
+//! 4. [`decode()`]: latents to pictures.
+//!
+//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
+//! What comes between stages (files, unloading, messages) is the caller's.
+//! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
+//! `FluxKontextPipeline` of diffusers 0.42.1.
+//!
+//! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
+
+mod condition;
+mod decode;
+mod denoise;
+mod prepare;
+mod sample;
+mod schedule;
+mod stages;
+mod state;
+mod text;
+pub(crate) mod transformer;
+
+pub use condition::encode_image;
+pub use decode::decode;
+pub use denoise::denoise;
+pub use prepare::{
+    Draws, LatentShape, folded_mask, image_ids, latent_mask, noised, reference_ids, reference_size,
+    seeds, text_ids,
+};
+pub use sample::{Conditions, Guidance, Kept, Reference, sample};
+pub use schedule::FlowSchedule;
+pub(crate) use stages::Flux;
+pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
+pub use text::encode_text;
+pub use transformer::{Context, FluxTransformer, Modulations};
+
+use safelight_core::catalog::lora::LoraExpert;
+use safelight_core::families::flux::lora;
+use safelight_core::job::Lora;
+use safelight_core::networks::FluxTransformerKeys;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FluxTransformer::new`].
+pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    let keys = FluxTransformerKeys::of(|key| weights.has(key));
+    let network = lora::network(keys.is_diffusers);
+    let named = weights.translated(move |name| keys.file_key(name));
+    weights.with_loras(loras, LoraExpert::Only, network, &named)
+}
+
+#[cfg(test)]
+mod tests;

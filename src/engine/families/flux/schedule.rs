@@ -1,0 +1,144 @@
+//! The sigmas of a model with a flow-match Euler, whose shift may go with the number of tokens, and its samplers.
+//!
+//! What a scheduler's config may be is the catalogue's business; the arithmetic of a step is `sampling`'s.
+
+use std::ops::Range;
+use std::path::Path;
+
+use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::networks::SchedulerConfig;
+
+use crate::error::EngineError;
+use crate::sampling::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, linspace, spaced};
+
+/// A model's flow-match Euler.
+#[derive(Clone, Debug)]
+pub struct FlowSchedule {
+    config: SchedulerConfig,
+    /// Which mu no number of tokens goes beyond, in families that have such a limit.
+    pub(crate) largest_mu: Option<f64>,
+}
+
+impl FlowSchedule {
+    /// Of a scheduler's folder; for files that come without one, dev's, which has a guidance, or schnell's.
+    pub fn read(folder: Option<&Path>, guidance_embeds: bool) -> Result<Self, EngineError> {
+        let config = match folder {
+            Some(folder) => SchedulerConfig::read_flow_match_euler(folder)?,
+            None => SchedulerConfig::of_flux(guidance_embeds),
+        };
+        Ok(Self {
+            config,
+            largest_mu: None,
+        })
+    }
+
+    pub(crate) fn num_train_timesteps(&self) -> u32 {
+        self.config.num_train_timesteps
+    }
+
+    /// How much later noise goes in a picture of so many tokens: the larger it is, the later.
+    pub fn mu(&self, tokens: i64) -> f64 {
+        let config = &self.config;
+        let range = (config.max_image_seq_len - config.base_image_seq_len) as f64;
+        let slope = (config.max_shift - config.base_shift) / range;
+        let offset = config.base_shift - slope * config.base_image_seq_len as f64;
+        let mu = tokens as f64 * slope + offset;
+        self.largest_mu.map_or(mu, |largest| mu.min(largest))
+    }
+
+    /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
+    /// `1 / num_steps`, shifted, and 0.
+    pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
+        let even = linspace(1.0, 1.0 / num_steps as f64, num_steps);
+        let (shift, mu) = (self.fixed_shift(), self.mu(tokens));
+        let is_linear = self.config.time_shift_type == "linear";
+        let is_dynamic = self.config.use_dynamic_shifting;
+        let factor = if is_linear {
+            mu as f32
+        } else {
+            mu.exp() as f32
+        };
+        let sigmas = even.into_iter().map(|sigma| {
+            let sigma = sigma as f32;
+            if is_dynamic {
+                factor / (factor + (1.0 / sigma - 1.0))
+            } else {
+                shift as f32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma)
+            }
+        });
+        Schedule::of_sigmas(sigmas.collect(), self.config.num_train_timesteps)
+    }
+
+    /// The sampler of a request, for a picture of so many tokens and only some of the steps, with the sigmas that
+    /// diffusers' `FluxPipeline` has with it. The request's own shift is a fixed one.
+    ///
+    /// Those of Euler, LCM and (which diffusers does not have with Flux) Heun are [`FlowSchedule::schedule`]'s;
+    /// UniPC and DPM++ make their own, of the same shift and hardly different.
+    pub fn solver(
+        &self,
+        request: &GenerateRequest,
+        tokens: i64,
+        steps: Range<usize>,
+    ) -> Result<Solver, EngineError> {
+        let own = self.of_request(request);
+        let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
+        if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
+            return Err(EngineError::Request {
+                reason: format!(
+                    "cannot make a schedule of {num_steps} steps with a shift of {shift}"
+                ),
+            });
+        }
+        let (start, end) = (steps.start, steps.end);
+        Solver::new(own.algorithm(request, tokens), steps).ok_or_else(|| EngineError::Request {
+            reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
+        })
+    }
+
+    /// The same with the request's own shift where it has one: a fixed one, or by the number of tokens.
+    pub(crate) fn of_request(&self, request: &GenerateRequest) -> Self {
+        let mut own = self.clone();
+        let config = &mut own.config;
+        config.shift = request.shift.or(config.shift);
+        config.use_dynamic_shifting =
+            request.shift.is_none() && (config.use_dynamic_shifting || request.dynamic_shift);
+        own
+    }
+
+    fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
+        let num_steps = request.num_steps as usize;
+        let (sampler, seed) = (request.sampler, request.seed);
+        match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m => {
+                let spacing = Spacing {
+                    schedule: request.sigma_schedule,
+                    num_steps,
+                    shift: self.shift_factor(tokens),
+                    num_train_timesteps: self.config.num_train_timesteps,
+                };
+                Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
+            }
+            Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
+                let mut simple = self.schedule(num_steps, tokens).sigmas;
+                simple.pop();
+                let simple = simple.into_iter().map(f64::from).collect();
+                let sigmas = spaced(request.sigma_schedule, simple);
+                Algorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
+            }
+        }
+    }
+
+    fn fixed_shift(&self) -> f64 {
+        self.config.shift.unwrap_or(1.0)
+    }
+
+    /// The shift as other schedulers have it: fixed, or what the dynamic one comes to.
+    fn shift_factor(&self, tokens: i64) -> f64 {
+        let config = &self.config;
+        match (config.use_dynamic_shifting, config.time_shift_type.as_str()) {
+            (false, _) => self.fixed_shift(),
+            (true, "linear") => self.mu(tokens),
+            (true, _) => self.mu(tokens).exp(),
+        }
+    }
+}

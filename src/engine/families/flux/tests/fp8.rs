@@ -1,0 +1,64 @@
+//! Flux in fp8, in the names and joins of its authors, against diffusers with the same numbers
+//! (`tests/fixtures/fp8`).
+
+use safelight_core::networks::{T5Config, T5Kind};
+
+use super::dialects::originals;
+use super::*;
+use crate::hooks::NoHooks;
+use crate::text::T5Encoder;
+use crate::weights::as_fp8::{self, FORMS, Recorded};
+
+#[test]
+fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {
+    let recorded = Recorded::open("flux");
+    let config = fs::read(recorded.config("transformer")).unwrap();
+    let config: FluxTransformerConfig = serde_json::from_slice(&config).unwrap();
+    // The scale of a matrix is that of all that is joined in it.
+    let tensors = originals(&recorded.weights("transformer"));
+    for (kind, scales, name) in FORMS {
+        let folder = recorded.folder("transformer", &tensors, kind, scales);
+        let weights = as_fp8::opened(&folder.path().join("model.safetensors"));
+        let transformer = FluxTransformer::new(&config, &weights).unwrap();
+        assert!(weights.finish().is_empty(), "{:?}", weights.finish());
+        let get = |part: &str| recorded.get(&format!("{name}.{part}"));
+        let given = |part: &str| get(&format!("transformer.in.cond.{part}"));
+        let context = transformer.context(
+            given("encoder_hidden_states"),
+            given("pooled_projections"),
+            given("guidance").double_value(&[0]),
+        );
+        let timestep = get("step.00.timestep").double_value(&[]) as f32;
+        let found = transformer.forward(
+            get("step.00.transformer.in.hidden_states"),
+            &transformer.modulations(&[timestep], &context)[0],
+            &context,
+            &transformer.rope(given("txt_ids"), given("img_ids"), 1),
+            &NoHooks,
+        );
+        let expected = get("step.00.transformer.cond");
+        let what = format!("{kind:?} {scales:?}");
+        assert_close(&what, &found.unwrap(), expected, 1e-5);
+    }
+}
+
+#[test]
+fn a_t5_of_fp8_is_that_of_the_numbers_it_stands_for() {
+    let recorded = Recorded::open("flux");
+    let tensors = recorded.weights("text_encoder_2");
+    for (kind, scales, name) in FORMS {
+        let folder = recorded.folder("text_encoder_2", &tensors, kind, scales);
+        let config = T5Config::read_as(T5Kind::T5, folder.path()).unwrap();
+        let weights = as_fp8::opened(folder.path());
+        let encoder = T5Encoder::new(&config, &weights).unwrap();
+        assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());
+        let found = encoder.forward(recorded.get("input_ids"), None, &NoHooks);
+        let expected = recorded.get(&format!("{name}.hidden"));
+        assert_close(
+            &format!("{kind:?} {scales:?}"),
+            &found.unwrap(),
+            expected,
+            2e-6,
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! LoRAs of every form on every dialect of the same model, against what diffusers and PEFT recorded
+//! (`tests/fixtures/lora`).
+
+use safelight_core::job::Lora;
+
+use super::dialects::dialects;
+use super::*;
+use crate::hooks::NoHooks;
+use crate::weights::made_up::{lora_fixtures, made_up, write, write_lora};
+
+/// The strength of the recorded LoRAs.
+const STRENGTH: f64 = 0.65;
+/// Another order of sums: adding the change to the weights first is 3e-6 off.
+/// As for a call without LoRAs: 1.1e-5 on another processor than the references'.
+const LIMIT: f64 = 3e-5;
+const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
+
+fn expected(name: &str) -> Tensor {
+    let all = store::read(&lora_fixtures().join("expected.safetensors")).unwrap();
+    let found = all.into_iter().find(|(key, _)| key == name);
+    found.unwrap_or_else(|| panic!("no {name}")).1
+}
+
+fn lora(path: PathBuf, strength: f64) -> Lora {
+    Lora {
+        path,
+        strength,
+        strength_2: None,
+    }
+}
+
+/// The answer to made-up inputs.
+fn answer(config: &FluxTransformerConfig, w: &Weights) -> Tensor {
+    let transformer = FluxTransformer::new(config, w).unwrap();
+    assert!(FluxTransformer::unexpected_keys(w).is_empty());
+    let context = transformer.context(
+        &made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]),
+        &made_up("in.pooled", &[1, config.pooled_projection_dim]),
+        3.5,
+    );
+    let ids: Vec<f32> = (0..4)
+        .flat_map(|y| (0..3).flat_map(move |x| [0, y, x]))
+        .map(|n| n as f32)
+        .collect();
+    let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
+    let rope = transformer.rope(&text, &Tensor::from_slice(&ids).view([12, 3]), 1);
+    let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
+    let told = &transformer.modulations(&[750.0], &context)[0];
+    transformer
+        .forward(&img, told, &context, &rope, &NoHooks)
+        .unwrap()
+}
+
+#[test]
+fn every_form_on_every_dialect_is_that_of_the_reference() {
+    let config = Run::open("dev").transformer.config().clone();
+    let folder = tempfile::tempdir().unwrap();
+    let rs = PEFT.replace('}', r#","use_rslora":true}"#);
+    let both = r#"{"peft_type":"LOKR","r":2,"alpha":4}"#;
+    let loha = r#"{"peft_type":"LOHA","r":3,"alpha":4}"#;
+    let forms = [
+        ("kohya", None),
+        ("comfy", None),
+        ("peft", None),
+        ("peft_alpha", None),
+        ("outer", None),
+        ("loha", Some(loha)),
+        ("lokr", Some(loha)),
+        ("lokr_both", Some(both)),
+        ("dora", Some(PEFT)),
+        ("rslora", Some(&rs)),
+        ("lora_bias", Some(PEFT)),
+    ];
+    for (dialect, tensors) in dialects() {
+        let (_model, path) = written(&tensors);
+        let w = opened(&path);
+        let none = answer(&config, &with_loras(&w, &[]).unwrap());
+        assert_close(dialect, &none, &expected("flux.none"), LIMIT);
+        for (form, peft) in forms {
+            let strength = if peft.is_some() { 1.0 } else { STRENGTH };
+            let name = format!("flux.{form}");
+            let one = lora(write_lora(folder.path(), &name, peft), strength);
+            let changed = with_loras(&w, &[one]).unwrap();
+            let found = answer(&config, &changed);
+            assert_close(
+                &format!("{form} on {dialect}"),
+                &found,
+                &expected(&name),
+                LIMIT,
+            );
+        }
+        let two = [("flux.kohya", STRENGTH), ("flux.peft", -0.4)]
+            .map(|(form, strength)| lora(write_lora(folder.path(), form, None), strength));
+        let found = answer(&config, &with_loras(&w, &two).unwrap());
+        assert_close(dialect, &found, &expected("flux.kohya+peft"), LIMIT);
+    }
+}
+
+#[test]
+fn a_model_in_fp8_takes_a_lora_as_its_expanded_twin_does_and_stays_in_fp8() {
+    let config = Run::open("dev").transformer.config().clone();
+    let folder = tempfile::tempdir().unwrap();
+    let loras = [("flux.dora", Some(PEFT)), ("flux.kohya", None)]
+        .map(|(form, peft)| lora(write_lora(folder.path(), form, peft), 0.7));
+    let (_, original) = dialects().into_iter().nth(1).unwrap();
+    let narrow: Tensors = original
+        .iter()
+        .map(|(name, tensor)| {
+            let is_stored = name.contains("blocks.") && tensor.dim() == 2;
+            let kind = if is_stored {
+                Kind::Float8e4m3fn
+            } else {
+                Kind::Float
+            };
+            (name.clone(), tensor.to_kind(kind))
+        })
+        .collect();
+    let wide: Tensors = narrow
+        .iter()
+        .map(|(name, tensor)| (name.clone(), tensor.to_kind(Kind::Float)))
+        .collect();
+    let answers = [narrow, wide].map(|tensors| {
+        let path = folder.path().join("model.safetensors");
+        let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
+        write(&path, &named, &[]);
+        answer(&config, &with_loras(&opened(&path), &loras).unwrap())
+    });
+    assert_close("fp8", &answers[0], &answers[1], 1e-6);
+}

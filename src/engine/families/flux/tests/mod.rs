@@ -1,0 +1,153 @@
+//! The transformer and the loop against what diffusers recorded (`tests/fixtures/flux/denoise`).
+//!
+//! The weights are a formula of their names, see `generate.py` there. Limits are relative L2 distances.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::first_step;
+use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
+use serde_json::Value;
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::*;
+use crate::closeness::{assert_close, distance};
+use crate::denoise::DenoiseState;
+use crate::error::EngineError;
+use crate::sampling::{Algorithm, Euler, Solver};
+use crate::store;
+
+use crate::weights::Weights;
+use crate::weights::made_up::made_up;
+
+mod dialects;
+mod fp8;
+mod gguf;
+mod lora;
+mod parity;
+mod promises;
+mod streaming;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")
+}
+
+/// A model's tensors by diffusers' names.
+type Tensors = BTreeMap<String, Tensor>;
+
+/// The weights of `dev` or `schnell`.
+fn weights_of(variant: &str) -> Tensors {
+    let shapes = fs::read(fixtures().join("shapes.json")).unwrap();
+    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
+        serde_json::from_slice(&shapes).unwrap();
+    let named = shapes[variant].iter();
+    named
+        .map(|(name, shape)| (name.clone(), made_up(&format!("transformer.{name}"), shape)))
+        .collect()
+}
+
+/// A file of `tensors`, which is gone with the folder.
+fn written(tensors: &Tensors) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("transformer.safetensors");
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
+    Tensor::write_safetensors(&named, &path).unwrap();
+    (folder, path)
+}
+
+fn opened(path: &Path) -> Weights {
+    Weights::open(path, Kind::Float, Device::Cpu).unwrap()
+}
+
+/// A recorded run of diffusers, and the model that it was made with.
+struct Run {
+    facts: Value,
+    tensors: BTreeMap<String, Tensor>,
+    scheduler: FlowSchedule,
+    transformer: FluxTransformer,
+    shape: LatentShape,
+}
+
+impl Run {
+    fn open(name: &str) -> Self {
+        let file = fixtures().join(format!("{name}.safetensors"));
+        let facts = fs::read(file.with_extension("json")).unwrap();
+        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let variant = facts["variant"].as_str().unwrap();
+        let home = fixtures().join(variant);
+        let config = FluxTransformerConfig::read(&home.join("transformer")).unwrap();
+        let (_folder, path) = written(&weights_of(variant));
+        let edge = |name: &str| facts[name].as_u64().unwrap() as u32;
+        Self {
+            tensors: store::read(&file).unwrap().into_iter().collect(),
+            scheduler: FlowSchedule::read(Some(&home.join("scheduler")), true).unwrap(),
+            transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
+            shape: LatentShape::new(config.latent_channels(), edge("width"), edge("height"))
+                .unwrap(),
+            facts,
+        }
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        let found = self.tensors.get(name);
+        found.unwrap_or_else(|| panic!("no '{name}' was recorded"))
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.facts[name].as_f64().unwrap()
+    }
+
+    fn guidance(&self) -> Guidance {
+        Guidance {
+            distilled: self.number("guidance"),
+            scale: self.number("true_cfg"),
+        }
+    }
+
+    fn conditions(&self) -> Conditions {
+        let text = |prefix: &str| {
+            Some(TextEmbeds {
+                prompt: self.tensors.get(&format!("{prefix}prompt_embeds"))?.copy(),
+                pooled: self
+                    .tensors
+                    .get(&format!("{prefix}pooled_prompt_embeds"))?
+                    .copy(),
+            })
+        };
+        Conditions {
+            prompt: text("").unwrap(),
+            negative: text("negative_"),
+            image: None,
+            reference: None,
+            kept: None,
+        }
+    }
+
+    /// The sampler of the run, with the latents that it begins with.
+    fn start(&self) -> (Solver, DenoiseState) {
+        let num_steps = self.number("steps") as usize;
+        let schedule = self.scheduler.schedule(num_steps, self.shape.tokens());
+        let has_picture = self.facts["has_picture"] == true;
+        let first = if has_picture {
+            first_step(num_steps as u32, self.number("strength")) as usize
+        } else {
+            0
+        };
+        let solver = Solver::new(Algorithm::Euler(Euler::along(schedule)), first..num_steps);
+        let solver = solver.unwrap();
+        let seeds = std::iter::once(self.number("seed") as u64);
+        let draws = Draws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();
+        let latents = match self.tensors.get("image_latents") {
+            Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
+            None => draws.noise,
+        };
+        let state = DenoiseState {
+            step: first,
+            latents: self.shape.pack(&latents),
+            history: Vec::new(),
+        };
+        (solver, state)
+    }
+}

@@ -1,0 +1,111 @@
+//! Each recorded stage, given what the reference gave it, and the whole loop.
+
+use super::*;
+use crate::capture::Capture;
+use crate::hooks::NoHooks;
+
+const RUNS: [&str; 4] = ["dev", "schnell", "true_cfg", "image_to_image"];
+
+#[test]
+fn noise_is_drawn_in_the_order_of_the_reference() {
+    for name in RUNS {
+        let run = Run::open(name);
+        let has_picture = run.facts["has_picture"] == true;
+        let seeds = std::iter::once(run.number("seed") as u64);
+        let draws = Draws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
+        let drawn: Vec<&Tensor> = draws.posterior.iter().chain([&draws.noise]).collect();
+        assert_eq!(drawn.len(), 1 + usize::from(has_picture));
+        for (i, noise) in drawn.into_iter().enumerate() {
+            assert_close(name, noise, run.get(&format!("noise.{i}")), 1e-6);
+        }
+        let (_, state) = run.start();
+        assert_close(name, &state.latents, run.get("latents.initial"), 1e-6);
+    }
+}
+
+#[test]
+fn sigmas_are_shifted_by_the_number_of_tokens_or_not_at_all() {
+    for name in RUNS {
+        let run = Run::open(name);
+        if let Some(mu) = run.facts["mu"].as_f64() {
+            assert!((run.scheduler.mu(run.shape.tokens()) - mu).abs() < 1e-12);
+        }
+        let (solver, _) = run.start();
+        let sigmas = Tensor::from_slice(solver.sigmas());
+        assert_close(name, &sigmas, run.get("sigmas"), 1e-7);
+        assert_close(name, &solver.timesteps(), run.get("timesteps"), 1e-7);
+    }
+    // 1024 by 1024 pixels.
+    assert!((FlowSchedule::read(None, true).unwrap().mu(4096) - 1.15).abs() < 1e-12);
+}
+
+#[test]
+fn one_call_of_the_transformer_is_that_of_the_reference() {
+    for name in RUNS {
+        let run = Run::open(name);
+        let given = |part: &str| run.get(&format!("transformer.in.cond.{part}"));
+        let context = run.transformer.context(
+            given("encoder_hidden_states"),
+            given("pooled_projections"),
+            run.number("guidance"),
+        );
+        let rope = run.transformer.rope(given("txt_ids"), given("img_ids"), 1);
+        let timestep = run.get("step.00.timestep").double_value(&[]) as f32;
+        let found = run.transformer.forward(
+            run.get("step.00.transformer.in.hidden_states"),
+            &run.transformer.modulations(&[timestep], &context)[0],
+            &context,
+            &rope,
+            &NoHooks,
+        );
+        let expected = run.get("step.00.transformer.cond");
+        // Other vector units are 7e-7 off, another maker's processor 3.7e-6.
+        assert_close(name, &found.unwrap(), expected, 1e-5);
+    }
+}
+
+#[test]
+fn the_whole_loop_is_that_of_the_reference() {
+    for name in RUNS {
+        let run = Run::open(name);
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let (mut solver, state) = run.start();
+        let found = sample(
+            &run.transformer,
+            run.shape,
+            &run.conditions(),
+            run.guidance(),
+            &mut solver,
+            &state,
+            &mut record,
+            &NoHooks,
+        );
+        let state = found.unwrap().unwrap();
+        record.finish().unwrap();
+        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let of_loop = |key: &&String| {
+            key.starts_with("step.") || key.starts_with("latents.") || key.ends_with("_ids")
+        };
+        for key in run.tensors.keys().filter(of_loop) {
+            let limit = match key.rsplit('.').next().unwrap() {
+                "timestep" => 1e-7,
+                "text_ids" | "latent_image_ids" | "img_ids" | "txt_ids" => 0.0,
+                "initial" => 1e-6,
+                "cond" | "uncond" | "noise_pred" => 2e-5,
+                _ => 3e-5,
+            };
+            let Some(found) = found.get(key) else {
+                assert!(key.starts_with("transformer.in."), "{name}: no {key}");
+                continue;
+            };
+            assert_close(&format!("{name}: {key}"), found, run.get(key), limit);
+        }
+        let unpacked = run.shape.unpack(&state.latents);
+        assert_close(name, &state.latents, run.get("latents.final"), 3e-5);
+        // What the autoencoder gets is this, scaled and shifted.
+        let decoded = unpacked / 0.3611 + 0.1159;
+        assert_close(name, &decoded, run.get("vae.decode.0.input"), 3e-5);
+    }
+}

@@ -1,0 +1,406 @@
+//! What configurations and the loop promise beside the right numbers.
+
+use std::cell::{Cell, RefCell};
+
+use serde_json::json;
+
+use super::*;
+use crate::capture::Capture;
+use crate::hooks::{Hooks, NoHooks};
+
+/// Keeps what it is told; asks for a stop when it has been asked often enough.
+#[derive(Default)]
+struct Keeper {
+    steps: RefCell<Vec<(usize, usize)>>,
+    previews: RefCell<Vec<Tensor>>,
+    states: RefCell<Vec<DenoiseState>>,
+    asked: Cell<usize>,
+    patience: Option<usize>,
+}
+
+impl Hooks for Keeper {
+    fn cancelled(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.patience
+            .is_some_and(|patience| self.asked.get() > patience)
+    }
+    fn step(&self, step: usize, num_steps: usize) {
+        self.steps.borrow_mut().push((step, num_steps));
+    }
+    fn preview(&self, x0_latents: &Tensor) {
+        self.previews.borrow_mut().push(x0_latents.copy());
+    }
+    fn checkpoint(&self, state: DenoiseState) {
+        self.states.borrow_mut().push(state);
+    }
+}
+
+impl Run {
+    fn denoise(
+        &self,
+        (mut solver, state): (Solver, DenoiseState),
+        hooks: &dyn Hooks,
+    ) -> Result<Option<DenoiseState>, EngineError> {
+        sample(
+            &self.transformer,
+            self.shape,
+            &self.conditions(),
+            self.guidance(),
+            &mut solver,
+            &state,
+            &mut Capture::off(),
+            hooks,
+        )
+    }
+
+    /// The same run with another number of steps.
+    fn start_with_steps(&mut self, num_steps: usize) -> (Solver, DenoiseState) {
+        self.facts["steps"] = num_steps.into();
+        self.start()
+    }
+
+    /// The first answer of another model to this run.
+    fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
+        let text = self.conditions().prompt;
+        let context = transformer.context(&text.prompt, &text.pooled, distilled);
+        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
+        let noise = self.get("latents.initial");
+        let told = &transformer.modulations(&[1000.0], &context)[0];
+        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
+        answer.unwrap()
+    }
+}
+
+/// A configuration of `dev` with some of its values replaced.
+fn config_with(changes: &Value) -> Result<FluxTransformerConfig, EngineError> {
+    let config = fs::read(fixtures().join("dev/transformer/config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&config).unwrap();
+    for (name, value) in changes.as_object().unwrap() {
+        config[name] = value.clone();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    fs::write(&path, config.to_string()).unwrap();
+    Ok(FluxTransformerConfig::read(folder.path())?)
+}
+
+#[test]
+fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
+    let mut run = Run::open("dev");
+    let keeper = Keeper::default();
+    let start = run.start_with_steps(6);
+    let whole = run.denoise(start, &keeper).unwrap().unwrap();
+    let told: Vec<_> = (1..=6).map(|step| (step, 6)).collect();
+    assert_eq!(*keeper.steps.borrow(), told);
+    let previews = keeper.previews.borrow();
+    assert_eq!(previews[0].size(), [1, 16, 1, 6, 8]);
+    // The last step ends where it points to.
+    let last = run.shape.pack(&previews[5].squeeze_dim(2));
+    assert_close("preview", &last, &whole.latents, 1e-6);
+    let state = keeper.states.borrow_mut().pop().unwrap();
+    assert_eq!(state.step, 4);
+    let (solver, _) = run.start();
+    let again = run.denoise((solver, state), &NoHooks).unwrap().unwrap();
+    assert_eq!(again.latents, whole.latents);
+}
+
+#[test]
+fn every_step_of_a_long_run_is_told_its_own_timestep() {
+    let mut run = Run::open("dev");
+    let (mut solver, state) = run.start_with_steps(35);
+    let text = run.conditions().prompt;
+    let distilled = run.guidance().distilled;
+    let transformer = &run.transformer;
+    let context = transformer.context(&text.prompt, &text.pooled, distilled);
+    let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"), 1);
+    let mut latents = state.latents;
+    for call in solver.all_calls() {
+        let told = &transformer.modulations(&[solver.timestep(call)], &context)[0];
+        let velocity = transformer.forward(&latents, told, &context, &rope, &NoHooks);
+        latents = solver.step(call, &velocity.unwrap(), &latents).latents;
+    }
+    let found = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    assert_close("latents", &found.latents, &latents, 1e-5);
+}
+
+#[test]
+fn a_run_can_be_stopped_between_blocks() {
+    let run = Run::open("true_cfg");
+    let whole = Keeper::default();
+    assert!(run.denoise(run.start(), &whole).unwrap().is_some());
+    // Two steps, two answers each, several blocks an answer.
+    assert!(whole.asked.get() >= 2 * 2 * 3);
+    for patience in 0..whole.asked.get() {
+        let keeper = Keeper {
+            patience: Some(patience),
+            ..Keeper::default()
+        };
+        assert!(run.denoise(run.start(), &keeper).unwrap().is_none());
+    }
+}
+
+#[test]
+fn real_guidance_wants_a_scale_above_one_and_a_negative_prompt() {
+    let mut run = Run::open("true_cfg");
+    let guided = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    run.facts["true_cfg"] = json!(1.0);
+    let plain = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    assert!(distance(&plain.latents, &guided.latents) > 1e-2);
+    run.facts["true_cfg"] = json!(2.5);
+    let kept = run.tensors.remove("negative_prompt_embeds");
+    let alone = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    assert_eq!(alone.latents, plain.latents);
+    assert!(kept.is_some());
+}
+
+#[test]
+fn only_a_model_that_was_trained_so_is_told_a_guidance() {
+    for (name, is_told) in [("dev", true), ("schnell", false)] {
+        let run = Run::open(name);
+        let [low, high] = [1.0, 8.0].map(|scale| run.first_answer(&run.transformer, scale));
+        assert_eq!(distance(&low, &high) > 1e-3, is_told, "{name}");
+    }
+}
+
+#[test]
+fn half_precision_gives_nearly_the_same() {
+    let run = Run::open("dev");
+    let (_folder, path) = written(&weights_of("dev"));
+    let exact = run.first_answer(&run.transformer, 3.5);
+    for (kind, limit) in [(Kind::BFloat16, 3e-2), (Kind::Half, 4e-3)] {
+        let w = Weights::open(&path, kind, Device::Cpu).unwrap();
+        let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
+        let found = run.first_answer(&transformer, 3.5);
+        assert_eq!(found.kind(), Kind::Float);
+        assert_close(&format!("{kind:?}"), &found, &exact, limit);
+    }
+}
+
+#[test]
+fn sums_that_leave_the_range_of_f16_are_held_at_its_end() {
+    let mut tensors = weights_of("dev");
+    for (name, size) in [
+        ("x_embedder.bias", 6.5e4),
+        ("transformer_blocks.0.ff.net.2.bias", 3e4),
+    ] {
+        let large = tensors[name].ones_like() * size;
+        tensors.insert(name.to_owned(), large);
+    }
+    let (_folder, path) = written(&tensors);
+    let run = Run::open("dev");
+    let w = Weights::open(&path, Kind::Half, Device::Cpu).unwrap();
+    let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
+    let found = run.first_answer(&transformer, 3.5);
+    assert_eq!(found.isfinite().all().int64_value(&[]), 1);
+}
+
+#[test]
+fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
+    let config = config_with(&json!({"in_channels": 384, "out_channels": 64})).unwrap();
+    assert_eq!(
+        (config.condition_channels(), config.latent_channels()),
+        (320, 16)
+    );
+    let mut tensors = weights_of("dev");
+    let wide = made_up("transformer.x_embedder.weight", &[64, 384]);
+    tensors.insert("x_embedder.weight".to_owned(), wide);
+    let (_folder, path) = written(&tensors);
+    let mut run = Run::open("dev");
+    run.transformer = FluxTransformer::new(&config, &opened(&path)).unwrap();
+    let image = made_up("image", &[1, run.shape.tokens(), 320]);
+    let fill = |image: Option<&Tensor>| {
+        let conditions = Conditions {
+            image: image.map(Tensor::shallow_clone),
+            ..run.conditions()
+        };
+        let (mut solver, state) = run.start();
+        sample(
+            &run.transformer,
+            run.shape,
+            &conditions,
+            run.guidance(),
+            &mut solver,
+            &state,
+            &mut Capture::off(),
+            &NoHooks,
+        )
+    };
+    let filled = fill(Some(&image)).unwrap().unwrap().latents;
+    let other = fill(Some(&(&image * 2.0))).unwrap().unwrap().latents;
+    assert!(distance(&other, &filled) > 1e-3);
+    let err = fill(None).unwrap_err();
+    assert!(err.to_string().contains("320 numbers"), "{err}");
+}
+
+#[test]
+fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
+    let run = Run::open("dev");
+    let seen = |seed: &str| Reference {
+        tokens: made_up(seed, &[1, 6, 64]),
+        shape: LatentShape::new(16, 48, 32).unwrap(),
+    };
+    let make = |noise: &Tensor, reference: Option<Reference>| {
+        let conditions = Conditions {
+            reference,
+            ..run.conditions()
+        };
+        let (mut solver, state) = run.start();
+        let state = DenoiseState {
+            latents: noise.shallow_clone(),
+            ..state
+        };
+        let found = sample(
+            &run.transformer,
+            run.shape,
+            &conditions,
+            run.guidance(),
+            &mut solver,
+            &state,
+            &mut Capture::off(),
+            &NoHooks,
+        );
+        found.unwrap().unwrap().latents
+    };
+    let noise = ["one", "two"].map(|seed| made_up(seed, &[1, run.shape.tokens(), 64]) * 8.0);
+    let batch = make(&Tensor::cat(&noise, 0), Some(seen("picture")));
+    for (index, noise) in (0..).zip(&noise) {
+        let alone = make(noise, Some(seen("picture")));
+        assert_close("batch", &batch.narrow(0, index, 1), &alone, 1e-6);
+        assert!(distance(&make(noise, Some(seen("other"))), &alone) > 1e-3);
+        assert!(distance(&make(noise, None), &alone) > 1e-3);
+    }
+}
+
+#[test]
+fn what_is_not_of_this_model_is_refused() {
+    let mut run = Run::open("dev");
+    let (solver, mut state) = run.start();
+    state.latents = state.latents.narrow(1, 1, 3);
+    let err = run.denoise((solver, state), &NoHooks).unwrap_err();
+    assert!(
+        err.to_string().contains("no latents of this model"),
+        "{err}"
+    );
+    let (solver, mut state) = run.start();
+    state.step = 99;
+    assert!(run.denoise((solver, state), &NoHooks).is_err());
+    let embeds = run.tensors["prompt_embeds"].narrow(2, 0, 7);
+    run.tensors.insert("prompt_embeds".to_owned(), embeds);
+    let err = run.denoise(run.start(), &NoHooks).unwrap_err();
+    assert!(err.to_string().contains("embeddings"), "{err}");
+}
+
+#[test]
+fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+    let mut run = Run::open("dev");
+    let poison = run.get("prompt_embeds") * f64::NAN;
+    run.tensors.insert("prompt_embeds".to_owned(), poison);
+    let err = run.denoise(run.start(), &NoHooks).unwrap_err();
+    assert!(err.to_string().contains("another dtype"), "{err}");
+}
+
+/// The tensors that say what a model is, at the published size of heads, in the original names.
+fn telling_shapes(has_guidance: bool) -> Vec<(&'static str, &'static str, Vec<i64>)> {
+    let mut shapes = vec![
+        ("img_in.weight", "x_embedder.weight", vec![256, 384]),
+        ("txt_in.weight", "context_embedder.weight", vec![256, 40]),
+        (
+            "vector_in.in_layer.weight",
+            "time_text_embed.text_embedder.linear_1.weight",
+            vec![256, 32],
+        ),
+        (
+            "final_layer.linear.weight",
+            "proj_out.weight",
+            vec![64, 256],
+        ),
+        (
+            "double_blocks.0.img_attn.norm.key_norm.scale",
+            "transformer_blocks.0.attn.norm_k.weight",
+            vec![128],
+        ),
+        (
+            "double_blocks.1.img_attn.norm.key_norm.scale",
+            "transformer_blocks.1.attn.norm_k.weight",
+            vec![128],
+        ),
+        (
+            "single_blocks.0.norm.key_norm.scale",
+            "single_transformer_blocks.0.attn.norm_k.weight",
+            vec![128],
+        ),
+    ];
+    if has_guidance {
+        shapes.push((
+            "guidance_in.in_layer.weight",
+            "time_text_embed.guidance_embedder.linear_1.weight",
+            vec![256, 256],
+        ));
+    }
+    shapes
+}
+
+#[test]
+fn a_file_says_by_its_shapes_what_a_configuration_would() {
+    for guidance_embeds in [true, false] {
+        let expected = config_with(&json!({
+            "in_channels": 384, "out_channels": 64, "num_layers": 2, "num_single_layers": 1,
+            "num_attention_heads": 2, "attention_head_dim": 128, "axes_dims_rope": [16, 56, 56],
+            "guidance_embeds": guidance_embeds,
+        }))
+        .unwrap();
+        for prefix in ["", "model.diffusion_model."] {
+            for is_diffusers in [false, true] {
+                let named = |(ours, theirs, shape): (&str, &str, Vec<i64>)| {
+                    let name = if is_diffusers { theirs } else { ours };
+                    let zeros = Tensor::zeros(&shape, (Kind::Float, Device::Cpu));
+                    (format!("{prefix}{name}"), zeros)
+                };
+                let tensors = telling_shapes(guidance_embeds).into_iter().map(named);
+                let (_folder, path) = written(&tensors.collect());
+                let found = FluxTransformerConfig::read(&path).unwrap();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_heads_cannot_be_told_wants_a_configuration() {
+    let (_folder, path) = written(&weights_of("dev"));
+    let err = FluxTransformerConfig::read(&path).unwrap_err();
+    assert!(err.to_string().contains("config.json"), "{err}");
+}
+
+#[test]
+fn configurations_that_make_no_sense_are_refused() {
+    for changes in [
+        json!({"axes_dims_rope": [2, 6, 6]}),
+        json!({"axes_dims_rope": [3, 5, 8]}),
+        json!({"axes_dims_rope": [-2, 10, 8]}),
+        json!({"num_layers": 0}),
+        json!({"num_single_layers": 0}),
+        json!({"num_attention_heads": 9_000_000}),
+        json!({"patch_size": 2}),
+        json!({"out_channels": 128}),
+    ] {
+        assert!(config_with(&changes).is_err(), "{changes}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let scheduler = |config: Value| {
+        let path = folder.path().join("scheduler_config.json");
+        fs::write(path, config.to_string()).unwrap();
+        FlowSchedule::read(Some(folder.path()), true)
+    };
+    let name = "FlowMatchEulerDiscreteScheduler";
+    assert!(scheduler(json!({"_class_name": name})).is_ok());
+    for config in [
+        json!({"_class_name": "DDIMScheduler"}),
+        json!({"_class_name": name, "use_karras_sigmas": true}),
+        json!({"_class_name": name, "shift_terminal": 0.1}),
+        json!({"_class_name": name, "max_image_seq_len": 256}),
+        json!({"_class_name": name, "shift": 0.0}),
+    ] {
+        assert!(scheduler(config.clone()).is_err(), "{config}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Latents of a section to frames, which pass over into those of the section made before it.
+//!
+//! Frames go out as they are decoded. Keeps of them only where the next section will join.
+
+use safelight_core::job::{GenerateRequest, SectionOrder, Sections};
+use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
+use tch::{Device, Kind, Tensor};
+
+use super::prepare::{decoded_latents, sections};
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::fault::{self, Site};
+use crate::hooks::Hooks;
+use crate::memory::Lent;
+use crate::pixels::rgb8_from_pixels;
+use crate::place::{Placement, warn_unexpected};
+use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
+
+/// What earlier stages made.
+pub struct Latents<'a> {
+    /// What stands in front of the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
+    pub lead: &'a Tensor,
+    /// Of this section and of those made before it, the newest first and as many as there are of three:
+    /// `(1, C, f, h, w)`
+    pub newest: &'a [Tensor],
+    /// The frames that the section before has where this one joins it, where they are at hand: `(1, 3, n, H, W)`
+    pub overlap: Option<Tensor>,
+    /// The end of a clip that is gone on from, as far as the first section joins it: `(1, 3, n, H, W)`
+    pub given: Option<Tensor>,
+}
+
+/// The frames of `section`, all of them to [`Hooks::frames`] -> those that the next one will join, as
+/// [`Latents::overlap`]; `None` when cancelled.
+pub fn decode(
+    request: &GenerateRequest,
+    section: u32,
+    latents: &Latents<'_>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let sections = sections(request)?;
+    let place = in_halves(place);
+    let home = &request.files.vae;
+    let config = HunyuanVaeConfig::read(home)?;
+    check(&config, &sections, section, latents)?;
+    let decoder = place.network("decoder", home, &[], || {
+        let weights = place.open(home)?;
+        let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
+        let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "autoencoder", hooks);
+        Ok(decoder)
+    })?;
+    let job = Job {
+        config,
+        decoder,
+        sections,
+        lead: latents.lead,
+        tiling: request
+            .vae_tile
+            .map(|tile| Tiling::of_size(i64::from(tile))),
+        hooks,
+    };
+    let before = match (section.checked_sub(1), &latents.overlap) {
+        (None, _) => latents.given.as_ref().map(Tensor::shallow_clone),
+        (Some(_), Some(overlap)) => Some(overlap.shallow_clone()),
+        (Some(before), None) => {
+            // Decoded before by a process that is gone, or never: once more, for these frames alone.
+            let mut join = Join::new(&sections, before, None);
+            let newest = &latents.newest[1..];
+            if job
+                .each(before, newest, &mut Capture::off(), &mut |frames| {
+                    drop(join.pass(frames));
+                })
+                .is_none()
+            {
+                return Ok(None);
+            }
+            Some(join.kept())
+        }
+    };
+    let mut join = Join::new(&sections, section, before);
+    let mut recorded = Vec::new();
+    let is_on = capture.is_on();
+    let done = job.each(section, latents.newest, capture, &mut |frames| {
+        if is_on {
+            // A copy, as what comes is written to.
+            recorded.push(frames.to_device(Device::Cpu).to_kind(Kind::Float).copy());
+        }
+        hooks.frames(&rgb8_from_pixels(&join.pass(frames)));
+    });
+    if done.is_none() {
+        return Ok(None);
+    }
+    if is_on {
+        let output = Tensor::cat(&recorded, 2);
+        capture.put(format!("vae.decode.{section}.output"), &output);
+        record_clip(
+            &sections,
+            section,
+            latents.given.as_ref().map(Tensor::shallow_clone),
+            capture,
+        );
+    }
+    Ok(Some(join.kept()))
+}
+
+/// FramePack decodes with f16: bf16 would lose two bits of every pixel, and nothing here is too large for it.
+pub(super) fn in_halves(place: Placement) -> Placement {
+    let kind = match place.kind {
+        Kind::BFloat16 if place.device != Device::Cpu => Kind::Half,
+        kind => kind,
+    };
+    Placement { kind, ..place }
+}
+
+/// What comes from files of other stages is checked before anything is loaded.
+fn check(
+    config: &HunyuanVaeConfig,
+    sections: &Sections,
+    section: u32,
+    latents: &Latents<'_>,
+) -> Result<(), EngineError> {
+    let size = latents.lead.size();
+    let lead = i64::from(sections.lead.max(1));
+    let is_lead = size.len() == 5 && size[1] == config.latent_channels && size[2] == lead;
+    let needed = (section + 1).min(2) as usize;
+    let are_sections = latents.newest.len() >= needed
+        && latents.newest.iter().all(|own| {
+            let mut expected = size.clone();
+            if let Some(frames) = expected.get_mut(2) {
+                *frames = i64::from(sections.window);
+            }
+            own.size() == expected
+        });
+    if is_lead && are_sections && section < sections.count && latents.lead.numel() > 0 {
+        return Ok(());
+    }
+    Err(EngineError::Internal {
+        reason: format!("these are no latents of section {section} of this job: {size:?}"),
+    })
+}
+
+/// The decoder, and what it needs of every section.
+struct Job<'a> {
+    config: HunyuanVaeConfig,
+    decoder: Lent<HunyuanVaeDecoder>,
+    sections: Sections,
+    lead: &'a Tensor,
+    tiling: Option<Tiling>,
+    hooks: &'a dyn Hooks,
+}
+
+impl Job<'_> {
+    /// The section's frames as they are decoded. `newest`: its latents and then those of the section before it.
+    fn each(
+        &self,
+        section: u32,
+        newest: &[Tensor],
+        capture: &mut Capture,
+        frames: &mut dyn FnMut(Tensor),
+    ) -> Option<()> {
+        let before = newest.get(1).filter(|_| section > 0);
+        let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
+        let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
+        capture.put(format!("vae.decode.{section}.input"), &latents);
+        let cancelled = || {
+            fault::at(Site::VaeDecode);
+            self.hooks.cancelled()
+        };
+        self.decoder
+            .decode(&latents, self.tiling, &cancelled, frames)
+    }
+}
+
+/// A section's frames on their way out: where they pass over into the section before, and what the next will need.
+struct Join {
+    order: SectionOrder,
+    /// Frames of the section.
+    len: i64,
+    /// Frames that the next section will share.
+    overlap: i64,
+    /// Frames that it shares with what is before it.
+    shared: i64,
+    before: Option<Tensor>,
+    kept: Vec<Tensor>,
+    done: i64,
+}
+
+impl Join {
+    fn new(sections: &Sections, section: u32, before: Option<Tensor>) -> Self {
+        Self {
+            order: sections.order,
+            len: i64::from(sections.decoded(section).num_frames),
+            overlap: i64::from(sections.overlap()),
+            shared: i64::from(match section {
+                0 => sections.lead_frames(),
+                _ => sections.overlap(),
+            }),
+            before,
+            kept: Vec::new(),
+            done: 0,
+        }
+    }
+
+    /// The next frames, `(1, 3, n, H, W)`, with what they share blended, as diffusers does it.
+    fn pass(&mut self, frames: Tensor) -> Tensor {
+        let (start, end) = (self.done, self.done + frames.size()[2]);
+        self.done = end;
+        let last = self.len - self.overlap;
+        // The next section stands before this one in the first FramePack, and behind it in F1.
+        let (shared, kept) = match self.order {
+            SectionOrder::Original => (last, 0),
+            SectionOrder::F1 => (0, last),
+        };
+        if let Some((at, own, _)) = shared_part([kept, kept + self.overlap], [start, end]) {
+            self.kept.push(frames.narrow(2, at, own).copy());
+        }
+        let Some(before) = &self.before else {
+            return frames;
+        };
+        let Some((at, own, place)) = shared_part([shared, shared + self.shared], [start, end])
+        else {
+            return frames;
+        };
+        let frames = frames.to_kind(Kind::Float);
+        let mut part = frames.narrow(2, at, own);
+        let before = before.to_device(frames.device()).to_kind(Kind::Float);
+        let before = before.narrow(2, place, own);
+        // From one at the clip's earlier section to zero.
+        let f32s = (Kind::Float, frames.device());
+        let early = Tensor::linspace(1.0, 0.0, self.shared, f32s);
+        let early = early.narrow(0, place, own).view([1, 1, own, 1, 1]);
+        let late = 1.0 - &early;
+        let blended = match self.order {
+            SectionOrder::Original => early * &part + late * before,
+            SectionOrder::F1 => early * before + late * &part,
+        };
+        part.copy_(&blended);
+        frames
+    }
+
+    /// The frames that the next section will join, on the CPU.
+    fn kept(&self) -> Tensor {
+        Tensor::cat(&self.kept, 2).to_device(Device::Cpu)
+    }
+}
+
+/// Which of the frames from `start` to `end` are among those shared: where they begin in what has just come, how many
+/// they are, and where they begin in what is shared.
+fn shared_part([first, last]: [i64; 2], [start, end]: [i64; 2]) -> Option<(i64, i64, i64)> {
+    let (from, to) = (start.max(first), end.min(last));
+    (from < to).then_some((from - start, to - from, from - first))
+}
+
+/// The whole clip so far, of what was recorded of its sections. `given`: the end of a clip that it goes on from.
+fn record_clip(sections: &Sections, section: u32, given: Option<Tensor>, capture: &mut Capture) {
+    let mut clip: Option<Tensor> = None;
+    let mut before = given;
+    for section in 0..=section {
+        let Some(frames) = capture.get(&format!("vae.decode.{section}.output")) else {
+            return; // Of a run that did not record.
+        };
+        let mut join = Join::new(sections, section, before.take());
+        let own = join.pass(frames.copy());
+        before = Some(join.kept());
+        let part = sections.decoded(section);
+        let (at, replaces) = (i64::from(part.at), i64::from(part.replaces));
+        clip = Some(match clip {
+            None => own,
+            Some(clip) => {
+                let behind = at + replaces;
+                let rest = clip.size()[2] - behind;
+                let parts = [clip.narrow(2, 0, at), own, clip.narrow(2, behind, rest)];
+                Tensor::cat(&parts, 2)
+            }
+        });
+    }
+    if let Some(clip) = clip {
+        capture.put("pixels", &clip);
+        capture.put("output_u8", &rgb8_from_pixels(&clip).unsqueeze(0));
+    }
+}

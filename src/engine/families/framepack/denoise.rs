@@ -1,0 +1,196 @@
+//! A section from noise to latents: its schedule, its noise, what it is shown, and where an earlier run got to.
+//!
+//! The steps themselves are `sample.rs`'.
+
+use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
+use tch::{Kind, Tensor};
+
+use super::prepare::{Draws, LatentShape, history, layout, sections};
+use super::sample::{Conditions, Guidance, sample};
+use super::state::{GivenImages, PromptEmbeds};
+use super::transformer::FramePackTransformer;
+use crate::capture::Capture;
+use crate::denoise::DenoiseState;
+use crate::error::EngineError;
+use crate::families::flux::FlowSchedule;
+use crate::hooks::Hooks;
+use crate::place::{Placement, warn_unexpected};
+use crate::sampling::{Algorithm, Schedule, Solver, UniPc, UniPcOptions, spaced};
+use crate::weights::warn_unused_updates;
+
+/// `exp(mu)` is never larger: the schedule of no section is shifted more.
+const LARGEST_SHIFT: f64 = 7.0;
+
+/// What earlier stages made.
+pub struct Given<'a> {
+    pub embeds: &'a PromptEmbeds,
+    pub images: &'a GivenImages,
+    /// `(1, I, image_proj_dim)`
+    pub image_embeds: &'a Tensor,
+    /// The latents of the sections made before, in their order, each `(1, C, f, h, w)`.
+    pub earlier: &'a [Tensor],
+}
+
+/// The section after those of `given.earlier`. `resume`: where an earlier run of it got to -> its latents,
+/// `(1, C, f, h, w)` in f32 on the CPU.
+pub fn denoise(
+    request: &GenerateRequest,
+    given: &Given<'_>,
+    resume: Option<DenoiseState>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let (sections, section) = (sections(request)?, given.earlier.len() as u32);
+    capture.set_section(section);
+    let home = &request.files.transformer;
+    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let config = FramePackTransformerConfig::read(home)?;
+    let shape = LatentShape::new(config.in_channels, request)?;
+    check(given, shape)?;
+    let mut solver = solver(request, shape.tokens())?;
+    let noise = noise(request, given, shape)?;
+    capture.put(format!("noise.{}", num_pictures(given) + section), &noise);
+    let conditions = conditions(request, given, section, shape)?;
+    // What a step cache kept is not in a checkpoint: a section with one is made from its beginning, and so the same.
+    let resume = resume.filter(|_| request.step_cache.is_none());
+    let resumed =
+        resume.and_then(|state| state.resumed(&shape.size(), &mut solver, place.device, hooks));
+    let state = resumed.unwrap_or_else(|| DenoiseState {
+        step: solver.all_calls().start,
+        latents: solver.initial(noise),
+        history: Vec::new(),
+    });
+
+    let transformer = place.network("transformer", home, &request.loras, || {
+        let transformer = FramePackTransformer::new(&config, &weights)?;
+        let unexpected = FramePackTransformer::unexpected_keys(&weights);
+        warn_unexpected(&unexpected, "transformer", hooks);
+        warn_unused_updates(&weights, hooks);
+        weights.settle()?;
+        Ok(transformer)
+    })?;
+    drop(weights);
+    let guidance = Guidance {
+        distilled: request.guidance_scale,
+        scale: request.true_cfg_scale.unwrap_or(1.0),
+    };
+    tracing::debug!("section {} of {}", section + 1, sections.count);
+    let behind = sample(
+        &transformer,
+        &conditions,
+        guidance,
+        &mut solver,
+        &state,
+        capture,
+        hooks,
+    )?;
+    Ok(behind.map(|behind| behind.latents))
+}
+
+/// What comes from files of other stages is checked before anything is loaded.
+fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
+    let pictures = [Some(&given.images.start), given.images.end.as_ref()];
+    let are_ours = pictures
+        .into_iter()
+        .flatten()
+        .all(|latents| latents.size() == shape.picture())
+        && given
+            .earlier
+            .iter()
+            .all(|latents| latents.size() == shape.size())
+        && given.images.clip.iter().all(|clip| {
+            let frames = clip.size().get(2).copied().unwrap_or(0);
+            frames > 0 && clip.size() == LatentShape { frames, ..shape }.size()
+        });
+    if are_ours {
+        return Ok(());
+    }
+    Err(EngineError::Internal {
+        reason: "the latents of pictures and earlier sections are not of this job".to_owned(),
+    })
+}
+
+fn num_pictures(given: &Given<'_>) -> u32 {
+    1 + u32::from(given.images.end.is_some())
+}
+
+/// The section's own, behind all that was drawn before it.
+fn noise(
+    request: &GenerateRequest,
+    given: &Given<'_>,
+    shape: LatentShape,
+) -> Result<Tensor, EngineError> {
+    let mut draws = Draws::new(request.seed, shape);
+    for _ in 0..num_pictures(given) {
+        drop(draws.picture()?);
+    }
+    for _ in given.earlier {
+        drop(draws.section()?);
+    }
+    draws.section()
+}
+
+fn conditions(
+    request: &GenerateRequest,
+    given: &Given<'_>,
+    section: u32,
+    shape: LatentShape,
+) -> Result<Conditions, EngineError> {
+    let sections = sections(request)?;
+    let wrong = |reason| EngineError::Request { reason };
+    let prompts = request.section_prompts().map_err(wrong)?;
+    let shares = prompts
+        .as_ref()
+        .and_then(|it| it.shares.get(section as usize));
+    let shares = shares.ok_or_else(|| EngineError::Internal {
+        reason: format!("the clip has no section {section}"),
+    })?;
+    let negative = given.embeds.negative.as_ref();
+    Ok(Conditions {
+        prompt: given.embeds.of_section(shares)?,
+        negative: negative.map(|text| super::TextEmbeds::blended(&[(text, 1.0)])),
+        image_embeds: given.image_embeds.to_kind(Kind::Float),
+        history: history(sections.order, given.images, given.earlier, shape),
+        layout: layout(&sections, section),
+        step_cache: request.step_cache.map(|choice| (choice, sections.order)),
+    })
+}
+
+/// The sampler of a request, for a section of so many tokens. The request's own shift is a fixed one.
+///
+/// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has, with a shift that
+/// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
+/// comes with (HunyuanVideo's is fixed), and else as UniPC.
+pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
+    let is_own = matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1);
+    let folder = request.files.scheduler.as_deref();
+    let mut scheduler = FlowSchedule::read(folder.filter(|_| !is_own), true)?;
+    scheduler.largest_mu = Some(LARGEST_SHIFT.ln());
+    let num_steps = request.num_steps as usize;
+    let steps = request.start_step as usize..request.end_step.map_or(num_steps, |end| end as usize);
+    let (start, end) = (steps.start, steps.end);
+    if !is_own || num_steps == 0 {
+        return scheduler.solver(request, tokens, steps);
+    }
+    let mut simple = scheduler
+        .of_request(request)
+        .schedule(num_steps, tokens)
+        .sigmas;
+    simple.pop();
+    let simple = simple.into_iter().map(f64::from).collect();
+    let sigmas = spaced(request.sigma_schedule, simple).into_iter();
+    let sigmas = sigmas.map(|sigma| sigma as f32).collect();
+    let options = UniPcOptions {
+        order: num_steps.saturating_sub(1).clamp(1, 3),
+        is_of_sigma: true,
+        lower_order_final: false,
+        ..UniPcOptions::default()
+    };
+    let schedule = Schedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
+    let algorithm = Algorithm::UniPc(UniPc::along(schedule, options.of(request.sampler)));
+    Solver::new(algorithm, steps).ok_or_else(|| EngineError::Request {
+        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
+    })
+}

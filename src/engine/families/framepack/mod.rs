@@ -1,0 +1,56 @@
+//! FramePack, original and F1: a picture becomes a video, section by section, in little memory.
+//!
+//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//!
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 2. [`encode_image`]: start and end picture to [`GivenImages`],
+//! 3. [`encode_vision`]: what SigLIP sees in the start picture,
+//! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
+//!
+//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
+//! What comes between stages (files, unloading, messages) is the caller's.
+//! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' own code for what that lacks
+//! (<https://github.com/lllyasviel/FramePack>).
+//!
+//! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents.
+
+mod condition;
+mod decode;
+mod denoise;
+mod layout;
+mod prepare;
+mod refiner;
+mod sample;
+mod stages;
+mod state;
+mod text;
+mod transformer;
+
+pub use condition::{GivenPixels, encode_image, encode_vision};
+pub use decode::{Latents, decode};
+pub use denoise::{Given, denoise, solver as section_solver};
+pub use layout::{History, Layout};
+pub use prepare::{Draws, LatentShape, decoded_latents, history, layout, sections};
+pub use sample::{Conditions, Guidance, sample};
+pub(crate) use stages::FramePack;
+pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
+pub use text::encode_text;
+pub use transformer::{Context, FramePackTransformer, Modulations, Section};
+
+use safelight_core::catalog::lora::LoraExpert;
+use safelight_core::families::framepack::lora;
+use safelight_core::job::Lora;
+use safelight_core::networks::FramePackTransformerKeys;
+
+use crate::weights::{Weights, WeightsError};
+
+/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
+pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    let keys = FramePackTransformerKeys::of(|key| weights.has(key));
+    let network = lora::network(keys.is_diffusers());
+    let named = weights.translated(move |name| keys.file_key(name));
+    weights.with_loras(loras, LoraExpert::Only, network, &named)
+}
+
+#[cfg(test)]
+mod tests;

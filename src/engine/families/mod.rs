@@ -1,0 +1,88 @@
+//! What the engine does for each family of models: one folder a family, and the registry of them.
+//!
+//! A family implements `EngineFamily` over shared networks, samplers and stores. Nothing outside of this folder names
+//! a family; how its files are recognised and planned stands in `safelight_core::families`.
+
+pub mod flux;
+pub mod framepack;
+#[cfg(feature = "toy-family")]
+#[path = "../../../tests/toy_family/engine.rs"]
+mod toy;
+pub mod wan;
+
+use safelight_core::job::Stage;
+
+use crate::error::EngineError;
+use crate::stages::StageContext;
+
+/// `None` when the stage was cancelled.
+pub(crate) type Done = Result<Option<()>, EngineError>;
+
+/// The stages of one family's recipes. Each reads what earlier ones left in the job's folder and leaves its own result
+/// there.
+pub(crate) trait EngineFamily: Sync {
+    /// The id of the family in `safelight_core::families`.
+    fn id(&self) -> &'static str;
+
+    /// Prompt and negative prompt to embeddings.
+    fn encode_text(&self, context: &StageContext<'_>) -> Done;
+
+    /// Given pictures to latents.
+    fn encode_image(&self, context: &StageContext<'_>) -> Done {
+        Err(context.no_such_stage())
+    }
+
+    /// Given pictures to embeddings.
+    fn encode_vision(&self, context: &StageContext<'_>) -> Done {
+        Err(context.no_such_stage())
+    }
+
+    /// Noise to latents; `stage` says through which transformer.
+    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
+
+    /// Latents to frames.
+    fn decode(&self, context: &StageContext<'_>) -> Done;
+}
+
+static FAMILIES: &[&dyn EngineFamily] = &[
+    #[cfg(feature = "toy-family")]
+    &toy::Toy,
+    &framepack::FramePack,
+    &wan::Wan,
+    &flux::Flux,
+];
+
+/// Runs a stage that has work for a family.
+pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
+    let id = context.request().family.id;
+    let Some(family) = FAMILIES.iter().find(|family| family.id() == id) else {
+        return Err(context.no_such_stage());
+    };
+    match stage {
+        Stage::EncodeText => family.encode_text(context),
+        Stage::EncodeImage => family.encode_image(context),
+        Stage::EncodeVision => family.encode_vision(context),
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),
+        Stage::Decode => family.decode(context),
+        Stage::Unload | Stage::Save => Err(context.no_such_stage()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::families::Family;
+
+    use super::*;
+
+    #[test]
+    fn the_engine_has_every_family_of_the_registry() {
+        for family in Family::all() {
+            let mut own = FAMILIES.iter().filter(|own| own.id() == family.id);
+            assert!(
+                own.next().is_some() && own.next().is_none(),
+                "{}",
+                family.id
+            );
+        }
+    }
+}

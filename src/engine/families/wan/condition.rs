@@ -1,0 +1,168 @@
+//! What pictures that are given become before denoising begins.
+//!
+//! Opening, cropping and resizing pictures is the caller's.
+
+use safelight_core::job::GenerateRequest;
+use safelight_core::media::Picture;
+use tch::{Kind, Tensor};
+
+use super::config::WanConfig;
+use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
+use super::tiling;
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::fault::{self, Site};
+use crate::hooks::Hooks;
+use crate::pixels::pixels_from_rgb8;
+use crate::place::{Placement, warn_unexpected};
+use crate::vae::WanVaeEncoder;
+use crate::vae::wan::normalize;
+use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
+
+/// Stage 2. `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
+///
+/// Gives `(1, C, 1, h, w)` in f32 in models where the start replaces the first latent frame, else `(1, 4 + C, f, h, w)`
+/// in f32: which frames are given, and the latents of a clip that is grey between them.
+pub fn encode_image(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    start: &[u8],
+    end: Option<&[u8]>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+    check(config, shape, end.is_some())?;
+    let pixels = |rgb| pixels_from_rgb8(rgb, request.width, request.height);
+    let start = pixels(start)?;
+    let end = end.map(pixels).transpose()?;
+    capture.put("image.preprocessed", &start);
+    if let Some(end) = &end {
+        capture.put("last_image.preprocessed", end);
+    }
+    let clip = if config.files.expand_timesteps {
+        start.unsqueeze(2)
+    } else {
+        clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
+    };
+    let Some(latents) = encode(config, request, &clip, place, capture, hooks)? else {
+        return Ok(None);
+    };
+    if config.files.expand_timesteps {
+        return Ok(Some(latents));
+    }
+    let per_latent = config.vae.temporal_factor();
+    let mask = given_frames_mask(shape, per_latent, end.is_some()).to_device(latents.device());
+    Ok(Some(Tensor::cat(&[mask, latents], 1)))
+}
+
+fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), EngineError> {
+    let takes_start = config.files.expand_timesteps || config.transformer.condition_channels() > 0;
+    let reason = if !takes_start {
+        "this model cannot start from a picture"
+    } else if has_end && config.files.expand_timesteps {
+        "this model cannot end with a picture"
+    } else if has_end && shape.frames < 2 {
+        "a clip with an end picture needs more than one frame"
+    } else {
+        return Ok(());
+    };
+    Err(EngineError::Request {
+        reason: reason.to_owned(),
+    })
+}
+
+/// `clip`: `(1, 3, F, H, W)` -> its latents as the transformer has them, `(1, C, f, h, w)` in f32
+fn encode(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    clip: &Tensor,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    capture.put("vae.encode.0.input", clip);
+    let weights = place.open(&config.files.vae)?;
+    let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
+    let unexpected = WanVaeEncoder::unexpected_keys(&weights);
+    warn_unexpected(&unexpected, "autoencoder", hooks);
+    let cancelled = || {
+        fault::at(Site::VaeEncode);
+        hooks.cancelled()
+    };
+    let posterior = match tiling(config, request) {
+        Some(tiling) => encoder.encode_tiled(clip, tiling, &cancelled),
+        None => encoder.encode(clip, &cancelled),
+    };
+    let Some(posterior) = posterior else {
+        return Ok(None);
+    };
+    capture.put("vae.encode.0.mean", &posterior.mean);
+    capture.put("vae.encode.0.logvar", &posterior.logvar);
+    Ok(Some(normalize(&config.vae, &posterior.mean)))
+}
+
+/// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the
+/// transformer reads of them, `(N, 257, C)` in f32.
+///
+/// Computed in f32 whatever the transformer computes in, as the published model is meant to be: it is small.
+pub fn encode_vision(
+    config: &WanConfig,
+    pictures: &[Picture],
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Tensor>, EngineError> {
+    let files = &config.files;
+    let Some((network, folder)) = config
+        .image_encoder
+        .as_ref()
+        .zip(files.image_encoder.as_deref())
+    else {
+        return Err(EngineError::Internal {
+            reason: "this model has no image encoder".to_owned(),
+        });
+    };
+    let expected = match config.transformer.pos_embed_seq_len {
+        Some(places) => places / network.num_tokens(),
+        None => 1,
+    };
+    if pictures.len() as i64 != expected {
+        return Err(EngineError::Request {
+            reason: format!(
+                "this model reads {expected} pictures, not {}",
+                pictures.len()
+            ),
+        });
+    }
+    let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
+    processor.check(network, files.image_processor.as_deref().unwrap_or(folder))?;
+    let pixels: Vec<Tensor> = pictures
+        .iter()
+        .map(|picture| pixel_values(&picture.rgb, picture.width, picture.height, &processor))
+        .collect::<Result<_, _>>()?;
+    let pixels = Tensor::cat(&pixels, 0);
+    capture.put("image_encoder.image.pixel_values", &pixels);
+    let exact = Placement {
+        kind: Kind::Float,
+        ..place
+    };
+    let weights = exact.open(folder)?;
+    let encoder = ClipVisionEncoder::new(network, &weights)?;
+    let unexpected = ClipVisionEncoder::unexpected_keys(&weights);
+    warn_unexpected(&unexpected, "image encoder", hooks);
+    let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
+        return Ok(None);
+    };
+    capture.put("image_embeds", &embeds);
+    if capture.is_on() {
+        let whole = encoder.finish(&embeds);
+        capture.put(
+            "image_encoder.image.last_hidden_state",
+            &whole.last_hidden_state,
+        );
+        capture.put("image_encoder.image.pooler_output", &whole.pooler_output);
+    }
+    Ok(Some(embeds))
+}

@@ -1,0 +1,119 @@
+//! The numbers of a Wan model, from its folders' configs or its files' headers, checked against each other.
+//!
+//! Nothing is assumed but the schedule of files that come without one.
+
+use safelight_core::catalog::ModelFiles;
+use safelight_core::networks::{
+    ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
+    WanVaeConfig,
+};
+
+use crate::error::EngineError;
+
+/// A model's files and what its configuration says.
+#[derive(Clone, Debug)]
+pub struct WanConfig {
+    pub files: ModelFiles,
+    pub transformer: WanTransformerConfig,
+    /// The low-noise expert's.
+    pub transformer_2: Option<WanTransformerConfig>,
+    pub scheduler: SchedulerConfig,
+    /// In models that read pictures' embeddings.
+    pub image_encoder: Option<ClipVisionConfig>,
+    pub text_encoder: T5Config,
+    pub vae: WanVaeConfig,
+}
+
+impl WanConfig {
+    pub fn read(files: &ModelFiles) -> Result<Self, EngineError> {
+        let config = Self {
+            files: files.clone(),
+            transformer: WanTransformerConfig::read(&files.transformer)?,
+            transformer_2: files
+                .transformer_2
+                .as_deref()
+                .map(WanTransformerConfig::read)
+                .transpose()?,
+            scheduler: match &files.scheduler {
+                Some(folder) => SchedulerConfig::read_with_fixed_shift(folder)?,
+                None => SchedulerConfig::of_wan(),
+            },
+            image_encoder: files
+                .image_encoder
+                .as_deref()
+                .map(ClipVisionConfig::read)
+                .transpose()?,
+            text_encoder: T5Config::read_as(T5Kind::Umt5, &files.text_encoder)?,
+            vae: WanVaeConfig::read(&files.vae)?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether the components fit together.
+    fn check(&self) -> Result<(), EngineError> {
+        if self.transformer_2.is_some() && self.files.boundary_ratio.is_none() {
+            return Err(EngineError::Config {
+                reason: "it is not said where one expert hands over to the other".to_owned(),
+                path: self.files.transformer.clone(),
+            });
+        }
+        let experts = self.transformer_2.iter().chain([&self.transformer]);
+        for transformer in experts {
+            let z_dim = self.vae.z_dim;
+            let pairs = [
+                (
+                    "text encoder's width and the transformer's text width",
+                    self.text_encoder.d_model,
+                    transformer.text_dim,
+                ),
+                (
+                    "autoencoder's channels and the transformer's output channels",
+                    z_dim,
+                    transformer.out_channels,
+                ),
+                (
+                    "transformer's input channels and those that it can be given",
+                    transformer.in_channels,
+                    match transformer.condition_channels() {
+                        0 => z_dim,
+                        _ => 2 * z_dim + self.vae.temporal_factor(),
+                    },
+                ),
+                (
+                    "image encoder's width and that which the transformer reads",
+                    self.image_encoder
+                        .as_ref()
+                        .map_or(0, |clip| clip.hidden_size),
+                    transformer.image_dim.unwrap_or(0),
+                ),
+                (
+                    "patches of the two experts",
+                    transformer.patch_size[0],
+                    self.transformer.patch_size[0],
+                ),
+                (
+                    "input channels of the two experts",
+                    transformer.in_channels,
+                    self.transformer.in_channels,
+                ),
+            ];
+            for (what, one, other) in pairs {
+                if one != other {
+                    return Err(EngineError::Config {
+                        reason: format!("the {what} should be equal, but are {one} and {other}"),
+                        path: self.files.transformer.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The timestep at and above which the high-noise expert works; `None` with one transformer.
+    pub fn boundary(&self) -> Option<f64> {
+        self.transformer_2.as_ref()?;
+        let ratio = self.files.boundary_ratio?;
+        Some(ratio * f64::from(self.scheduler.num_train_timesteps))
+    }
+}

@@ -1,0 +1,413 @@
+//! From noise to latents: which expert makes which steps, guidance, given pictures, checkpoints.
+//!
+//! The arithmetic of a step is the sampler's, that of the network the transformer's.
+
+use std::ops::Range;
+use std::path::Path;
+
+use safelight_core::catalog::lora::LoraExpert;
+use safelight_core::families::wan::lora;
+use safelight_core::job::{GenerateRequest, Lora};
+use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
+use tch::{Device, Kind, Tensor};
+
+use super::config::WanConfig;
+use super::guidance::Guidance;
+use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
+use super::solver::new_solver;
+use super::state::PromptEmbeds;
+use super::transformer::WanTransformer;
+use crate::capture::Capture;
+use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::memory::Lent;
+use crate::nn::Rope;
+use crate::place::{Placement, warn_unexpected};
+use crate::sampling::{Solver, noise};
+use crate::weights::{ReadAhead, Weights, warn_unused_updates};
+
+/// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expert {
+    /// The only transformer makes all steps.
+    Only,
+    /// Makes the steps at and above the boundary.
+    HighNoise,
+    /// Makes those below it.
+    LowNoise,
+}
+
+/// What earlier stages made of texts and pictures.
+pub struct Conditions<'a> {
+    pub embeds: &'a PromptEmbeds,
+    /// What [`encode_image`](super::encode_image) gave.
+    pub image_latents: Option<&'a Tensor>,
+    /// What [`encode_vision`](super::encode_vision) gave.
+    pub image_embeds: Option<&'a Tensor>,
+}
+
+/// What all steps of one expert share.
+struct Loop<'a> {
+    transformer: Lent<WanTransformer>,
+    guidance: Guidance,
+    rope: Rope,
+    /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
+    first_frame: Option<Tensor>,
+    /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
+    condition: Option<Tensor>,
+    /// Whether the model is told a timestep for each token.
+    has_token_timesteps: bool,
+    shape: LatentShape,
+    patch_size: [i64; 3],
+    hooks: &'a dyn Hooks,
+}
+
+/// The denoising stage of one expert. `resume`: where an earlier run or the other expert got to -> the state behind
+/// the last of this expert's steps, on the CPU.
+pub fn denoise(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    expert: Expert,
+    conditions: &Conditions<'_>,
+    resume: Option<DenoiseState>,
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<DenoiseState>, EngineError> {
+    tch::no_grad(|| {
+        let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+        check_inputs(config, request, conditions, shape)?;
+        let mut solver = new_solver(&config.scheduler, request)?;
+        let calls = calls_of(config, expert, &solver);
+        let state = start(request, shape, resume, &mut solver, place, hooks)?;
+        if expert == Expert::LowNoise && state.step < calls.start {
+            return Err(EngineError::Internal {
+                reason: "the high-noise expert has not made its steps".to_owned(),
+            });
+        }
+        if expert != Expert::LowNoise {
+            record_start(capture, config, conditions, shape, request, &solver)?;
+        }
+        let behind = if state.step < calls.end {
+            let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
+            let _read_ahead = read_ahead(config, expert, &solver, place);
+            match walk(&run, &state, calls.end, &mut solver, place, capture, hooks)? {
+                Some(behind) => behind,
+                None => return Ok(None),
+            }
+        } else {
+            state
+        };
+        let is_last = expert != Expert::HighNoise;
+        // The history is of use to the other expert alone.
+        let history = behind.history.iter().filter(|_| !is_last);
+        let first_frame = first_frame(config, conditions).filter(|_| is_last);
+        let latents = behind.latents.to_device(Device::Cpu);
+        Ok(Some(DenoiseState {
+            step: behind.step,
+            latents: match first_frame {
+                Some(first) => with_first_frame(&latents, first),
+                None => latents,
+            },
+            history: history.map(|past| past.to_device(Device::Cpu)).collect(),
+        }))
+    })
+}
+
+/// Brings the other expert's weights, where it will make any steps, into memory that nobody else wants, while this
+/// one computes.
+fn read_ahead(
+    config: &WanConfig,
+    expert: Expert,
+    solver: &Solver,
+    place: Placement,
+) -> Option<ReadAhead> {
+    let next = config.files.transformer_2.as_deref()?;
+    let is_next =
+        expert == Expert::HighNoise && !calls_of(config, Expert::LowNoise, solver).is_empty();
+    is_next.then(|| ReadAhead::start(next, place))
+}
+
+/// The calls of the model that an expert answers, of those that the request wants.
+fn calls_of(config: &WanConfig, expert: Expert, solver: &Solver) -> Range<usize> {
+    let calls = solver.all_calls();
+    let Some(boundary) = config.boundary() else {
+        return calls;
+    };
+    let is_high = |&call: &usize| f64::from(solver.timestep(call)) >= boundary;
+    let switch = calls.start + calls.clone().take_while(is_high).count();
+    match expert {
+        Expert::Only => calls,
+        Expert::HighNoise => calls.start..switch,
+        Expert::LowNoise => switch..calls.end,
+    }
+}
+
+impl<'a> Loop<'a> {
+    fn load(
+        config: &WanConfig,
+        request: &GenerateRequest,
+        expert: Expert,
+        conditions: &Conditions<'_>,
+        shape: LatentShape,
+        place: Placement,
+        hooks: &'a dyn Hooks,
+    ) -> Result<Self, EngineError> {
+        let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
+        let component = match expert {
+            Expert::LowNoise => "second transformer",
+            Expert::Only | Expert::HighNoise => "transformer",
+        };
+        let transformer = place.network(component, folder, &request.loras, || {
+            let weights = open_transformer(folder, place, &request.loras, expert)?;
+            let transformer = WanTransformer::new(network, &weights)?;
+            warn_unexpected(&weights.finish(), "transformer", hooks);
+            warn_unused_updates(&weights, hooks);
+            // What is free from here on is free of weights.
+            weights.settle()?;
+            Ok(transformer)
+        })?;
+        let (per_frame, frames) = shape.tokens(network.patch_size);
+        let guidance = Guidance::new(
+            &transformer,
+            conditions,
+            guidance_scale,
+            pass_bytes(network, per_frame * frames, place.kind),
+            place.device,
+        )?;
+        let here = |tensor: &Tensor| tensor.to_device(place.device);
+        Ok(Self {
+            guidance,
+            rope: transformer.rope(shape.size()),
+            transformer,
+            first_frame: first_frame(config, conditions).map(here),
+            condition: conditions
+                .image_latents
+                .filter(|_| network.condition_channels() > 0)
+                .map(here),
+            has_token_timesteps: config.files.expand_timesteps,
+            shape,
+            patch_size: network.patch_size,
+            hooks,
+        })
+    }
+
+    fn with_given_frame(&self, latents: &Tensor) -> Tensor {
+        match &self.first_frame {
+            Some(first) => with_first_frame(latents, first),
+            None => latents.shallow_clone(),
+        }
+    }
+}
+
+impl Denoiser for Loop<'_> {
+    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
+        let timestep = call.timestep;
+        let (per_frame, frames) = self.shape.tokens(self.patch_size);
+        let timesteps = if self.first_frame.is_some() {
+            TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
+        } else {
+            TokenTimesteps::uniform(timestep, per_frame * frames)
+        };
+        let mut input = self.with_given_frame(latents);
+        if let Some(condition) = &self.condition {
+            input = Tensor::cat(&[&input, condition], 1);
+        }
+        if capture.is_on() {
+            capture.put(call.name("transformer.in.hidden_states"), &input);
+            let told = if self.has_token_timesteps {
+                timesteps.per_token()
+            } else {
+                call.told.unsqueeze(0)
+            };
+            capture.put(call.name("transformer.in.timestep"), &told);
+        }
+        let answer = self.guidance.ask(|context| {
+            self.transformer
+                .forward(&input, &timesteps, context, &self.rope, self.hooks)
+        })?;
+        capture.put(call.name("transformer.cond"), &answer.cond);
+        if let Some(uncond) = &answer.uncond {
+            capture.put(call.name("transformer.uncond"), uncond);
+        }
+        Some(self.guidance.guided(answer))
+    }
+
+    fn shown(&self, x0: &Tensor) -> Tensor {
+        self.with_given_frame(x0)
+    }
+}
+
+/// A transformer's weights, to be asked for by the authors' names whatever the file calls them, and what LoRAs do to
+/// them.
+pub fn open_transformer(
+    place: &Path,
+    how: Placement,
+    loras: &[Lora],
+    expert: Expert,
+) -> Result<Weights, EngineError> {
+    let weights = how.open(place)?;
+    let keys = TransformerKeys::of(|key| weights.has(key));
+    let weights = weights.translated(move |original| keys.file_key(original));
+    let expert = match expert {
+        Expert::Only => LoraExpert::Only,
+        Expert::HighNoise => LoraExpert::HighNoise,
+        Expert::LowNoise => LoraExpert::LowNoise,
+    };
+    Ok(weights.with_loras(loras, expert, lora::NETWORK, &weights)?)
+}
+
+/// About what one pass over `tokens` needs at a time: the widest layer's input, output and activation, and queries,
+/// keys, values and hidden states beside them.
+fn pass_bytes(network: &WanTransformerConfig, tokens: i64, kind: Kind) -> u64 {
+    let numbers = tokens * (8 * network.dim() + 2 * network.ffn_dim);
+    (numbers * kind.elt_size_in_bytes() as i64).unsigned_abs()
+}
+
+/// The network of an expert, where it lies, and how strongly it is guided.
+fn expert_of<'a>(
+    config: &'a WanConfig,
+    request: &GenerateRequest,
+    expert: Expert,
+) -> Result<(&'a WanTransformerConfig, &'a Path, f64), EngineError> {
+    let files = &config.files;
+    if expert != Expert::LowNoise {
+        return Ok((
+            &config.transformer,
+            &files.transformer,
+            request.guidance_scale,
+        ));
+    }
+    let second = config
+        .transformer_2
+        .as_ref()
+        .zip(files.transformer_2.as_deref());
+    let (network, folder) = second.ok_or_else(|| EngineError::Internal {
+        reason: "this model has no low-noise expert".to_owned(),
+    })?;
+    Ok((network, folder, request.low_guidance_scale()))
+}
+
+/// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.
+fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'a Tensor> {
+    conditions
+        .image_latents
+        .filter(|_| config.files.expand_timesteps)
+}
+
+/// Noise, or the checkpoint where it fits this job.
+fn start(
+    request: &GenerateRequest,
+    shape: LatentShape,
+    resume: Option<DenoiseState>,
+    solver: &mut Solver,
+    place: Placement,
+    hooks: &dyn Hooks,
+) -> Result<DenoiseState, EngineError> {
+    let resumed =
+        resume.and_then(|state| state.resumed(&shape.size(), solver, place.device, hooks));
+    if let Some(state) = resumed {
+        return Ok(state);
+    }
+    Ok(DenoiseState {
+        step: solver.all_calls().start,
+        latents: solver.initial(noise(&shape.size(), request.seed)?),
+        history: Vec::new(),
+    })
+}
+
+/// What comes from files of other stages is checked before anything is loaded.
+fn check_inputs(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    conditions: &Conditions<'_>,
+    shape: LatentShape,
+) -> Result<(), EngineError> {
+    let embeds = conditions.embeds;
+    let network = &config.transformer;
+    let text = |embeds: &Tensor| {
+        embeds.dim() == 3
+            && embeds.size()[0] == 1
+            && embeds.size()[1] >= 1
+            && embeds.size()[2] == network.text_dim
+    };
+    let [_, channels, frames, height, width] = shape.size();
+    let image_size = match network.condition_channels() {
+        0 if config.files.expand_timesteps => Some([1, channels, 1, height, width]),
+        0 => None,
+        more => Some([1, more, frames, height, width]),
+    };
+    let image = conditions.image_latents.map(Tensor::size);
+    let needs_image = network.condition_channels() > 0;
+    let problem = if !text(&embeds.prompt) || !embeds.negative.as_ref().is_none_or(text) {
+        "the embeddings are not of this model"
+    } else if request.is_guided() && embeds.negative.is_none() {
+        "the negative prompt has not been read"
+    } else if image.is_some() && image_size.is_none() {
+        "this model cannot start from a picture"
+    } else if image.is_none() && needs_image {
+        "this model needs a picture to start from"
+    } else if image.is_some_and(|size| Some(&size[..]) != image_size.as_ref().map(|s| &s[..])) {
+        "the picture's latents are not of this job"
+    } else if !fit_image_embeds(network, conditions.image_embeds) {
+        "the picture's embeddings are not of this model"
+    } else {
+        return Ok(());
+    };
+    Err(EngineError::Internal {
+        reason: problem.to_owned(),
+    })
+}
+
+/// Whether there are such embeddings as the network reads, or none where it reads none.
+fn fit_image_embeds(network: &WanTransformerConfig, embeds: Option<&Tensor>) -> bool {
+    match (network.image_dim, embeds.map(Tensor::size).as_deref()) {
+        (None, None) => true,
+        (Some(width), Some(&[pictures, tokens, dim])) => {
+            dim == width
+                && network
+                    .pos_embed_seq_len
+                    .is_none_or(|places| pictures * tokens == places)
+        }
+        _ => false,
+    }
+}
+
+fn record_start(
+    capture: &mut Capture,
+    config: &WanConfig,
+    conditions: &Conditions<'_>,
+    shape: LatentShape,
+    request: &GenerateRequest,
+    solver: &Solver,
+) -> Result<(), EngineError> {
+    if !capture.is_on() {
+        return Ok(());
+    }
+    let drawn = noise(&shape.size(), request.seed)?;
+    capture.put("noise.0", &drawn);
+    capture.put("latents.initial", &solver.initial(drawn));
+    capture.put("timesteps", &solver.timesteps());
+    capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
+    let embeds = conditions.embeds;
+    let branches = [
+        ("cond", Some(&embeds.prompt)),
+        ("uncond", embeds.negative.as_ref()),
+    ];
+    for (branch, embeds) in branches {
+        let Some(embeds) = embeds else { continue };
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(&name, embeds);
+        if let Some(images) = conditions.image_embeds {
+            capture.put(format!("{name}_image"), images);
+        }
+    }
+    if let Some(latents) = conditions.image_latents {
+        capture.put("condition", latents);
+    }
+    if first_frame(config, conditions).is_some() {
+        capture.put("first_frame_mask", &first_frame_mask(shape));
+    }
+    Ok(())
+}

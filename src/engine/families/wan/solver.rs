@@ -1,0 +1,49 @@
+//! From a request and a model's scheduler to a sampler with its schedule.
+//!
+//! The arithmetic is `sampling`'s.
+
+use safelight_core::job::GenerateRequest;
+use safelight_core::networks::SchedulerConfig;
+
+use crate::error::EngineError;
+use crate::sampling::{Algorithm, End, Solver, Spacing, UniPcOptions};
+
+/// The sampler and schedule that the request asks for, with the model's own settings.
+pub fn new_solver(
+    scheduler: &SchedulerConfig,
+    request: &GenerateRequest,
+) -> Result<Solver, EngineError> {
+    let num_steps = request.num_steps as usize;
+    let shift = request
+        .shift
+        .or_else(|| scheduler.stated_shift())
+        .unwrap_or(1.0);
+    if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
+        return Err(EngineError::Request {
+            reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
+        });
+    }
+    let spacing = Spacing {
+        schedule: request.sigma_schedule,
+        num_steps,
+        shift,
+        num_train_timesteps: scheduler.num_train_timesteps,
+    };
+    let unipc = UniPcOptions {
+        order: scheduler.solver_order,
+        is_bh1: scheduler.solver_type == "bh1",
+        is_of_sigma: false,
+        lower_order_final: scheduler.lower_order_final,
+        end: match scheduler.final_sigmas_type.as_str() {
+            "sigma_min" => End::SigmaMin,
+            _ => End::Zero,
+        },
+        disable_corrector: scheduler.disable_corrector.clone(),
+    };
+    let algorithm = Algorithm::spaced(request.sampler, &spacing, unipc, request.seed);
+    let start = request.start_step as usize;
+    let end = request.end_step.map_or(num_steps, |end| end as usize);
+    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
+        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
+    })
+}

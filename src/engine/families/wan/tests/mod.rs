@@ -1,0 +1,213 @@
+//! Every stage against what diffusers recorded (`tests/fixtures/wan`), and the promises of the stages.
+//!
+//! Limits are relative L2 distances; mistakes such as another GELU stand an order of magnitude above them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::catalog::{CatalogError, ModelFiles};
+use safelight_core::job::GenerateRequest;
+use safelight_core::networks::{NetworkConfig as _, WanTransformerConfig};
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+use super::*;
+use crate::capture::{self, Capture};
+use crate::closeness::{assert_close, distance};
+use crate::denoise::DenoiseState;
+use crate::hooks::NoHooks;
+use crate::sampling::noise;
+use crate::store;
+
+mod fp8;
+mod gguf;
+mod lora;
+mod parity;
+mod promises;
+mod samplers;
+mod streaming;
+mod variants;
+
+const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
+const CPU: Placement = Placement {
+    device: Device::Cpu,
+    kind: Kind::Float,
+    resident_bytes: None,
+    keeps: false,
+};
+
+const NOISE_LIMIT: f64 = 1e-6;
+const TEXT_LIMIT: f64 = 1e-5;
+const ENCODER_LIMIT: f64 = 1e-5;
+const CALL_LIMIT: f64 = 5e-6;
+const GUIDED_LIMIT: f64 = 2e-5;
+const FINAL_LIMIT: f64 = 3e-5;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan")
+}
+
+/// One recorded run of diffusers.
+struct Run {
+    tensors: BTreeMap<String, Tensor>,
+    request: GenerateRequest,
+    config: WanConfig,
+}
+
+impl Run {
+    fn open(name: &str) -> Self {
+        Self::of(&fixtures(), name, &fixtures().join("pipeline"))
+    }
+
+    /// The run that is recorded as `name` in `home`, made with the model in `folder`.
+    fn of(home: &Path, name: &str, folder: &Path) -> Self {
+        let file = home.join(format!("{name}.safetensors"));
+        let tensors = store::read(&file).unwrap().into_iter().collect();
+        let facts = fs::read(file.with_extension("json")).unwrap();
+        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let files = ModelFiles::of_folder(folder).unwrap();
+        let sampler = facts["scheduler"].as_str().unwrap_or("unipc");
+        let given = |name: &str| {
+            let is_given = facts[name] == json!(true);
+            is_given.then(|| format!("{name}.png"))
+        };
+        let request = json!({
+            "model": "tiny", "family": "wan", "files": files, "out": "clip.mp4", "fps": 24.0,
+            "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
+            "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
+            "guidance_scale": facts["guidance"], "guidance_scale_2": facts["guidance_2"],
+            "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
+            "image": given("image"), "last_image": given("last_image"),
+        });
+        Self {
+            tensors,
+            request: serde_json::from_value(request).unwrap(),
+            config: WanConfig::read(&files).unwrap(),
+        }
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        let tensor = self.tensors.get(name);
+        tensor.unwrap_or_else(|| panic!("the fixture has no {name}"))
+    }
+
+    fn step(&self, step: usize, part: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("step.{step:02}.{part}"))
+    }
+
+    fn shape(&self) -> LatentShape {
+        let r = &self.request;
+        LatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
+    }
+
+    fn picture(&self) -> Option<Vec<u8>> {
+        let pixels = self.tensors.get("image.source_u8")?;
+        Some(pixels.flatten(0, 2).try_into().unwrap())
+    }
+
+    fn embeds(&self) -> PromptEmbeds {
+        let whole = |name: &str| {
+            let rows = self.tensors.get(name)?;
+            let missing = TEXT_LENGTH as i64 - rows.size()[1];
+            Some(rows.constant_pad_nd([0, 0, 0, missing]))
+        };
+        PromptEmbeds {
+            prompt: whole("prompt_embeds").unwrap(),
+            negative: whole("negative_prompt_embeds"),
+        }
+    }
+
+    fn timesteps(&self, timestep: f32) -> TokenTimesteps {
+        let (per_frame, frames) = self.shape().tokens(self.config.transformer.patch_size);
+        if self.picture().is_some() {
+            TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
+        } else {
+            TokenTimesteps::uniform(timestep, per_frame * frames)
+        }
+    }
+
+    fn transformer(&self) -> WanTransformer {
+        let weights =
+            open_transformer(&self.config.files.transformer, CPU, &[], Expert::Only).unwrap();
+        let transformer = WanTransformer::new(&self.config.transformer, &weights).unwrap();
+        assert!(weights.finish().is_empty(), "{:?}", weights.finish());
+        transformer
+    }
+
+    fn denoise(
+        &self,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let state = self.denoise_part(Expert::Only, resume, capture, hooks)?;
+        Some(state.latents)
+    }
+
+    fn denoise_part(
+        &self,
+        expert: Expert,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Option<DenoiseState> {
+        self.try_part(expert, resume, capture, hooks).unwrap()
+    }
+
+    fn try_part(
+        &self,
+        expert: Expert,
+        resume: Option<DenoiseState>,
+        capture: &mut Capture,
+        hooks: &dyn Hooks,
+    ) -> Result<Option<DenoiseState>, EngineError> {
+        let conditions = Conditions {
+            embeds: &self.embeds(),
+            image_latents: self.tensors.get("condition"),
+            image_embeds: self.tensors.get("image_embeds"),
+        };
+        denoise(
+            &self.config,
+            &self.request,
+            expert,
+            &conditions,
+            resume,
+            CPU,
+            capture,
+            hooks,
+        )
+    }
+}
+
+/// Keeps what it is given; asks for a stop when it has been asked often enough.
+#[derive(Default)]
+struct Keeper {
+    frames: RefCell<Vec<Tensor>>,
+    states: RefCell<Vec<DenoiseState>>,
+    steps: RefCell<Vec<(usize, usize)>>,
+    previews: RefCell<Vec<Tensor>>,
+    asked: Cell<usize>,
+    patience: Option<usize>,
+}
+
+impl Hooks for Keeper {
+    fn cancelled(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.patience
+            .is_some_and(|patience| self.asked.get() > patience)
+    }
+    fn step(&self, step: usize, num_steps: usize) {
+        self.steps.borrow_mut().push((step, num_steps));
+    }
+    fn preview(&self, x0_latents: &Tensor) {
+        self.previews.borrow_mut().push(x0_latents.copy());
+    }
+    fn frames(&self, frames: &Tensor) {
+        self.frames.borrow_mut().push(frames.copy());
+    }
+    fn checkpoint(&self, state: DenoiseState) {
+        self.states.borrow_mut().push(state);
+    }
+}

@@ -1,0 +1,289 @@
+//! What stages promise whoever runs them: to stop, to resume, to survive the disk, to refuse what cannot work.
+
+use super::*;
+
+#[test]
+fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
+    for (name, num_steps) in [("text_to_video", 6), ("image_to_video", 7), ("euler", 5)] {
+        let mut run = Run::open(name);
+        run.request.num_steps = num_steps;
+        let keeper = Keeper::default();
+        let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.safetensors");
+        let states = keeper.states.take();
+        assert!(!states.is_empty());
+        for state in states {
+            state.save(&path).unwrap();
+            let state = DenoiseState::load(&path).unwrap();
+            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            assert!(again.unwrap().equal(&whole), "{name}");
+        }
+        let counted: Vec<_> = (1..=num_steps as usize)
+            .map(|i| (i, num_steps as usize))
+            .collect();
+        assert_eq!(keeper.steps.take(), counted);
+        assert_eq!(keeper.previews.take().len(), num_steps as usize);
+    }
+}
+
+#[test]
+fn a_resumed_run_records_what_a_whole_one_does() {
+    let mut run = Run::open("text_to_video");
+    run.request.num_steps = 6;
+    let names = |resume: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(dir.path(), "denoise").unwrap();
+        let keeper = Keeper {
+            // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
+            patience: resume.then_some(4 * 7 + 3),
+            ..Keeper::default()
+        };
+        let mut done = run.denoise(None, &mut record, &keeper);
+        if resume {
+            assert!(done.is_none());
+            record = Capture::stage(dir.path(), "denoise").unwrap();
+            let state = keeper.states.take().pop();
+            assert!(state.is_some());
+            done = run.denoise(state, &mut record, &NoHooks);
+        }
+        assert!(done.is_some());
+        record.finish().unwrap();
+        let path = capture::merge(dir.path()).unwrap();
+        let tensors = store::read(&path).unwrap().into_iter();
+        tensors.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(true), names(false));
+}
+
+#[test]
+fn the_last_preview_is_the_result() {
+    let run = Run::open("image_to_video");
+    let keeper = Keeper::default();
+    let latents = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    let previews = keeper.previews.take();
+    assert_close("preview", previews.last().unwrap(), &latents, 1e-6);
+}
+
+#[test]
+fn a_state_of_another_job_is_not_used() {
+    let run = Run::open("text_to_video");
+    let whole = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let f32s = (Kind::Float, Device::Cpu);
+    for (step, size, history) in [
+        (1, vec![1, 2, 3], 2),
+        (99, run.shape().size().to_vec(), 3),
+        (2, run.shape().size().to_vec(), 1),
+    ] {
+        let tensor = || Tensor::zeros(&size, f32s);
+        let state = DenoiseState {
+            step,
+            latents: tensor(),
+            history: (0..history).map(|_| tensor()).collect(),
+        };
+        let latents = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        assert!(latents.unwrap().equal(&whole));
+    }
+}
+
+#[test]
+fn every_stage_stops_soon_when_it_is_asked_to() {
+    let run = Run::open("image_to_video");
+    let off = &mut Capture::off();
+    for patience in [0, 1, 4] {
+        let impatient = || Keeper {
+            patience: Some(patience),
+            ..Keeper::default()
+        };
+        let keeper = impatient();
+        let embeds = encode_text(&run.config, &run.request, CPU, off, &keeper);
+        assert!(embeds.unwrap().is_none());
+        assert_eq!(keeper.asked.get(), patience + 1);
+        let keeper = impatient();
+        let rgb = run.picture().unwrap();
+        let latents = encode_image(&run.config, &run.request, &rgb, None, CPU, off, &keeper);
+        assert!(latents.unwrap().is_none());
+        let keeper = impatient();
+        assert!(run.denoise(None, off, &keeper).is_none());
+        assert_eq!(keeper.asked.get(), patience + 1);
+        let keeper = impatient();
+        let frames = decode(
+            &run.config,
+            &run.request,
+            run.get("latents.final"),
+            CPU,
+            off,
+            &keeper,
+        );
+        assert!(frames.unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_transformer_in_bf16_gives_velocities_in_f32() {
+    let run = Run::open("euler");
+    let half = Placement {
+        kind: Kind::BFloat16,
+        ..CPU
+    };
+    let weights = open_transformer(&run.config.files.transformer, half, &[], Expert::Only).unwrap();
+    let transformer = WanTransformer::new(&run.config.transformer, &weights).unwrap();
+    drop(weights);
+    let size = run.shape().size();
+    let latents = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+    let text = transformer.context(&run.embeds().prompt, None);
+    let rope = transformer.rope(size);
+    let timesteps = run.timesteps(500.0);
+    let velocity = transformer.forward(&latents, &timesteps, &text, &rope, &NoHooks);
+    drop(transformer);
+    let velocity = velocity.unwrap();
+    assert_eq!(velocity.kind(), Kind::Float);
+    assert!(velocity.isfinite().all().int64_value(&[]) == 1);
+}
+
+#[test]
+fn sizes_that_the_model_cannot_make_are_refused() {
+    let run = Run::open("text_to_video");
+    for (width, height, num_frames) in [
+        (0, 32, 5),
+        (64, 48, 5),
+        (65, 32, 5),
+        (64, 32, 6),
+        (64, 32, 0),
+    ] {
+        let shape = LatentShape::new(&run.config, width, height, num_frames);
+        assert!(matches!(shape, Err(EngineError::Request { .. })));
+    }
+}
+
+#[test]
+fn results_of_stages_survive_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("prompt.safetensors");
+    let run = Run::open("text_to_video");
+    run.embeds().save(&path).unwrap();
+    let loaded = PromptEmbeds::load(&path).unwrap();
+    assert!(loaded.prompt.equal(&run.embeds().prompt));
+    assert!(
+        loaded
+            .negative
+            .unwrap()
+            .equal(&run.embeds().negative.unwrap())
+    );
+    store::write_one(&path, "latents", run.get("latents.final")).unwrap();
+    assert!(
+        store::read_one(&path, "latents")
+            .unwrap()
+            .equal(run.get("latents.final"))
+    );
+    assert!(store::read_one(&path, "other").is_err());
+    assert!(PromptEmbeds::load(&path).is_err());
+    assert!(DenoiseState::load(&path).is_err());
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(store::read_one(&path, "latents").is_err());
+}
+
+/// A copy of the fixture's configuration files with one of them changed.
+fn config_with(file: &str, change: impl FnOnce(&mut Value)) -> Result<WanConfig, EngineError> {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        "model_index.json",
+        "transformer/config.json",
+        "text_encoder/config.json",
+        "vae/config.json",
+        "scheduler/scheduler_config.json",
+    ];
+    for name in files {
+        let to = dir.path().join(name);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(fixtures().join("pipeline").join(name), to).unwrap();
+    }
+    let path = dir.path().join(file);
+    let mut value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(&path, value.to_string()).unwrap();
+    WanConfig::read(&ModelFiles::of_folder(dir.path()).unwrap())
+}
+
+#[test]
+fn configurations_that_cannot_work_are_refused() {
+    assert!(config_with("model_index.json", |_| ()).is_ok());
+    let changes = [
+        ("transformer/config.json", "num_layers", json!(0)),
+        ("transformer/config.json", "num_attention_heads", json!(-2)),
+        ("transformer/config.json", "attention_head_dim", json!(7)),
+        ("transformer/config.json", "ffn_dim", json!(1e30)),
+        ("transformer/config.json", "patch_size", json!([1, 0, 2])),
+        ("transformer/config.json", "patch_size", json!([2, 2])),
+        ("transformer/config.json", "in_channels", json!(16)),
+        ("transformer/config.json", "text_dim", json!(41)),
+        ("transformer/config.json", "image_dim", json!(1280)),
+        (
+            "text_encoder/config.json",
+            "feed_forward_proj",
+            json!("relu"),
+        ),
+        ("text_encoder/config.json", "num_heads", json!("three")),
+        (
+            "text_encoder/config.json",
+            "relative_attention_num_buckets",
+            json!(0),
+        ),
+        (
+            "scheduler/scheduler_config.json",
+            "_class_name",
+            json!("DDIMScheduler"),
+        ),
+        (
+            "scheduler/scheduler_config.json",
+            "use_flow_sigmas",
+            json!(false),
+        ),
+        (
+            "scheduler/scheduler_config.json",
+            "use_karras_sigmas",
+            json!(true),
+        ),
+        ("scheduler/scheduler_config.json", "solver_order", json!(9)),
+        ("scheduler/scheduler_config.json", "flow_shift", json!(-1.0)),
+        ("vae/config.json", "z_dim", json!(0)),
+    ];
+    for (file, key, value) in changes {
+        let found = config_with(file, |config| config[key] = value.clone());
+        let err = found
+            .err()
+            .unwrap_or_else(|| panic!("{file}: {key} = {value}"));
+        let is_of_config = matches!(
+            err,
+            EngineError::Config { .. } | EngineError::Catalog(CatalogError::Config { .. })
+        );
+        assert!(is_of_config, "{err}");
+    }
+}
+
+#[test]
+fn a_mis_shaped_weight_is_named() {
+    let run = Run::open("euler");
+    let mut config = run.config.clone();
+    config.transformer.ffn_dim += 1;
+    let conditions = Conditions {
+        embeds: &run.embeds(),
+        image_latents: None,
+        image_embeds: None,
+    };
+    let err = denoise(
+        &config,
+        &run.request,
+        Expert::Only,
+        &conditions,
+        None,
+        CPU,
+        &mut Capture::off(),
+        &NoHooks,
+    )
+    .unwrap_err();
+    let text = err.to_string();
+    assert!(text.contains("'blocks.0.ffn.net.0.proj.weight'"), "{text}");
+    assert!(text.contains("expected [97, 64], found [96, 64]"), "{text}");
+}

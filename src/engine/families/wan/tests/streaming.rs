@@ -1,0 +1,163 @@
+//! Wan with only a part of its weights on the device: the same numbers to the last bit.
+
+use safelight_core::job::Lora;
+use safelight_core::networks::{T5Config, T5Kind};
+
+use super::variants::VariantRun;
+use super::*;
+use crate::text::T5Encoder;
+use crate::weights::as_fp8::{FORMS, Recorded};
+use crate::weights::made_up::{made_up, write_lora};
+use crate::weights::made_up_gguf::both_forms;
+use crate::weights::{StreamBytes, Weights};
+
+/// What some steps with two texts give, and what the weights took.
+fn answers(
+    config: &WanTransformerConfig,
+    file: &Path,
+    kind: Kind,
+    loras: &[Lora],
+    resident_bytes: Option<u64>,
+) -> (Vec<Tensor>, Option<StreamBytes>) {
+    let place = Placement {
+        kind,
+        resident_bytes,
+        ..CPU
+    };
+    let w = open_transformer(file, place, loras, Expert::Only).unwrap();
+    let transformer = WanTransformer::new(config, &w).unwrap();
+    assert!(w.finish().is_empty(), "{:?}", w.finish());
+    let size = [1, config.in_channels, 2, 4, 6];
+    let latents = made_up("in.hidden_states", &size);
+    let rope = transformer.rope(size);
+    let contexts = ["in.prompt", "in.negative"].map(|name| {
+        let embeds = made_up(name, &[1, 512, config.text_dim]);
+        transformer.context(&embeds, None)
+    });
+    let steps = [900.0, 500.0, 100.0].into_iter();
+    let steps = steps.flat_map(|timestep| contexts.iter().map(move |context| (timestep, context)));
+    let answers = steps.map(|(timestep, context)| {
+        let timesteps = TokenTimesteps::uniform(timestep, 12);
+        let answer = transformer.forward(&latents, &timesteps, context, &rope, &NoHooks);
+        answer.unwrap()
+    });
+    (answers.collect(), w.stream_bytes())
+}
+
+/// Every budget that makes a difference.
+fn assert_same(config: &WanTransformerConfig, file: &Path, kind: Kind, loras: &[Lora]) {
+    let (expected, taken) = answers(config, file, kind, loras, None);
+    assert_eq!(taken, None);
+    let (found, all) = answers(config, file, kind, loras, Some(u64::MAX));
+    let all = all.unwrap();
+    assert!(found == expected && all.window == 0);
+    let (found, none) = answers(config, file, kind, loras, Some(0));
+    let none = none.unwrap();
+    assert!(found == expected && none.resident < all.resident / 4);
+    assert!(0 < none.window && none.window < all.resident);
+    for budget in [all.resident / 2, all.resident - 1] {
+        let (found, taken) = answers(config, file, kind, loras, Some(budget));
+        let taken = taken.unwrap();
+        assert_eq!(found, expected, "{budget} bytes of {all:?}");
+        assert!(taken.resident <= budget && taken.window > 0, "{taken:?}");
+    }
+}
+
+#[test]
+fn a_transformer_that_streams_gives_what_one_that_stays_gives() {
+    let model = VariantRun::open("t2v22");
+    let config = &model.run.config;
+    let folder = tempfile::tempdir().unwrap();
+    let loras = ["wan.comfy_alpha", "wan.peft"].map(|form| Lora {
+        path: write_lora(folder.path(), form, None),
+        strength: 0.6,
+        strength_2: None,
+    });
+    for (kind, loras) in [
+        (Kind::Float, &[][..]),
+        (Kind::BFloat16, &[]),
+        (Kind::Float, &loras),
+    ] {
+        assert_same(&config.transformer, &config.files.transformer, kind, loras);
+    }
+}
+
+#[test]
+fn blocks_and_fp8_stream_as_they_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = fixtures().join("pipeline/transformer");
+    let all = Weights::read_all(&home).unwrap();
+    let [blocks, _] = both_forms(folder.path(), &all, str::to_owned);
+    let config = WanTransformerConfig::read(&home).unwrap();
+    assert_same(&config, &blocks, Kind::Float, &[]);
+    let recorded = Recorded::open("wan");
+    let tensors = recorded.weights("transformer");
+    for (kind, scales, _) in [FORMS[0], FORMS[3], FORMS[5]] {
+        let folder = recorded.folder("transformer", &tensors, kind, scales);
+        let config = WanTransformerConfig::read(folder.path()).unwrap();
+        assert_same(&config, folder.path(), Kind::BFloat16, &[]);
+    }
+}
+
+#[test]
+fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
+    let folder = fixtures().join("pipeline/text_encoder");
+    let config = T5Config::read_as(T5Kind::Umt5, &folder).unwrap();
+    let ids = Tensor::from_slice(&[3_i64, 9, 4, 9, 1]).view([1, 5]);
+    let embeds = |resident_bytes| {
+        let place = Placement {
+            resident_bytes,
+            ..CPU
+        };
+        let w = place.open(&folder).unwrap();
+        let encoder = T5Encoder::new(&config, &w).unwrap();
+        let texts = [&ids, &ids.flip([1]), &ids];
+        texts.map(|ids| {
+            encoder
+                .forward(ids, Some(&Tensor::ones_like(ids)), &NoHooks)
+                .unwrap()
+        })
+    };
+    let expected = embeds(None);
+    for budget in [0, 20_000, 100_000, u64::MAX] {
+        assert_eq!(embeds(Some(budget)), expected);
+    }
+}
+
+#[test]
+fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
+    let run = Run::open("text_to_video");
+    let expected = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let place = Placement {
+        resident_bytes: Some(0),
+        ..CPU
+    };
+    let denoise = |hooks: &dyn Hooks| {
+        let conditions = Conditions {
+            embeds: &run.embeds(),
+            image_latents: None,
+            image_embeds: None,
+        };
+        let off = &mut Capture::off();
+        let state = denoise(
+            &run.config,
+            &run.request,
+            Expert::Only,
+            &conditions,
+            None,
+            place,
+            off,
+            hooks,
+        );
+        state.unwrap().map(|state| state.latents)
+    };
+    assert_eq!(denoise(&NoHooks), Some(expected));
+    for patience in [0, 2, 5] {
+        let keeper = Keeper {
+            patience: Some(patience),
+            ..Keeper::default()
+        };
+        assert_eq!(denoise(&keeper), None);
+        assert_eq!(keeper.asked.get(), patience + 1);
+    }
+}

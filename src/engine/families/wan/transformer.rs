@@ -1,0 +1,471 @@
+//! Wan's transformer: one stream of video tokens that attend to themselves, to the text and, in Wan 2.1's image
+//! models, to the pictures. All published variants are configurations of it.
+//!
+//! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
+//! (`models/transformers/transformer_wan.py`). Fields have the original names.
+//!
+//! Shapes: `B` clips of `L` tokens (1, or 2 where both passes of the guidance go together), `f`, `h`, `w` latent
+//! frames, rows, columns, `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
+
+use safelight_core::networks::WanTransformerConfig;
+use tch::{Device, Kind, Tensor};
+
+use super::prepare::TokenTimesteps;
+use crate::fault::{self, Site};
+use crate::hooks::Hooks;
+use crate::nn::{
+    Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
+    gated_add_norm, gelu_tanh, layer_norm, timestep_embedding,
+};
+use crate::weights::{Weights, WeightsError};
+
+const ROPE_THETA: f64 = 10000.0;
+
+pub struct WanTransformer {
+    patch_embedding: Linear,
+    text_embedding: (Linear, Linear),
+    img_emb: Option<ImageEmbedding>,
+    time_embedding: (Linear, Linear),
+    time_projection: Linear,
+    blocks: Vec<Block>,
+    head: Head,
+    config: WanTransformerConfig,
+    kind: Kind,
+    device: Device,
+}
+
+/// Texts and pictures as the blocks read them: they are the same in every step.
+pub struct Context {
+    /// `(B, S, C)`
+    text: Tensor,
+    /// `(1, S, C)`
+    image: Option<Tensor>,
+    /// What each block makes of them, where that is kept from step to step: on the CPU, where it may cost as much
+    /// as all else. A GPU makes it in little time, and has better use for the memory: 0.4 GiB a text in a model of 14B.
+    kept: Option<Vec<BlockContext>>,
+}
+
+/// What one block's cross-attention looks at.
+struct BlockContext {
+    text: KeysAndValues,
+    image: Option<KeysAndValues>,
+}
+
+/// Both `(B, H, S, D)`.
+type KeysAndValues = (Tensor, Tensor);
+
+impl WanTransformer {
+    /// `w` has the original names, see [`open_transformer`](super::open_transformer).
+    pub fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let exact = w.with_kind(Kind::Float);
+        Ok(Self {
+            patch_embedding: Linear::from_patch_conv(
+                config.in_channels,
+                dim,
+                &config.patch_size,
+                &(w / "patch_embedding"),
+            )?,
+            text_embedding: (
+                Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
+                Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
+            ),
+            img_emb: config
+                .image_dim
+                .map(|_| ImageEmbedding::new(config, &(w / "img_emb")))
+                .transpose()?,
+            time_embedding: (
+                Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
+                Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
+            ),
+            time_projection: Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?,
+            blocks: (0..config.num_layers)
+                .map(|i| Block::new(config, &(w / "blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            head: Head::new(config, &(w / "head"))?,
+            config: config.clone(),
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    /// `prompt_embeds`: `(B, S, text_dim)`, zero behind the end of the text; `image_embeds`: what the image encoder
+    /// gave, `(N, 257, image_dim)` for `N` pictures, in models that read it
+    pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> Context {
+        let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
+        let text = self.text_embedding.0.forward(&here(prompt_embeds));
+        let text = self.text_embedding.1.forward(&text.gelu("tanh"));
+        let images = self.img_emb.as_ref().zip(image_embeds);
+        let images = images.map(|(embedding, images)| embedding.forward(&here(images)));
+        let of_block = |block: &Block| block.cross_attn.context(&text, images.as_ref());
+        let is_kept = self.device == Device::Cpu;
+        let kept = is_kept.then(|| self.blocks.iter().map(of_block).collect());
+        Context {
+            text,
+            image: images,
+            kept,
+        }
+    }
+
+    /// The turns of the tokens of latents of `size`, `(1, C, f, h, w)`; the same in every step.
+    pub fn rope(&self, size: [i64; 5]) -> Rope {
+        let grid = [0, 1, 2].map(|i| size[i + 2] / self.config.patch_size[i]);
+        let dims = self.config.rope_dims();
+        let [t, h, w] = [0, 1, 2].map(|i| {
+            let mut shape = [1, 1, 1, dims[i] / 2];
+            shape[i] = grid[i];
+            let angles = axis_angles(grid[i], dims[i], ROPE_THETA).view(shape);
+            angles.expand([grid[0], grid[1], grid[2], dims[i] / 2], false)
+        });
+        Rope::new(&Tensor::cat(&[t, h, w], -1).flatten(0, 2), self.device)
+    }
+
+    /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(B, C_out, f, h, w)` in f32, for each of the context's texts;
+    /// `None` when cancelled
+    pub fn forward(
+        &self,
+        latents: &Tensor,
+        timesteps: &TokenTimesteps,
+        context: &Context,
+        rope: &Rope,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
+        let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
+        let batch = context.text.size()[0];
+        if batch > 1 {
+            xs = xs.repeat([batch, 1, 1]);
+        }
+        let ranges = timesteps.ranges();
+        let (time, modulation) = self.embed_time(&timesteps.values());
+        let modulations: Vec<Tensor> = self
+            .blocks
+            .iter()
+            .map(|block| &block.modulation + &modulation)
+            .chain([&self.head.modulation + time.unsqueeze(1)])
+            .collect();
+        let rows = |i: usize| TokenRows {
+            values: &modulations[i],
+            ranges: &ranges,
+        };
+        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
+        for (i, block) in self.blocks.iter().enumerate() {
+            if hooks.cancelled() {
+                return None;
+            }
+            fault::at(Site::Block);
+            // The last pass of a block is also the first of the next one, or of the head.
+            let next = modulated(rows(i + 1), 0);
+            let kept = context.kept.as_ref().map(|kept| &kept[i]);
+            let made = match kept {
+                Some(_) => None,
+                None => Some(
+                    block
+                        .cross_attn
+                        .context(&context.text, context.image.as_ref()),
+                ),
+            };
+            let context = kept.or(made.as_ref())?;
+            normed = block.forward(&mut xs, normed, rows(i), &next, context, rope);
+        }
+        let xs = self.head.head.forward(&normed);
+        Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
+    }
+
+    /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`, both in f32
+    fn embed_time(&self, values: &Tensor) -> (Tensor, Tensor) {
+        let freqs = timestep_embedding(&values.to_device(self.device), self.config.freq_dim);
+        let time = self.time_embedding.0.forward(&freqs).silu();
+        let time = self.time_embedding.1.forward(&time).to_kind(self.kind);
+        let modulation = self.time_projection.forward(&time.silu());
+        let modulation = modulation.view([-1, 6, self.config.dim()]);
+        (time.to_kind(Kind::Float), modulation.to_kind(Kind::Float))
+    }
+
+    fn patches_from_latents(&self, latents: &Tensor) -> Tensor {
+        let [pt, ph, pw] = self.config.patch_size;
+        let (b, c, f, h, w) = latents.size5().expect("latents have five dimensions");
+        // b c (f pt) (h ph) (w pw) -> b (f h w) (c pt ph pw)
+        latents
+            .reshape([b, c, f / pt, pt, h / ph, ph, w / pw, pw])
+            .permute([0, 2, 4, 6, 1, 3, 5, 7])
+            .reshape([b, (f / pt) * (h / ph) * (w / pw), c * pt * ph * pw])
+    }
+
+    fn latents_from_patches(&self, xs: &Tensor, like: &Tensor) -> Tensor {
+        let [pt, ph, pw] = self.config.patch_size;
+        let c = self.config.out_channels;
+        let b = xs.size()[0];
+        let (_, _, f, h, w) = like.size5().expect("latents have five dimensions");
+        // b (f h w) (pt ph pw c) -> b c (f pt) (h ph) (w pw)
+        xs.reshape([b, f / pt, h / ph, w / pw, pt, ph, pw, c])
+            .permute([0, 7, 1, 4, 2, 5, 3, 6])
+            .reshape([b, c, f, h, w])
+    }
+}
+
+/// Layer norm with the shift and scale of a block's half: the vectors `first` and `first + 1` of its modulation.
+fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
+    Norm::Modulated {
+        rows,
+        shift: first,
+        scale: first + 1,
+    }
+}
+
+struct Block {
+    self_attn: SelfAttention,
+    cross_attn: CrossAttention,
+    norm3: Option<LayerNorm>,
+    ffn: (Linear, Linear),
+    modulation: Tensor,
+    eps: f64,
+}
+
+impl Block {
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let norm3 = config
+            .cross_attn_norm
+            .then(|| LayerNorm::new(dim, config.eps, &(w / "norm3")));
+        Ok(Self {
+            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
+            cross_attn: CrossAttention::new(config, &(w / "cross_attn"))?,
+            norm3: norm3.transpose()?,
+            ffn: (
+                Linear::new(dim, config.ffn_dim, &(w / "ffn" / 0))?,
+                Linear::new(config.ffn_dim, dim, &(w / "ffn" / 2))?,
+            ),
+            modulation: w
+                .with_kind(Kind::Float)
+                .tensor("modulation", &[1, 6, dim])?,
+            eps: config.eps,
+        })
+    }
+
+    /// `xs`: `(B, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
+    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
+    ///
+    /// Each tensor goes as soon as it has been read: they are what a step needs beside the weights.
+    fn forward(
+        &self,
+        xs: &mut Tensor,
+        normed: Tensor,
+        rows: TokenRows<'_>,
+        next: &Norm<'_>,
+        context: &BlockContext,
+        rope: &Rope,
+    ) -> Tensor {
+        let gate = |index| Some(Gate { rows, index });
+        let normed = {
+            let ys = self.self_attn.forward(normed, rope);
+            if let Some(norm) = &self.norm3 {
+                gated_add_norm(xs, &ys, gate(2), &norm.norm(), self.eps)
+            } else {
+                gated_add(xs, &ys, gate(2));
+                xs.shallow_clone()
+            }
+        };
+        let normed = {
+            let ys = self.cross_attn.forward(normed, context);
+            gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps)
+        };
+        let ys = self.ffn.0.forward(&normed);
+        drop(normed);
+        let ys = self.ffn.1.forward(&gelu_tanh(ys));
+        gated_add_norm(xs, &ys, gate(5), next, self.eps)
+    }
+}
+
+struct SelfAttention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    norm_q: RmsNorm,
+    norm_k: RmsNorm,
+    num_heads: i64,
+}
+
+impl SelfAttention {
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let linear = |name| Linear::new(dim, dim, &(w / name));
+        Ok(Self {
+            q: linear("q")?,
+            k: linear("k")?,
+            v: linear("v")?,
+            o: linear("o")?,
+            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
+            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            num_heads: config.num_attention_heads,
+        })
+    }
+
+    /// `xs`: `(B, L, C)` -> the same
+    fn forward(&self, xs: Tensor, rope: &Rope) -> Tensor {
+        let q = self.norm_q.forward_rope(self.q.forward(&xs), Some(rope));
+        let k = self.norm_k.forward_rope(self.k.forward(&xs), Some(rope));
+        let v = self.v.forward(&xs);
+        drop(xs);
+        // b l (h d) -> b h l d
+        let ys = {
+            let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads).transpose(1, 2));
+            attention(&q, &k, &v, None, None)
+        };
+        self.o.forward(&join_heads(&ys))
+    }
+}
+
+struct CrossAttention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    norm_q: RmsNorm,
+    norm_k: RmsNorm,
+    image: Option<ImageKeys>,
+    num_heads: i64,
+}
+
+/// What makes keys and values of pictures.
+struct ImageKeys {
+    k_img: Linear,
+    v_img: Linear,
+    norm_k_img: RmsNorm,
+}
+
+impl ImageKeys {
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        Ok(Self {
+            k_img: Linear::new(dim, dim, &(w / "k_img"))?,
+            v_img: Linear::new(dim, dim, &(w / "v_img"))?,
+            norm_k_img: RmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?,
+        })
+    }
+}
+
+impl CrossAttention {
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let linear = |name| Linear::new(dim, dim, &(w / name));
+        Ok(Self {
+            q: linear("q")?,
+            k: linear("k")?,
+            v: linear("v")?,
+            o: linear("o")?,
+            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
+            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            image: config
+                .image_dim
+                .map(|_| ImageKeys::new(config, w))
+                .transpose()?,
+            num_heads: config.num_attention_heads,
+        })
+    }
+
+    /// `text`: `(B, S, C)`, `image`: `(1, S, C)`, which models that read no pictures leave alone
+    fn context(&self, text: &Tensor, image: Option<&Tensor>) -> BlockContext {
+        let k = self.norm_k.forward_rope(self.k.forward(text), None);
+        let text = self.by_heads(&k, &self.v.forward(text));
+        let image = self.image.as_ref().zip(image).map(|(keys, image)| {
+            let k = keys
+                .norm_k_img
+                .forward_rope(keys.k_img.forward(image), None);
+            self.by_heads(&k, &keys.v_img.forward(image))
+        });
+        BlockContext { text, image }
+    }
+
+    fn by_heads(&self, k: &Tensor, v: &Tensor) -> KeysAndValues {
+        let by_heads = |xs| split_heads(xs, self.num_heads).transpose(1, 2);
+        (by_heads(k), by_heads(v))
+    }
+
+    /// `xs`: `(B, L, C)` -> the same
+    fn forward(&self, xs: Tensor, context: &BlockContext) -> Tensor {
+        let q = self.norm_q.forward_rope(self.q.forward(&xs), None);
+        drop(xs);
+        let q = split_heads(&q, self.num_heads).transpose(1, 2);
+        let (k, v) = &context.text;
+        let mut ys = attention(&q, k, v, None, None);
+        if let Some((k, v)) = &context.image {
+            // The same pictures stand beside each text.
+            let size = [&q.size()[..2], &k.size()[2..]].concat();
+            let [k, v] = [k, v].map(|xs| xs.expand(&size, false));
+            ys += attention(&q, &k, &v, None, None);
+        }
+        drop(q);
+        self.o.forward(&join_heads(&ys))
+    }
+}
+
+/// From the image encoder's width to the transformer's, with places where there are two pictures.
+struct ImageEmbedding {
+    emb_pos: Option<Tensor>,
+    norms: (LayerNorm, LayerNorm),
+    proj: (Linear, Linear),
+}
+
+impl ImageEmbedding {
+    /// diffusers leaves these norms at the default of `torch.nn.LayerNorm`.
+    const EPS: f64 = 1e-5;
+
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, image_dim) = (config.dim(), config.image_dim.unwrap_or_default());
+        let norm = |dim, i: i64| LayerNorm::new(dim, Self::EPS, &(w / "proj" / i));
+        Ok(Self {
+            emb_pos: config
+                .pos_embed_seq_len
+                .map(|len| w.tensor("emb_pos", &[1, len, image_dim]))
+                .transpose()?,
+            norms: (norm(image_dim, 0)?, norm(dim, 4)?),
+            proj: (
+                Linear::new(image_dim, image_dim, &(w / "proj" / 1))?,
+                Linear::new(image_dim, dim, &(w / "proj" / 3))?,
+            ),
+        })
+    }
+
+    /// `images`: `(N, S, image_dim)` -> `(1, N * S, C)`
+    fn forward(&self, images: &Tensor) -> Tensor {
+        let kind = images.kind();
+        let xs = images.reshape([1, -1, images.size()[2]]);
+        let xs = match &self.emb_pos {
+            Some(places) => xs + places,
+            None => xs,
+        };
+        let xs = self.norms.0.forward(&xs).to_kind(kind);
+        let xs = self.proj.1.forward(&self.proj.0.forward(&xs).gelu("none"));
+        self.norms.1.forward(&xs).to_kind(kind)
+    }
+}
+
+struct Head {
+    head: Linear,
+    modulation: Tensor,
+}
+
+impl Head {
+    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            head: Linear::new(config.dim(), config.token_numbers(), &(w / "head"))?,
+            modulation: w
+                .with_kind(Kind::Float)
+                .tensor("modulation", &[1, 2, config.dim()])?,
+        })
+    }
+}
+
+/// `b l (h d) -> b l h d`
+fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
+    let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
+    xs.view([b, l, num_heads, -1])
+}
+
+/// `b h l d -> b l (h d)`
+fn join_heads(xs: &Tensor) -> Tensor {
+    let (b, h, l, d) = xs.size4().expect("attention has four dimensions");
+    xs.transpose(1, 2).reshape([b, l, h * d])
+}

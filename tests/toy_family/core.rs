@@ -1,0 +1,209 @@
+//! The toy family, as `safelight_core::families` sees it: one network of three tensors that turns noise into coloured
+//! squares.
+//!
+//! It proves that a family is a folder: it is registered in builds for tests alone, and nothing else knows it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Family, FamilyDef, FileRules, Glance, KindRule, LoraRules, TimeConvolutions, TinyDecoderRules,
+};
+use crate::catalog::companions::Companions;
+use crate::catalog::facts::{Facts, Schedule, TransformerShape};
+use crate::catalog::library::Library;
+use crate::catalog::single::Assembled;
+use crate::catalog::{
+    CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles, WeightSet,
+};
+use crate::job::{Sampler, Stage};
+use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::networks::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+
+pub const FAMILY: Family = Family::new(&DEF);
+
+/// Pixels along an edge of one latent.
+pub const FACTOR: u32 = 8;
+
+pub(super) static DEF: FamilyDef = FamilyDef {
+    id: "toy",
+    label: "Toy",
+    makes_pictures: true,
+    has_dynamic_shift: false,
+    guidance_is_cfg: false,
+    token_limit: |_| None,
+    time_convolutions: TimeConvolutions::None,
+    recipe: |_| {
+        vec![
+            Stage::EncodeText,
+            Stage::Denoise,
+            Stage::Unload,
+            Stage::Decode,
+            Stage::Save,
+        ]
+    },
+    text_readers: |_| Vec::new(),
+    parts,
+    needs,
+    text_encoder_weights: [0, 0],
+    matrices_a_block: |_| 1.0,
+    is_named: |name| name.contains("safelighttoy"),
+    wan2gp_types: &[],
+    files: FileRules {
+        owns_pipeline: |class| class == "ToyPipeline",
+        check_folder: |folder, _, _, _| {
+            Err(CatalogError::NoModel {
+                path: folder.to_owned(),
+            })
+        },
+        has_transformer: |weights| weights.has(MIX),
+        assemble,
+        variant_at: |_| Some("squares"),
+        are_experts: |_, _| false,
+        is_published_part: |_: Component, _, _| false,
+        glance: |header| header.contains("toy.mix.weight\"").then_some(Glance::Own),
+        kinds: &[KindRule {
+            family: "toy",
+            role: "transformer",
+            text: "a Toy transformer",
+            ends: &[MIX],
+        }],
+        published_name: |_| None,
+        instead: |_| None,
+        ships_tokenizers: true,
+        tiny_decoder: TinyDecoderRules {
+            words: &["toy"],
+            is_f16: false,
+        },
+    },
+    lora: LoraRules {
+        signs: &[],
+        accepts: |_, _| false,
+        model_label: |_| "Toy".to_owned(),
+        label_of_width: |_| None,
+        objection: |_| None,
+        tables: |_| Ok(Vec::new()),
+        has_musubi: false,
+    },
+};
+
+const MIX: &str = "toy.mix.weight";
+
+/// The only network: a table of letters, a matrix between channels, and one from channels to colours.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ToyConfig {
+    pub channels: i64,
+}
+
+impl NetworkConfig for ToyConfig {
+    fn is_described_by(config: &Value) -> bool {
+        config.get("_class_name").and_then(Value::as_str) == Some("ToyTransformer")
+    }
+
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        match weights.shape(MIX).as_deref() {
+            Some(&[rows, _]) => Ok(Self {
+                channels: i64::try_from(rows).unwrap_or(i64::MAX),
+            }),
+            _ => Err(format!("expected a matrix '{MIX}', found none")),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_sizes(&[("channels", self.channels)])
+    }
+}
+
+impl ToyConfig {
+    pub fn schema(&self) -> Vec<TensorSpec> {
+        let mut schema = Schema::default();
+        schema.add("toy.letters.weight", &[256, self.channels], Role::Table);
+        schema.matrix("toy.mix", self.channels, self.channels);
+        schema.matrix("toy.paint", 3, self.channels);
+        schema.into_tensors()
+    }
+}
+
+fn parts(files: &ModelFiles, headers: &mut Headers) -> Result<Vec<Part>, CatalogError> {
+    let place = &files.transformer;
+    let config = ToyConfig::read(place)?;
+    let part = headers.part(PartName::Transformer, place, config, |config, _| {
+        config.schema()
+    })?;
+    Ok(vec![part])
+}
+
+fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
+    let network = job.configured::<ToyConfig>(PartName::Transformer);
+    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+    let numbers = |channels: i64| match stage {
+        Stage::EncodeText => Some(channels as f64),
+        Stage::Denoise => Some(4.0 * channels as f64 * pixels / f64::from(FACTOR * FACTOR)),
+        Stage::Decode => Some(6.0 * pixels),
+        _ => None,
+    };
+    let need = network.and_then(|(_, config)| {
+        let bytes = 4.0 * numbers(config.channels)?;
+        Some(Need {
+            calls: job.steps(),
+            ..job.need(PartName::Transformer, bytes)
+        })
+    });
+    need.into_iter().collect()
+}
+
+fn assemble(
+    place: &Path,
+    weights: &WeightSet,
+    _companions: &Companions,
+    _library: &Library,
+) -> Result<Assembled, CatalogError> {
+    let config = ToyConfig::read(place)?;
+    for tensor in config.schema() {
+        weights.expect(&tensor.name, &tensor.shape)?;
+    }
+    let name = place.file_stem().unwrap_or_default();
+    Ok(Assembled {
+        place: place.to_owned(),
+        name: name.to_string_lossy().into_owned(),
+        files: ModelFiles {
+            transformer: place.to_owned(),
+            vae: place.to_owned(),
+            text_encoder: place.to_owned(),
+            ..ModelFiles::default()
+        },
+        facts: Facts {
+            family: FAMILY,
+            variant: "squares",
+            shape: TransformerShape {
+                heads: 1,
+                head_dim: config.channels,
+                layers: 1,
+                channels: config.channels,
+            },
+            start_image: InputUse::No,
+            image_role: ImageRole::FirstFrame,
+            mask: InputUse::No,
+            end_image: InputUse::No,
+            guidance: Guidance::None,
+            section_order: None,
+            latent_channels: config.channels.unsigned_abs(),
+            limits: Limits {
+                size_multiple: FACTOR,
+                max_edge: 1024,
+                max_pixels: 1 << 20,
+                frame_stride: 1,
+                max_frames: 1,
+                fixed_size: false,
+                max_batch: 1,
+            },
+            schedule: Some(Schedule {
+                sampler: Sampler::Euler,
+                shift: None,
+            }),
+            bytes: weights.bytes,
+        },
+    })
+}

@@ -1,0 +1,138 @@
+//! The toy family in the engine: letters to numbers, a few steps that mix channels, and colours.
+
+use safelight_core::families::toy::{self, FACTOR, ToyConfig};
+use safelight_core::job::{Sampler, Stage};
+use safelight_core::networks::NetworkConfig as _;
+use tch::{Kind, Tensor};
+
+use super::{Done, EngineFamily};
+use crate::capture::Capture;
+use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::error::EngineError;
+use crate::hooks::Hooks as _;
+use crate::pixels::rgb8_from_pixels;
+use crate::sampling::{Algorithm, Solver, noise};
+use crate::stages::StageContext;
+use crate::store;
+
+pub(crate) struct Toy;
+
+/// A tensor of the model, whose shape the schema says.
+fn tensor(context: &StageContext<'_>, name: &str) -> Result<Tensor, EngineError> {
+    let place = &context.request().files.transformer;
+    let schema = ToyConfig::read(place)?.schema();
+    let spec = schema.iter().find(|tensor| tensor.name == name);
+    let shape: Vec<i64> = spec
+        .iter()
+        .flat_map(|spec| spec.shape.iter().map(|&size| size as i64))
+        .collect();
+    let weights = context.placement().open(place)?;
+    Ok(weights.tensor(name, &shape)?.to_kind(Kind::Float))
+}
+
+/// Channels of every latent: `(1, C, f, h, w)`.
+fn mixed(matrix: &Tensor, latents: &Tensor) -> Tensor {
+    let channels_last = latents.permute([0, 2, 3, 4, 1]);
+    channels_last.matmul(&matrix.tr()).permute([0, 4, 1, 2, 3])
+}
+
+struct Model {
+    mix: Tensor,
+    /// `(1, C, 1, 1, 1)`
+    prompt: Tensor,
+}
+
+impl Denoiser for Model {
+    fn velocity(&self, latents: &Tensor, _: &Call, _: &mut Capture) -> Option<Tensor> {
+        Some(mixed(&self.mix, latents) - &self.prompt)
+    }
+
+    fn shown(&self, x0: &Tensor) -> Tensor {
+        x0.shallow_clone()
+    }
+}
+
+impl EngineFamily for Toy {
+    fn id(&self) -> &'static str {
+        toy::FAMILY.id
+    }
+
+    fn encode_text(&self, context: &StageContext<'_>) -> Done {
+        let letters = tensor(context, "toy.letters.weight")?;
+        let prompt = context.request().prompt.as_bytes();
+        let ids: Vec<i64> = prompt.iter().map(|&letter| i64::from(letter)).collect();
+        let ids = Tensor::from_slice(&ids).to_device(context.device);
+        let rows = letters.index_select(0, &ids);
+        // A prompt of no letters means nothing.
+        let prompt =
+            rows.sum_dim_intlist(&[0_i64][..], false, Kind::Float) / (prompt.len().max(1) as f64);
+        store::write_one(&context.own_result(), "prompt", &prompt)?;
+        Ok(Some(()))
+    }
+
+    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
+        let (request, place) = (context.request(), context.placement());
+        let mix = tensor(context, "toy.mix.weight")?;
+        let prompt = store::read_one(&context.result(Stage::EncodeText), "prompt")?;
+        let channels = mix.size()[0];
+        let size = [
+            1,
+            channels,
+            1,
+            i64::from(request.height / FACTOR),
+            i64::from(request.width / FACTOR),
+        ];
+        let model = Model {
+            mix,
+            prompt: prompt.to_device(place.device).view([1, channels, 1, 1, 1]),
+        };
+        let num_steps = request.num_steps as usize;
+        let sigmas = (0..num_steps).map(|step| 1.0 - step as f64 / num_steps as f64);
+        let euler = Algorithm::along(Sampler::Euler, sigmas.collect(), 1000, request.seed);
+        let Some(mut solver) = Solver::new(euler, 0..num_steps) else {
+            return Err(EngineError::Request {
+                reason: "expected at least one step, found none".to_owned(),
+            });
+        };
+        let checkpoint = context.checkpoint();
+        let state = context.part(|capture, hooks| {
+            let resumed =
+                checkpoint.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
+            let state = match resumed {
+                Some(state) => state,
+                None => DenoiseState {
+                    step: 0,
+                    latents: noise(&size, request.seed)?,
+                    history: Vec::new(),
+                },
+            };
+            walk(
+                &model,
+                &state,
+                num_steps,
+                &mut solver,
+                place,
+                capture,
+                hooks,
+            )
+        })?;
+        state
+            .map(|state| store::write_one(&context.own_result(), "latents", &state.latents))
+            .transpose()
+    }
+
+    fn decode(&self, context: &StageContext<'_>) -> Done {
+        let paint = tensor(context, "toy.paint.weight")?;
+        let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+        let colours = mixed(&paint, &latents.to_device(context.device)).tanh();
+        let factor = i64::from(FACTOR);
+        // (1, 3, 1, h, w) -> (1, 3, 1, H, W)
+        let pixels = colours
+            .repeat_interleave_self_int(factor, 3, None)
+            .repeat_interleave_self_int(factor, 4, None);
+        context.part(|_, hooks| {
+            hooks.frames(&rgb8_from_pixels(&pixels));
+            Ok(Some(()))
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! A family of models that lives in one folder (`tests/toy_family`) and one line of each registry: from its file to a
+//! picture, as the families that users have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use safelight::worker::{
+    ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
+};
+use safelight_core::catalog::ModelSpec;
+use safelight_core::job::{
+    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOutcome, JobUpdate,
+    PreviewChoice,
+};
+use safelight_core::media;
+use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use safelight_core::settings::{Paths, Settings};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::{Value, json};
+
+use crate::common::{Home, end, events};
+
+/// A folder with a toy's config, weights, and colours for previews.
+fn toy_in(home: &Home) -> PathBuf {
+    let folder = home.path().join("toy");
+    fs::create_dir_all(&folder).unwrap();
+    let config = json!({"_class_name": "ToyTransformer", "channels": 4});
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let factors = [
+        [0.3, 0.0, 0.0],
+        [0.0, 0.3, 0.0],
+        [0.0, 0.0, 0.3],
+        [0.0, 0.0, 0.0],
+    ];
+    let own = json!({"latent_rgb": {"factors": factors, "bias": [0.5, 0.5, 0.5]}});
+    fs::write(folder.join("safelight.json"), own.to_string()).unwrap();
+    let numbers = |count: usize| -> Vec<u8> {
+        let number = |index: usize| ((index * 37 % 101) as f32 / 101.0) - 0.5;
+        (0..count)
+            .flat_map(|index| number(index).to_le_bytes())
+            .collect()
+    };
+    let tensors = [
+        ("toy.letters.weight", vec![256, 4]),
+        ("toy.mix.weight", vec![4, 4]),
+        ("toy.paint.weight", vec![3, 4]),
+    ];
+    let bytes: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, shape)| numbers(shape.iter().product()))
+        .collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, shape), bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
+        (*name, view)
+    });
+    safetensors::serialize_to_file(views, None, &folder.join("model.safetensors")).unwrap();
+    folder
+}
+
+fn generate(home: &Home, out: &str, fault: &str) -> Output {
+    let mut command = home.safelight();
+    command
+        .args([
+            "generate", "--json", "--device", "cpu", "--prompt", "a boat",
+        ])
+        .args([
+            "--seed", "5", "--width", "64", "--height", "32", "--steps", "9",
+        ])
+        .args(["--model", "toy", "--out", out])
+        .env("SAFELIGHT_ENGINE_FAULT", fault);
+    command.output().unwrap()
+}
+
+fn pixels(path: &Path) -> media::Picture {
+    media::open_picture(path).unwrap()
+}
+
+#[test]
+fn a_family_of_one_folder_is_recognised_by_its_header() {
+    let home = Home::new();
+    let folder = toy_in(&home);
+    for place in [folder.clone(), folder.join("model.safetensors")] {
+        let spec = ModelSpec::open(&place).unwrap();
+        assert_eq!((spec.family.id, &*spec.variant), ("toy", "squares"));
+        assert!(spec.family.makes_pictures);
+    }
+    let inspected = home
+        .safelight()
+        .args(["inspect", "--json", "toy"])
+        .output()
+        .unwrap();
+    let card: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    assert_eq!(
+        (&card["family"], &card["is_runnable"]),
+        (&json!("toy"), &json!(true)),
+        "{card}"
+    );
+}
+
+#[test]
+fn a_family_of_one_folder_is_planned_from_its_schema() {
+    let home = Home::new();
+    toy_in(&home);
+    let planned = home
+        .safelight()
+        .args([
+            "plan", "--json", "--model", "toy", "--prompt", "", "--total", "24",
+        ])
+        .args(["--class", "discrete"])
+        .output()
+        .unwrap();
+    let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let text = plan.to_string();
+    assert!(
+        text.contains("denoise") && text.contains("transformer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_family_of_one_folder_makes_a_picture_that_repeats() {
+    let home = Home::new();
+    toy_in(&home);
+    let output = generate(&home, "a.png", "");
+    let (last, code) = end(&output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
+    let steps = events(&output);
+    let steps = steps
+        .iter()
+        .filter(|event| event["event"] == "step" && event["stage"] == "denoise");
+    assert_eq!(steps.count(), 9);
+    let settings = media::read_settings(&home.path().join("a.png"))
+        .unwrap()
+        .unwrap();
+    assert!(settings.contains("\"toy\""), "{settings}");
+    let again = home
+        .safelight()
+        .args([
+            "generate", "--json", "--device", "cpu", "--from", "a.png", "--out", "b.png",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(end(&again).1, 0);
+    assert_eq!(
+        pixels(&home.path().join("a.png")),
+        pixels(&home.path().join("b.png"))
+    );
+}
+
+#[test]
+fn a_family_of_one_folder_goes_on_from_its_checkpoint_after_a_crash() {
+    let home = Home::new();
+    toy_in(&home);
+    assert_eq!(end(&generate(&home, "whole.png", "")).1, 0);
+    let marker = home.path().join("struck");
+    let fault = format!("denoise@sampler+7:kill:{}", marker.display());
+    let output = generate(&home, "resumed.png", &fault);
+    assert_eq!(end(&output).1, 0);
+    assert!(marker.exists(), "the engine was not killed");
+    let whole = pixels(&home.path().join("whole.png"));
+    assert_eq!(whole, pixels(&home.path().join("resumed.png")));
+}
+
+#[test]
+fn a_family_of_one_folder_shows_previews_of_its_latents() {
+    let home = Home::new();
+    let spec = ModelSpec::open(&toy_in(&home)).unwrap();
+    let form = GenerateForm {
+        prompt: "a boat".to_owned(),
+        num_steps: Some(4),
+        preview: PreviewChoice::Linear,
+        out: home.path().join("shown.png"),
+        ..GenerateForm::default()
+    };
+    let request = form.validate(&spec).unwrap().request;
+    let previews = run(&home, request);
+    assert!(!previews.is_empty(), "no preview came");
+    assert!(
+        previews
+            .iter()
+            .all(|(width, height)| width == height && *width > 0)
+    );
+    assert!(home.path().join("shown.png").is_file());
+}
+
+/// Runs a job on the worker thread with the real engine -> the sizes of its previews.
+fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
+    let options = WorkerOptions {
+        jobs: home.path().join("jobs"),
+        estimates: None,
+        telemetry: None,
+        tiers: None,
+        counters: None,
+        limits: Box::new(|| WorkerLimits {
+            stall: Duration::from_mins(2),
+            cancel_grace: Duration::from_secs(5),
+            convolution: ConvolutionChoice::Auto,
+            attention: AttentionChoice::Auto,
+            crf: 16,
+        }),
+    };
+    let mut launcher = ProcessLauncher::by(Settings::default, &Paths::under(home.path()));
+    let beside = Path::new(env!("CARGO_BIN_EXE_safelight")).with_file_name("safelight-engine");
+    launcher.set_executable(beside);
+    let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
+    handle
+        .try_send(WorkerCommand::Generate {
+            id: JobId(1),
+            request: Box::new(request),
+            device: DeviceChoice::Cpu,
+            cancel: CancelToken::default(),
+            resume: None,
+        })
+        .unwrap();
+    let mut previews = Vec::new();
+    while let Some(WorkerEvent { update, .. }) = handle.wait() {
+        match update {
+            JobUpdate::Preview(frame) => previews.push((frame.picture.width, frame.picture.height)),
+            JobUpdate::Ended(JobOutcome::Finished(_)) => break,
+            JobUpdate::Ended(other) => panic!("the job did not finish: {other:?}"),
+            _ => {}
+        }
+    }
+    drop(handle);
+    thread.join().unwrap();
+    previews
+}
