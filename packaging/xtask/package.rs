@@ -11,8 +11,9 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::workspace::Workspace;
 
 /// What a release consists of beside its executables; what does not exist is left out.
-const EXTRAS: [&str; 6] = [
+const EXTRAS: [&str; 7] = [
     "README.md",
+    "docs",
     "CHANGELOG.md",
     "LICENSE-MIT",
     "LICENSE-APACHE",
