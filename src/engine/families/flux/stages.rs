@@ -17,72 +17,56 @@ impl EngineFamily for Flux {
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
-        encode_text(context)
+        let (request, place) = (context.request(), context.placement());
+        let embeds =
+            context.part(|capture, hooks| flux::encode_text(request, place, capture, hooks))?;
+        context.reclaim(Boundary::PostUnloadTextEncoder);
+        embeds
+            .map(|embeds| embeds.save(&context.own_result()))
+            .transpose()
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        encode_image(context)
+        let (request, place) = (context.request(), context.placement());
+        let (picture, _) = pictures::of_job(&context.folder(), request)?;
+        let mask = pictures::mask_of_job(&context.folder(), request)?;
+        let image = context.part(|capture, hooks| {
+            picture.record("image", capture);
+            if let Some(mask) = &mask {
+                mask.record("mask", capture);
+            }
+            let mask = mask.as_ref().map(|mask| &mask.fitted);
+            flux::encode_image(request, &picture.fitted, mask, place, capture, hooks)
+        })?;
+        image
+            .map(|image| image.save(&context.own_result()))
+            .transpose()
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
-        denoise(context)
+        let (request, place) = (context.request(), context.placement());
+        let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+        let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+        let resume = context.checkpoint();
+        let latents = context.part(|capture, hooks| {
+            flux::denoise(
+                request,
+                embeds,
+                image.as_ref(),
+                resume,
+                place,
+                capture,
+                hooks,
+            )
+        })?;
+        latents
+            .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
+            .transpose()
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
-        decode(context)
+        let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+        let (request, place) = (context.request(), context.placement());
+        context.part(|capture, hooks| flux::decode(request, &latents, place, capture, hooks))
     }
-}
-
-fn encode_text(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let embeds =
-        context.part(|capture, hooks| flux::encode_text(request, place, capture, hooks))?;
-    context.reclaim(Boundary::PostUnloadTextEncoder);
-    embeds
-        .map(|embeds| embeds.save(&context.own_result()))
-        .transpose()
-}
-
-fn encode_image(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let (picture, _) = pictures::of_job(&context.folder(), request)?;
-    let mask = pictures::mask_of_job(&context.folder(), request)?;
-    let image = context.part(|capture, hooks| {
-        picture.record("image", capture);
-        if let Some(mask) = &mask {
-            mask.record("mask", capture);
-        }
-        let mask = mask.as_ref().map(|mask| &mask.fitted);
-        flux::encode_image(request, &picture.fitted, mask, place, capture, hooks)
-    })?;
-    image
-        .map(|image| image.save(&context.own_result()))
-        .transpose()
-}
-
-fn denoise(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-    let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
-    let resume = context.checkpoint();
-    let latents = context.part(|capture, hooks| {
-        flux::denoise(
-            request,
-            embeds,
-            image.as_ref(),
-            resume,
-            place,
-            capture,
-            hooks,
-        )
-    })?;
-    latents
-        .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
-        .transpose()
-}
-
-fn decode(context: &StageContext<'_>) -> Done {
-    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-    let (request, place) = (context.request(), context.placement());
-    context.part(|capture, hooks| flux::decode(request, &latents, place, capture, hooks))
 }

@@ -21,141 +21,121 @@ impl EngineFamily for FramePack {
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
-        encode_text(context)
+        let (request, place) = (context.request(), context.placement());
+        let embeds = context
+            .part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
+        context.reclaim(Boundary::PostUnloadTextEncoder);
+        embeds
+            .map(|embeds| embeds.save(&context.own_result()))
+            .transpose()
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        encode_image(context)
+        let (request, place) = (context.request(), context.placement());
+        let (start, end) = pictures::of_job(&context.folder(), request)?;
+        let images = context.part(|capture, hooks| {
+            start.record("image", capture);
+            if let Some(end) = &end {
+                end.record("last_image", capture);
+            }
+            let start = start.resized(request)?;
+            let end = end.map(|end| end.resized(request)).transpose()?;
+            let clip = pictures::seen_of_job(&context.folder(), request)?;
+            let pixels = GivenPixels {
+                start: &start.rgb,
+                end: end.as_ref().map(|end| &end.rgb[..]),
+                clip: clip.as_ref(),
+            };
+            framepack::encode_image(request, &pixels, place, capture, hooks)
+        })?;
+        images
+            .map(|images| images.save(&context.own_result()))
+            .transpose()
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
-        encode_vision(context)
+        let (request, place) = (context.request(), context.placement());
+        let (start, end) = pictures::of_job(&context.folder(), request)?;
+        let start = start.resized(request)?;
+        let end = end.map(|end| end.resized(request)).transpose()?;
+        let embeds = context.part(|capture, hooks| {
+            let end = end.as_ref().map(|end| &end.rgb[..]);
+            framepack::encode_vision(request, &start.rgb, end, place, capture, hooks)
+        })?;
+        embeds
+            .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
+            .transpose()
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
-        denoise(context)
+        let (request, place) = (context.request(), context.placement());
+        let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+        let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
+        let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
+        let earlier = (0..context.order.section)
+            .map(|section| latents_of(context, section))
+            .collect::<Result<Vec<_>, _>>()?;
+        let given = Given {
+            embeds: &embeds,
+            images: &images,
+            image_embeds: &image_embeds,
+            earlier: &earlier,
+        };
+        let resume = context.checkpoint();
+        let latents = context.part(|capture, hooks| {
+            framepack::denoise(request, &given, resume, place, capture, hooks)
+        })?;
+        latents
+            .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
+            .transpose()
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
-        decode(context)
-    }
-}
-
-fn encode_text(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let embeds =
-        context.part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
-    context.reclaim(Boundary::PostUnloadTextEncoder);
-    embeds
-        .map(|embeds| embeds.save(&context.own_result()))
-        .transpose()
-}
-
-fn encode_vision(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let (start, end) = pictures::of_job(&context.folder(), request)?;
-    let start = start.resized(request)?;
-    let end = end.map(|end| end.resized(request)).transpose()?;
-    let embeds = context.part(|capture, hooks| {
-        let end = end.as_ref().map(|end| &end.rgb[..]);
-        framepack::encode_vision(request, &start.rgb, end, place, capture, hooks)
-    })?;
-    embeds
-        .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
-        .transpose()
-}
-
-fn encode_image(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let (start, end) = pictures::of_job(&context.folder(), request)?;
-    let images = context.part(|capture, hooks| {
-        start.record("image", capture);
-        if let Some(end) = &end {
-            end.record("last_image", capture);
-        }
-        let start = start.resized(request)?;
-        let end = end.map(|end| end.resized(request)).transpose()?;
-        let clip = pictures::seen_of_job(&context.folder(), request)?;
-        let pixels = GivenPixels {
-            start: &start.rgb,
-            end: end.as_ref().map(|end| &end.rgb[..]),
-            clip: clip.as_ref(),
+        let (request, place, section) = (
+            context.request(),
+            context.placement(),
+            context.order.section,
+        );
+        let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
+        let newest = (section.saturating_sub(2)..=section)
+            .rev()
+            .map(|section| latents_of(context, section))
+            .collect::<Result<Vec<_>, _>>()?;
+        let overlap = |section| framepack::overlap_file(&context.order.folder, section);
+        // Whatever is wrong with that file, its frames can be made again.
+        let before = section.checked_sub(1).map(overlap);
+        let before = before.and_then(|path| store::read_one(&path, "frames").ok());
+        let lead = request.sections.map_or(1, |sections| sections.lead);
+        // A record of the whole clip begins with them each time.
+        let given = if section == 0 || context.order.capture {
+            end_of_clip(context)?
+        } else {
+            None
         };
-        framepack::encode_image(request, &pixels, place, capture, hooks)
-    })?;
-    images
-        .map(|images| images.save(&context.own_result()))
-        .transpose()
-}
-
-fn denoise(context: &StageContext<'_>) -> Done {
-    let (request, place) = (context.request(), context.placement());
-    let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-    let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
-    let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
-    let earlier = (0..context.order.section)
-        .map(|section| latents_of(context, section))
-        .collect::<Result<Vec<_>, _>>()?;
-    let given = Given {
-        embeds: &embeds,
-        images: &images,
-        image_embeds: &image_embeds,
-        earlier: &earlier,
-    };
-    let resume = context.checkpoint();
-    let latents = context.part(|capture, hooks| {
-        framepack::denoise(request, &given, resume, place, capture, hooks)
-    })?;
-    latents
-        .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
-        .transpose()
+        let latents = Latents {
+            lead: &images.lead(i64::from(lead)),
+            newest: &newest,
+            overlap: before,
+            given,
+        };
+        let kept = context.part(|capture, hooks| {
+            framepack::decode(request, section, &latents, place, capture, hooks)
+        })?;
+        let Some(kept) = kept else {
+            return Ok(None);
+        };
+        if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
+            tracing::warn!("the frames for the next section could not be kept: {err}");
+        }
+        if let Some(old) = section.checked_sub(2) {
+            fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
+        }
+        Ok(Some(()))
+    }
 }
 
 fn latents_of(context: &StageContext<'_>, section: u32) -> Result<Tensor, EngineError> {
     store::read_one(&context.section_result(Stage::Denoise, section), "latents")
-}
-
-fn decode(context: &StageContext<'_>) -> Done {
-    let (request, place, section) = (
-        context.request(),
-        context.placement(),
-        context.order.section,
-    );
-    let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
-    let newest = (section.saturating_sub(2)..=section)
-        .rev()
-        .map(|section| latents_of(context, section))
-        .collect::<Result<Vec<_>, _>>()?;
-    let overlap = |section| framepack::overlap_file(&context.order.folder, section);
-    // Whatever is wrong with that file, its frames can be made again.
-    let before = section.checked_sub(1).map(overlap);
-    let before = before.and_then(|path| store::read_one(&path, "frames").ok());
-    let lead = request.sections.map_or(1, |sections| sections.lead);
-    // A record of the whole clip begins with them each time.
-    let given = if section == 0 || context.order.capture {
-        end_of_clip(context)?
-    } else {
-        None
-    };
-    let latents = Latents {
-        lead: &images.lead(i64::from(lead)),
-        newest: &newest,
-        overlap: before,
-        given,
-    };
-    let kept = context.part(|capture, hooks| {
-        framepack::decode(request, section, &latents, place, capture, hooks)
-    })?;
-    let Some(kept) = kept else {
-        return Ok(None);
-    };
-    if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
-        tracing::warn!("the frames for the next section could not be kept: {err}");
-    }
-    if let Some(old) = section.checked_sub(2) {
-        fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
-    }
-    Ok(Some(()))
 }
 
 /// The frames of a clip that is gone on from which its first section joins: `(1, 3, n, H, W)`
