@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use safelight_engine::kernels::{
     Gate, Norm, TokenRows, expand_blocks, expand_fp8, gated_add, gated_add_norm, gelu_tanh,
     layer_norm, line, pixel_norm, rms_norm_rope, status, twins,

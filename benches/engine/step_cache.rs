@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, Sampler, SectionOrder, Sections, StepCache, StepCacheKind,
 };
+use safelight_core::model::ModelSpec;
 use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use safelight_engine::capture::Capture;
 use safelight_engine::denoise::DenoiseState;

@@ -5,9 +5,11 @@
 use std::path::PathBuf;
 
 use egui::{ColorImage, Context};
-use safelight_core::catalog::{CatalogEntry, ModelSpec, SearchedPlace};
+use safelight_core::catalog::CatalogEntry;
 use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
+use safelight_core::library::SearchedPlace;
 use safelight_core::media::Picture;
+use safelight_core::model::ModelSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::app::desktop::Desktop;

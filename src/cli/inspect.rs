@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::lora::LoraCard;
-use safelight_core::catalog::{Catalog, CatalogError, ComponentCard, IdentityCard, ModelSpec};
+use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
+use safelight_core::lora::LoraCard;
+use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::units::size_text;
 use serde_json::json;
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, CatalogEntry, CatalogError, ModelSpec};
+use safelight_core::catalog::{Catalog, CatalogEntry};
+use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use safelight_core::catalog::CatalogError;
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::model::CatalogError;
 use serde_json::{Value, json};
 
 /// Writes to standard output; the code is `code` unless the text could not be written.

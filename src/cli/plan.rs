@@ -173,7 +173,7 @@ fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<A
     let Some(own) = specs.iter().find(|spec| spec.id == request.model) else {
         return Vec::new();
     };
-    let is_other = |spec: &&safelight_core::catalog::ModelSpec| {
+    let is_other = |spec: &&safelight_core::model::ModelSpec| {
         (spec.family, &spec.variant) == (own.family, &own.variant)
             && spec.id != own.id
             && spec.bytes < own.bytes

@@ -7,11 +7,14 @@
 pub mod catalog;
 pub mod families;
 pub mod files;
-mod formats;
+pub mod formats;
 pub mod gallery;
 pub mod job;
+pub mod library;
+pub mod lora;
 pub mod media;
 pub mod memory;
+pub mod model;
 pub mod naming;
 pub mod networks;
 pub mod presets;
@@ -19,6 +22,8 @@ pub mod protocol;
 pub mod restore;
 pub mod settings;
 pub mod speed;
+#[cfg(test)]
+mod testing;
 pub mod tokens;
 pub mod trash;
 pub mod units;

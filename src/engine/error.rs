@@ -6,9 +6,9 @@ use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 
-use safelight_core::catalog::CatalogError;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::memory::{Fault, HostMemory, explain_shortage};
+use safelight_core::model::CatalogError;
 use safelight_core::tokens::TokensError;
 use thiserror::Error;
 

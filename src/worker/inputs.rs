@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::catalog::lora::{self, CheckedLora};
 use safelight_core::files::write_atomically;
 use safelight_core::job::{
     Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
 };
+use safelight_core::lora;
+use safelight_core::lora::CheckedLora;
 use safelight_core::media::{self, MediaError, Picture};
 
 use super::save;

@@ -5,10 +5,10 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ImageRole;
 use safelight_core::job::{Climb, GenerateRequest, JobError, JobErrorKind, Stage};
 use safelight_core::memory::counters::{Counters, DeviceCounters};
 use safelight_core::memory::{Fault, Rung, StageMemory};
+use safelight_core::model::ImageRole;
 
 /// Megapixels that a core of a CPU takes through a VAE in a second, for a first guess: 1.2 of the Wan VAE's
 /// multiplications a nanosecond.

@@ -10,7 +10,8 @@ use safelight::app::commands::AppCommand;
 use safelight::app::fetching::FetchState;
 use safelight::app::queue::after::AfterQueue;
 use safelight::download::Hub;
-use safelight_core::catalog::{Catalog, ModelSpec};
+use safelight_core::catalog::Catalog;
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
 use crate::harness::{Bench, spec};

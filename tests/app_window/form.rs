@@ -8,8 +8,8 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::form::SizeChoice;
 use safelight::app::inputs::Slot;
-use safelight_core::catalog::InputUse;
 use safelight_core::job::{JobOutcome, JobUpdate};
+use safelight_core::model::InputUse;
 
 use crate::harness::{Bench, spec};
 
@@ -79,7 +79,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
 #[test]
 fn a_model_without_pictures_says_so() {
     let mut bench = Bench::with(|startup| {
-        let specs = vec![safelight_core::catalog::ModelSpec {
+        let specs = vec![safelight_core::model::ModelSpec {
             start_image: InputUse::No,
             ..spec()
         }];

@@ -13,15 +13,15 @@ use safelight::app::background::FoundModels;
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::{App, StartupOptions};
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-use safelight_core::catalog::{
-    Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
-};
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     Recipe, Sampler, SectionOrder, StageTime,
 };
 use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::model::{
+    Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+};
 use safelight_core::settings::{LoadedSettings, Paths};
 use tempfile::TempDir;
 

@@ -8,8 +8,8 @@ use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
 use safelight::app::form::SizeChoice;
 use safelight::app::state::Models;
-use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::JobOutcome;
+use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, output, pair_spec, spec};
 

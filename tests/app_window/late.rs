@@ -11,8 +11,8 @@ use safelight::app::inputs::{Placing, Slot};
 use safelight::app::queue::commands::QueueCommand;
 use safelight::app::state::{Models, State};
 use safelight::worker::WorkerEvent;
-use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate};
+use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::settings::Paths;
 
 use crate::harness::{Bench, Sent, pair_spec, spec};

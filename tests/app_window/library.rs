@@ -10,7 +10,8 @@ use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
 use safelight::app::state::Page;
-use safelight_core::catalog::{Ailment, ModelSpec, NeededFile, UnusableModel, known_models};
+use safelight_core::catalog::{Ailment, NeededFile, UnusableModel, known_models};
+use safelight_core::model::ModelSpec;
 
 use crate::harness::{Bench, flux_spec, pair_spec, spec};
 

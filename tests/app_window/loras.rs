@@ -11,9 +11,10 @@ use safelight::app::commands::AppCommand;
 use safelight::app::form::ChosenLora;
 use safelight::app::loras::LorasCommand;
 use safelight::app::state::Page;
-use safelight_core::catalog::lora::{CheckedLora, Coverage};
-use safelight_core::catalog::{ModelSpec, WeightSet};
+use safelight_core::formats::weights::WeightSet;
 use safelight_core::job::{JobOutcome, JobUpdate, Lora};
+use safelight_core::lora::{CheckedLora, Coverage};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::Paths;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -126,7 +127,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
     let other = &bench.app().session.loras.found[1];
     assert!(
-        matches!(&other.fit, safelight_core::catalog::lora::Fit::No(why) if why.contains("one for Flux"))
+        matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("one for Flux"))
     );
     bench
         .harness
@@ -168,7 +169,7 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
 #[test]
 fn a_model_of_two_experts_has_a_strength_for_each() {
     let mut bench = bench_of(ModelSpec {
-        start_image: safelight_core::catalog::InputUse::Optional,
+        start_image: safelight_core::model::InputUse::Optional,
         ..pair_spec()
     });
     add(&mut bench);

@@ -2,8 +2,8 @@
 
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
-use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, pair_spec, spec};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::form::SizeChoice;
-use safelight_core::catalog::{Guidance, ImageRole, InputUse, ModelSpec};
 use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, Stage};
 use safelight_core::media;
+use safelight_core::model::{Guidance, ImageRole, InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec, output, spec};
 

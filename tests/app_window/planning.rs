@@ -11,12 +11,12 @@ use safelight::app::memory::planning::PlanBasis;
 use safelight::app::state::Models;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
-use safelight_core::catalog::ModelFiles;
 use safelight_core::families::wan;
 use safelight_core::job::{Climb, JobOutcome, JobUpdate, Stage};
 use safelight_core::memory::{
     Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
 };
+use safelight_core::model::ModelFiles;
 use safelight_core::settings::Settings;
 
 use crate::harness::{Bench, output, pair_spec, sample};
@@ -36,8 +36,8 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     Bench::with(move |startup| {
         let mut spec = pair_spec();
         spec.files = ModelFiles::default();
-        spec.start_image = safelight_core::catalog::InputUse::No;
-        spec.end_image = safelight_core::catalog::InputUse::No;
+        spec.start_image = safelight_core::model::InputUse::No;
+        spec.end_image = safelight_core::model::InputUse::No;
         if let Some(models) = &mut startup.models {
             models.specs = vec![spec];
             let found = models.clone();

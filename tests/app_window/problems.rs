@@ -5,8 +5,8 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
-use safelight_core::catalog::{SearchedPlace, Watch};
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::settings::Theme;
 
 use crate::harness::{Bench, output};

@@ -2,8 +2,8 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{JobUpdate, Sampler, Stage, StageTime};
+use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, pair_spec, sample};
 

@@ -17,7 +17,7 @@ use crate::harness::{Bench, Sent, pair_spec, picture};
 /// A bench with so many finished clips of three frames.
 fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut spec = pair_spec();
-    spec.start_image = safelight_core::catalog::InputUse::Optional;
+    spec.start_image = safelight_core::model::InputUse::Optional;
     let mut bench = Bench::of(spec);
     let mut sent = Vec::new();
     for index in 0..count {

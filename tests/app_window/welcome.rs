@@ -8,9 +8,10 @@ use safelight::app::background::FoundModels;
 use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
 use safelight::app::state::Page;
 use safelight::telemetry::Device;
-use safelight_core::catalog::{InputUse, ModelSpec, known_models};
+use safelight_core::catalog::known_models;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::memory::{DeviceClass, DeviceFacts};
+use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, spec};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::WeightSet;
+use safelight_core::formats::weights::WeightSet;
 use safelight_core::media;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;

@@ -11,15 +11,14 @@ use serde_json::Value;
 use super::{
     Family, FamilyDef, FileRules, Glance, KindRule, LoraRules, TimeConvolutions, TinyDecoderRules,
 };
-use crate::catalog::companions::Companions;
-use crate::catalog::facts::{Facts, Schedule, TransformerShape};
-use crate::catalog::library::Library;
-use crate::catalog::single::Assembled;
-use crate::catalog::{
-    CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles, WeightSet,
-};
-use crate::job::{Sampler, Stage};
+use crate::formats::weights::WeightSet;
+use crate::job::Stage;
+use crate::library::single::Assembled;
+use crate::library::{Companions, Library};
 use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::model::choices::Sampler;
+use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 
 pub const FAMILY: Family = Family::new(&DEF);
@@ -35,6 +34,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::None,
+    trained_sizes: &[],
     recipe: |_| {
         vec![
             Stage::EncodeText,

@@ -9,13 +9,13 @@ use std::time::Duration;
 use safelight::worker::{
     ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
 };
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOutcome, JobUpdate,
     PreviewChoice,
 };
 use safelight_core::media;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;

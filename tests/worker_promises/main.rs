@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::catalog::{Companions, ImageRole, ModelFiles};
 use safelight_core::families::wan;
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
     JobUpdate, PreviewChoice, Sampler, SigmaSchedule, Stage,
 };
+use safelight_core::library::Companions;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::memory::{MemoryChoice, StageMemory};
+use safelight_core::model::{ImageRole, ModelFiles};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {

@@ -16,12 +16,14 @@ use deck::{Card, Deck, Mode};
 use measure::{Level, Levels};
 use safelight::cli::{Surroundings, out};
 use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
-use safelight_core::catalog::{Catalog, Companions, EMBEDDED_MODEL, ModelSpec};
+use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId,
     JobOutcome, JobUpdate, MemorySample, StartPicture,
 };
+use safelight_core::library::Companions;
 use safelight_core::media::{ClipOptions, ClipWriter, Picture};
+use safelight_core::model::ModelSpec;
 use serde_json::json;
 
 /// The sum of what may stay behind, as a part of what was there before.

@@ -7,8 +7,8 @@ mod harness;
 
 use libfuzzer_sys::fuzz_target;
 use safelight_core::catalog::Catalog;
-use safelight_core::catalog::gguf::{Element, Value};
-use safelight_core::catalog::header::Header;
+use safelight_core::formats::weights::gguf::{Element, Value};
+use safelight_core::formats::weights::header::Header;
 
 fuzz_target!(|input: &[u8]| {
     let Some((zeros, rest)) = input.split_first_chunk::<2>() else {

@@ -12,9 +12,7 @@ use std::fmt::Write as _;
 use harness::Scratch;
 use libfuzzer_sys::fuzz_target;
 use safelight_core::catalog::Catalog;
-use safelight_core::catalog::lora::{
-    CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan,
-};
+use safelight_core::lora::{CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan};
 use safelight_core::families::{Family, flux, framepack, wan};
 
 /// Of one tensor.

@@ -4,7 +4,8 @@
 mod harness;
 
 use libfuzzer_sys::fuzz_target;
-use safelight_core::catalog::{CatalogError, known_models};
+use safelight_core::catalog::known_models;
+use safelight_core::model::CatalogError;
 
 fuzz_target!(|input: &[u8]| {
     harness::scratch("models.toml", |scratch| {

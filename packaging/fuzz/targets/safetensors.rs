@@ -8,7 +8,7 @@ mod harness;
 
 use libfuzzer_sys::fuzz_target;
 use safelight_core::catalog::Catalog;
-use safelight_core::catalog::header::Header;
+use safelight_core::formats::weights::header::Header;
 
 const MAX_DATA: u64 = 1 << 40;
 

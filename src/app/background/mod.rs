@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
-use safelight_core::catalog::{
-    Catalog, CatalogEntry, ModelSpec, SearchedPlace, UnusableModel, Watch,
-};
+use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
+use safelight_core::library::{SearchedPlace, Watch};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
 
 use crate::app::commands::FolderSetting;

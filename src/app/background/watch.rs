@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use safelight_core::catalog::Watch;
+use safelight_core::library::Watch;
 
 use crate::app::background::{Answer, Postbox};
 

@@ -1,8 +1,8 @@
 //! How many jobs a form stands for: one a line of the prompt where that is wanted, and one a result where a batch is
 //! not made at once.
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{FieldError, GenerateRequest, Notice, Validated, prompt};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
 use crate::app::form::{FormState, takes_batches};

@@ -1,7 +1,7 @@
 //! What presets set of the form: taking one over, telling whether it stands there, and keeping what stood before.
 
-use safelight_core::catalog::{Guidance, ModelSpec, Preset};
 use safelight_core::job::{SigmaSchedule, StepCache};
+use safelight_core::model::{Guidance, ModelSpec, Preset};
 use safelight_core::presets::{CacheChoice, PresetSize, PresetValues, draft_size};
 use serde::{Deserialize, Serialize};
 

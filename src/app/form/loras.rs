@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::Lora;
+use safelight_core::model::ModelSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::app::form::{FormState, has_two_experts};

@@ -9,10 +9,10 @@ mod request;
 mod sampling;
 mod seed;
 
-use safelight_core::catalog::{Guidance, InputUse, ModelSpec};
 use safelight_core::job::{
     Fit, GenerateRequest, Sampler, SectionOrder, SigmaSchedule, StepCache, random_seed,
 };
+use safelight_core::model::{Guidance, InputUse, ModelSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::app::inputs::Sources;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::{FieldError, GenerateForm, Validated};
+use safelight_core::model::{Guidance, ModelSpec};
 use safelight_core::settings::Settings;
 
 use crate::app::form::{FormState, has_dynamic_shift, has_two_experts, takes_batches};

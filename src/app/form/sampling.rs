@@ -1,7 +1,7 @@
 //! How noise becomes a clip, as the form's widgets hold it: the larger part of what presets set.
 
-use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::model::{Guidance, ModelSpec};
 use safelight_core::presets::PresetValues;
 use serde::{Deserialize, Serialize};
 

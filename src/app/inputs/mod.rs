@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use egui::{Rect, TextureHandle};
-use safelight_core::catalog::{InputUse, ModelSpec};
 use safelight_core::job::{SourceClip, StartPicture};
+use safelight_core::model::{InputUse, ModelSpec};
 
 /// Where a picture can stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL, ModelSpec, UnusableModel};
+use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL, UnusableModel};
 use safelight_core::job::JobError;
+use safelight_core::model::ModelSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -104,7 +105,7 @@ impl Library {
 
 /// What the first clip is made with: what ships with the app, else any that needs no picture.
 pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
-    use safelight_core::catalog::InputUse::Required;
+    use safelight_core::model::InputUse::Required;
     let needs_none = |spec: &&ModelSpec| {
         [spec.start_image, spec.end_image, spec.mask]
             .iter()

@@ -2,7 +2,8 @@
 //!
 //! Each is in the list once, under the first heading that fits; a search leaves out what has not all of its words.
 
-use safelight_core::catalog::{Ailment, CatalogEntry, InputUse, ModelSpec, UnusableModel};
+use safelight_core::catalog::{Ailment, CatalogEntry, UnusableModel};
+use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::units::size_text;
 
 use crate::app::form::thing_of;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
-use safelight_core::catalog::{CatalogEntry, ModelSpec};
+use safelight_core::catalog::CatalogEntry;
 use safelight_core::job::StartPicture;
 use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
 use safelight_core::units::{gib_text, size_text};
 
@@ -186,7 +187,7 @@ fn of_spec(
         width: spec.defaults.width,
         height: spec.defaults.height,
     };
-    let needed = |is_needed| is_needed == safelight_core::catalog::InputUse::Required;
+    let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
     let sources = Sources {
         image: needed(spec.start_image).then_some(&picture),
         last_image: needed(spec.end_image).then_some(&picture),

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::ModelSpec;
-use safelight_core::catalog::lora::{Fit, Fitting, FoundLora, find};
+use safelight_core::lora::{Fit, Fitting, FoundLora, find};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
 /// Files whose headers are read before they are told of.

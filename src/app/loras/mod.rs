@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::catalog::lora::{CheckedLora, Coverage, Fit, FoundLora};
 use safelight_core::job::{FieldError, JobError, JobErrorKind};
+use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora};
 
 use crate::app::App;
 use crate::app::background::Answer;

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use safelight_core::catalog::{Family, ModelFiles, ModelSpec};
+use safelight_core::families::Family;
 use safelight_core::job::{DeviceChoice, GenerateRequest, Lora};
 use safelight_core::memory::{
     Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
+use safelight_core::model::{ModelFiles, ModelSpec};
 use safelight_core::settings::{Paths, Settings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 

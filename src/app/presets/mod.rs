@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::model::ModelSpec;
 use safelight_core::presets::{
     self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, Quality,
 };

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use egui::Context;
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::prompt::{self, PromptError};
+use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
 use crate::app::App;

@@ -11,9 +11,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::prompt::{WildcardFile, WildcardFolders};
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::model::ModelSpec;
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use egui::Context;
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{CancelToken, JobError, JobErrorKind, StartPicture};
+use safelight_core::model::ModelSpec;
 
 use crate::app::App;
 use crate::app::background::Answer;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::catalog::ModelSpec;
+use safelight_core::model::ModelSpec;
 use safelight_core::restore::Restored;
 
 use crate::app::form::{ChosenLora, FormState, SeedMode, SizeChoice};

@@ -6,9 +6,10 @@ mod form;
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::{InputUse, lora};
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId};
+use safelight_core::lora;
 use safelight_core::media::media_info;
+use safelight_core::model::InputUse;
 use safelight_core::restore::{self, Found, Restored, match_model};
 
 use crate::app::App;

@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use safelight_core::catalog::{Companions, ModelSpec};
 use safelight_core::job::{
     DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, PreviewChoice,
     Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
 };
+use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
 use super::memory::MemoryArgs;

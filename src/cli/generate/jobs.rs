@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::{Catalog, EMBEDDED_MODEL, ModelSpec};
+use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
     FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Notice, Validated, prompt,
 };
-use safelight_core::media;
-use safelight_core::naming;
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
+use safelight_core::{media, naming};
 
 use super::GenerateArgs;
 use crate::cli::Surroundings;

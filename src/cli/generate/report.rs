@@ -3,11 +3,11 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use safelight_core::catalog::lora::CheckedLora;
 use safelight_core::job::{
     GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe,
     Stage,
 };
+use safelight_core::lora::CheckedLora;
 use safelight_core::units::{bytes_text, measured_text};
 use serde_json::{Value, json};
 

@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::lora::find;
-use safelight_core::catalog::{Catalog, ModelSpec};
+use safelight_core::catalog::Catalog;
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::lora::find;
+use safelight_core::model::ModelSpec;
 use safelight_core::restore::{Restored, match_model};
 
 use super::args::GenerateArgs;

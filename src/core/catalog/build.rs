@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::details::{Details, PartialDefaults};
 use super::entry::{self, Entry};
-use super::facts::{Facts, Schedule};
-use super::library::Item;
-use super::single::Assembled;
-use super::{
-    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, configs, tiny,
+use crate::job::{GenerateForm, StartPicture, form};
+use crate::library::single::Assembled;
+use crate::library::{Item, tiny};
+use crate::model::choices::Sampler;
+use crate::model::facts::{Facts, Schedule};
+use crate::model::{
+    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, configs,
 };
-use crate::job::{GenerateForm, Sampler, StartPicture, form};
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
 pub(super) fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'a Entry> {

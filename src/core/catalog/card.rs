@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::configs::ModelIndex;
-use super::identify::Target;
-use super::library::Library;
-use super::lora::{LoraCard, LoraFile};
-use super::weights::WeightSet;
-use super::{CatalogError, ModelFiles, ModelSpec, identify, kind, single};
+use crate::families::Family;
+use crate::formats::weights::WeightSet;
+use crate::library::identify::Target;
+use crate::library::{Library, identify, kind, single};
+use crate::lora::{LoraCard, LoraFile};
+use crate::model::configs::ModelIndex;
+use crate::model::{CatalogError, ModelFiles, ModelSpec};
 
 /// What one component of a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -90,7 +91,7 @@ impl IdentityCard {
             .components
             .iter()
             .any(|component| component.name == "transformer");
-        if super::Family::of_id(&card.family).is_some() && is_transformer {
+        if Family::of_id(&card.family).is_some() && is_transformer {
             return Ok(card.with_model(&place, open(&path)));
         }
         Ok(card)

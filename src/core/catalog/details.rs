@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{Defaults, LatentRgb, Limits, Preset, SmallShift};
-use crate::job::Sampler;
+use crate::model::choices::Sampler;
+use crate::model::{Defaults, LatentRgb, Limits, Preset, SmallShift};
 
 /// What can be said about a model beyond its configs. Each layer may leave anything out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

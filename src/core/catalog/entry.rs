@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::configs::read_capped;
 use super::details::{Details, PartialDefaults, PartialLimits};
-use super::error::line_and_column;
-use super::facts::{Facts, TransformerShape};
-use super::names::model_words;
 use super::source::{Fault, RawSource, Source, Sources};
-use super::{CatalogError, Component, Family, LatentRgb, Preset};
+use crate::families::Family;
+use crate::library::names::model_words;
+use crate::model::configs::read_capped;
+use crate::model::facts::{Facts, TransformerShape};
+use crate::model::{CatalogError, Component, LatentRgb, Preset, line_and_column};
 
 /// What is written by hand is shorter; whoever parses it takes many times as much.
 const MAX_BYTES: u64 = 512 << 10;

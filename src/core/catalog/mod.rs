@@ -6,83 +6,32 @@
 
 mod build;
 mod card;
-pub(crate) mod companions;
-mod component;
-pub(crate) mod configs;
 mod details;
 mod entry;
-mod error;
-mod extra_paths;
-pub(crate) mod facts;
-mod files;
-pub mod gguf;
-pub mod header;
-pub(crate) mod identify;
-mod installs;
-pub(crate) mod kind;
-pub(crate) mod library;
-pub mod lora;
-pub(crate) mod names;
-mod places;
-pub mod safetensors;
-pub(crate) mod scan;
-pub(crate) mod single;
 mod source;
-mod spec;
-pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
-mod tiny;
-pub(crate) mod tokenizer;
 mod unusable;
-pub(crate) mod wanted;
-mod watch;
-pub(crate) mod weights;
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use crate::families::Family;
 pub use card::{ComponentCard, IdentityCard};
-pub use companions::Companions;
-pub use component::Component;
-pub use configs::read_json;
 pub use entry::{CatalogEntry, known_models};
-pub(crate) use error::line_and_column;
-pub use error::{CatalogError, format_name};
-pub use files::ModelFiles;
-pub use header::{TensorInfo, TensorType};
-pub use kind::TensorKind;
-pub(crate) use names::model_words;
-pub use places::SearchedPlace;
 pub use source::Source;
-pub use spec::{
-    Defaults, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift,
-};
 pub use unusable::{Ailment, NeededFile, UnusableModel};
-pub use watch::Watch;
-pub(crate) use weights::is_weight_file_of;
-pub use weights::{TensorEntry, WeightSet};
 
-pub use crate::networks::{
-    FluxTransformerKeys, FramePackDialect, FramePackTransformerKeys, TransformerKeys,
-};
-
-#[cfg(test)]
-pub(crate) use spec::test_spec;
-pub(crate) use spec::usable_aspect;
-
+use crate::library::identify::{self, Target};
+use crate::library::scan::{self, Candidate, Found};
+use crate::library::single::{self, Assembled};
+use crate::library::watch::{self, Look, Watch};
+use crate::library::{self, Companions, Item, Library, Places, Role, SearchedPlace};
+use crate::model::{CatalogError, ModelSpec};
 use crate::settings::{Paths, Settings};
 use build::{build, claiming};
 use entry::Entry;
-use identify::Target;
-use library::{Item, Library, Role};
-use places::Places;
-use scan::{Candidate, Found};
-use single::Assembled;
 use source::Present;
-use watch::Look;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::entry::Entry;
-use super::library::{Item, Role};
-use super::names::{possible_side, side_beside};
-use super::single::file_stem;
-use super::weights::WeightSet;
-use super::{Component, Family, storage, tokenizer};
+use crate::families::Family;
+use crate::formats::weights::WeightSet;
+use crate::library::names::{possible_side, side_beside};
+use crate::library::single::file_stem;
+use crate::library::{Item, Role, storage, tokenizer};
+use crate::model::Component;
 
 /// What a file to fetch may end in: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];

@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
-use super::{Catalog, CatalogEntry, CatalogError, Source};
+use super::{Catalog, CatalogEntry, Source};
+use crate::library::names;
+use crate::model::CatalogError;
 
 /// What is the matter with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +103,7 @@ impl Catalog {
     fn like(&self, path: &Path) -> Option<&Entry> {
         let name = name_of(path).to_lowercase();
         let nearness = |entry: &&Entry| {
-            let known = super::names::model_words(&entry.id);
+            let known = names::model_words(&entry.id);
             known
                 .iter()
                 .filter(|word| name.contains(word.as_str()))

@@ -5,17 +5,17 @@
 
 use std::path::Path;
 
-use crate::catalog::companions::Companions;
-use crate::catalog::configs::ModelIndex;
-use crate::catalog::facts::Facts;
-use crate::catalog::library::Library;
-use crate::catalog::lora::{Coverage, Table};
-use crate::catalog::single::Assembled;
-use crate::catalog::{
-    CatalogError, Component, Guidance, ModelFiles, ModelSpec, TensorKind, WeightSet,
-};
+use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
+use crate::library::Library;
+use crate::library::companions::Companions;
+use crate::library::kind::TensorKind;
+use crate::library::single::Assembled;
+use crate::lora::{Coverage, Table};
 use crate::memory::{Headers, Job, Need, Part};
+use crate::model::configs::ModelIndex;
+use crate::model::facts::Facts;
+use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
 use crate::tokens::TextReader;
 
 /// One family of models.
@@ -33,6 +33,8 @@ pub struct FamilyDef {
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(Guidance) -> Option<u32>,
     pub time_convolutions: TimeConvolutions,
+    /// The sizes, width and height, that its models were trained at; none where any will do.
+    pub trained_sizes: &'static [(u32, u32)],
     /// The stages of a job, in order.
     pub recipe: fn(&GenerateRequest) -> Vec<Stage>,
     /// The text encoders of a model, first the one that reads the most tokens.

@@ -10,6 +10,7 @@ pub(crate) mod png;
 mod source;
 pub(crate) mod webm;
 pub(crate) mod webp;
+pub mod weights;
 
 pub(crate) use source::ByteSource;
 

@@ -1,6 +1,6 @@
 //! Which pictures and clips lie in the folders for results, and whether that has changed.
 //!
-//! Asks for names, times and sizes; opens no file. Like [`crate::catalog::Watch`] it asks instead of being told, which
+//! Asks for names, times and sizes; opens no file. Like [`crate::library::Watch`] it asks instead of being told, which
 //! works on every file system: a folder's own time says whether something was put into it, and files that are young may
 //! still be growing.
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Fault;
+use crate::model::CatalogError;
 
 /// What kind of failure it was; decides the exit code and the colour, never the wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,5 +107,11 @@ impl JobError {
             cause = inner.source();
         }
         Self::new(kind, err.to_string()).detail(details)
+    }
+}
+
+impl From<&CatalogError> for JobError {
+    fn from(err: &CatalogError) -> Self {
+        Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())
     }
 }

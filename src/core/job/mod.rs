@@ -5,7 +5,6 @@
 //! are all here that touches the disk.
 
 mod cancel;
-mod choices;
 mod error;
 mod folder;
 pub(crate) mod form;
@@ -18,8 +17,10 @@ mod sections;
 mod step_cache;
 mod update;
 
+pub use crate::model::choices::{
+    DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
+};
 pub use cancel::CancelToken;
-pub use choices::{DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
 pub use error::{JobError, JobErrorKind};
 pub use folder::JobFolder;
 pub use form::{
@@ -29,7 +30,7 @@ pub use preview::PreviewChoice;
 pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{GenerateRequest, first_step};
-pub use sections::{SEEN_FRAMES, SectionFrames, SectionOrder, Sections, WINDOW};
+pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
     Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,

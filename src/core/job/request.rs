@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::{DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
 use super::prompt::SectionPrompts;
 use super::{PreviewChoice, Sections, StepCache};
-use crate::catalog::{Companions, Family, ImageRole, LatentRgb, ModelFiles};
+use crate::families::Family;
+use crate::library::Companions;
 use crate::memory::MemoryChoice;
+use crate::model::choices::{DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
+use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

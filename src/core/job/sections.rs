@@ -3,13 +3,11 @@
 //!
 //! Plain numbers: worker and engine count with the same ones. Knows no tensors and no files.
 
-use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::InputUse;
+use crate::model::choices::SectionOrder;
 
 /// Frames of one latent frame, as the autoencoder of HunyuanVideo packs them.
 const FRAMES_A_LATENT: u32 = 4;
@@ -21,66 +19,6 @@ const COUNTS: RangeInclusive<u32> = 1..=4096;
 const WINDOWS: RangeInclusive<u32> = 1..=32;
 /// Frames of a given clip that F1 is shown, as many as its 19 latent frames of history hold.
 pub const SEEN_FRAMES: u32 = 73;
-
-/// In which order sections are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SectionOrder {
-    /// The last section first, each next one before it, so that the start picture holds all together
-    /// ("inverted anti-drifting": the first FramePack).
-    #[default]
-    Original,
-    /// The first section first, each next one behind it ("vanilla": FramePack-F1).
-    F1,
-}
-
-impl SectionOrder {
-    pub const ALL: [Self; 2] = [Self::Original, Self::F1];
-
-    /// The name on the command line and in metadata.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Original => "original",
-            Self::F1 => "f1",
-        }
-    }
-
-    /// Whether a clip may end on a given picture: only where its end is made first.
-    pub fn end_image(self) -> InputUse {
-        match self {
-            Self::Original => InputUse::Optional,
-            Self::F1 => InputUse::No,
-        }
-    }
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Original => "Back to front",
-            Self::F1 => "Front to back (F1)",
-        }
-    }
-}
-
-impl fmt::Display for SectionOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for SectionOrder {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_lowercase().as_str() {
-            "original" | "inverted_anti_drifting" => Ok(Self::Original),
-            "f1" | "vanilla" => Ok(Self::F1),
-            _ => Err(format!(
-                "expected an order of sections (original, f1), found {text:?}"
-            )),
-        }
-    }
-}
 
 /// How a clip is made of sections. None is read from a file that is beyond what can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{JobError, Recipe, Stage};
-use crate::catalog::lora::CheckedLora;
+use crate::lora::CheckedLora;
 use crate::media::Picture;
 use crate::memory::{Plan, PlanOutcome, Rung};
 

@@ -4,14 +4,13 @@
 //! first guess; a broken one is as none.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::DeviceClass;
-use crate::catalog::Family;
+use crate::families::Family;
 use crate::files::write_atomically;
 use crate::job::Stage;
 

@@ -137,6 +137,8 @@ impl Rung {
 
 #[cfg(test)]
 mod tests {
+    mod planned;
+
     use super::*;
 
     #[test]

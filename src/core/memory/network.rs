@@ -11,9 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::parts::PartName;
-use crate::catalog::{CatalogError, ModelFiles, TensorEntry, TensorType, WeightSet};
 use crate::families::Family;
+use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::job::Lora;
+use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{Role, TensorSpec};
 
 /// Numbers by what becomes of them.

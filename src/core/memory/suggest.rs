@@ -15,7 +15,7 @@ use crate::units::gib_text;
 pub struct Alternative {
     pub id: String,
     pub name: String,
-    pub files: crate::catalog::ModelFiles,
+    pub files: crate::model::ModelFiles,
     pub weights: ModelWeights,
 }
 

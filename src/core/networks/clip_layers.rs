@@ -6,7 +6,8 @@ use super::header::{count, sizes};
 use serde::{Deserialize, Serialize};
 
 use super::{Schema, check_epsilon, check_layers, check_sizes};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// What stands between a layer's two products, as `hidden_act` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

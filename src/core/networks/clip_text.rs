@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::clip_layers::{ClipActivation, ClipLayers, heads, sizes_of_layers};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes, model_type};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::clip_layers::{ClipActivation, ClipLayers, check_pictures, heads, sizes_of_layers};
 use super::{NetworkConfig, Role, Schema, TensorSpec, model_type};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// By which a vision tower is known; SigLIP has it too.
 pub(super) const PATCHES: &str = "embeddings.patch_embedding.weight";

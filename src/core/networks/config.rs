@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::catalog::configs::read_json;
-use crate::catalog::{CatalogError, WeightSet, is_weight_file_of};
+use crate::formats::weights::{WeightSet, is_weight_file_of};
+use crate::model::CatalogError;
+use crate::model::configs::read_json;
 
 /// Larger than any published width, small enough that no product of three of these overflows.
 const LARGEST_SIZE: i64 = 1 << 20;

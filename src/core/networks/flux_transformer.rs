@@ -7,10 +7,12 @@ use super::header::{not_a, sizes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::stream_blocks::{self, AXES, BlockWidths, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER};
-use super::stream_blocks::{SINGLE, SINUSOIDS};
+use super::stream_blocks::{
+    self, AXES, BlockWidths, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINGLE, SINUSOIDS,
+};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// How much wider the feed-forward layers are.
 const MLP_RATIO: i64 = 4;

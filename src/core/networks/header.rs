@@ -1,6 +1,7 @@
 //! What names and shapes in a header say of a network's config, and how names are translated.
 
-use crate::catalog::{WeightSet, kind};
+use crate::formats::weights::WeightSet;
+use crate::library::kind;
 
 /// The sizes of a tensor of so many axes, none of them 0.
 pub(super) fn sizes<const RANK: usize>(

@@ -12,7 +12,8 @@ use super::kl_vae::KlVaeKeys;
 use super::kl_vae::levels::{Levels, Shown, Stated, check_tensors};
 use super::schema::TensorSpec;
 use super::vae::VaeHalf;
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 const CLASS: &str = "AutoencoderKLHunyuanVideo";
 /// Levels whose step halves the edges: three, for 8 × 8 pixels to a latent.

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, model_type,
 };
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 const TOKENS: &str = "embed_tokens.weight";
 /// By which a file is known: the table alone could be any model's.

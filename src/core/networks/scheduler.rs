@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::CatalogError;
-use crate::catalog::configs::read_json;
+use crate::model::CatalogError;
+use crate::model::configs::read_json;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";

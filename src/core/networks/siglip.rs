@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::clip_layers::{ClipActivation, ClipLayers, check_pictures, heads, sizes_of_layers};
 use super::clip_vision::{self, PATCHES, POSITIONS, USUAL_PREFIX};
 use super::{NetworkConfig, Role, Schema, TensorSpec, model_type};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// Width of one head of the shape-optimised network with 400 million parameters.
 const HEAD_DIM: i64 = 72;

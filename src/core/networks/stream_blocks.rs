@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::{Schema, TensorSpec};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// Width of the sinusoids of timestep and guidance.
 pub const SINUSOIDS: i64 = 256;

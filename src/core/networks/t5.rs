@@ -12,7 +12,8 @@ use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
     model_type,
 };
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// The table of relative positions, which every such encoder has in its first block.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";

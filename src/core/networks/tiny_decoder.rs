@@ -8,7 +8,8 @@ use std::path::Path;
 
 use super::check_sizes;
 use super::schema::{Role, Schema, TensorSpec};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 const NUM_LEVELS: usize = 3;
 const BLOCKS_PER_LEVEL: usize = 3;

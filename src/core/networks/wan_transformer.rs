@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::header::{count, not_a, sizes, with_start_replaced};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;

@@ -3,18 +3,17 @@
 //! What was written there by hand survives: comments, order, and keys that this version does not know. A file that
 //! cannot be read is never overwritten: the next save moves it aside, under a name that is told.
 
-use std::fs;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::Deserialize;
 use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::catalog::line_and_column;
 use crate::files::write_atomically;
+use crate::model::line_and_column;
 
 const HEAD: &str = "\
 # Your own presets. Each sets what it names, and leaves everything else as it is.

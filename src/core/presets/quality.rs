@@ -1,9 +1,8 @@
 //! Draft, balanced and final: what each means for a model.
 
 use super::{CacheChoice, PresetSize, PresetValues};
-use crate::catalog::ModelSpec;
-use crate::job::form::nearest_multiple;
 use crate::job::{SigmaSchedule, StepCacheKind};
+use crate::model::{ModelSpec, nearest_multiple};
 
 /// Models with so few steps are distilled to them: fewer give noise.
 const FEW_STEPS: u32 = 8;

@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::catalog::test_spec;
 use crate::job::{SectionOrder, StepCacheKind};
+use crate::model::test_spec;
 
 fn own(name: &str, steps: u32) -> OwnPreset {
     OwnPreset {

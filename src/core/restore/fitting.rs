@@ -2,8 +2,8 @@
 //! and a sentence for what does not.
 
 use super::{Restored, RestoredLora};
-use crate::catalog::{Guidance, ModelSpec};
 use crate::job::GenerateForm;
+use crate::model::{Guidance, ModelSpec};
 
 /// More steps nobody meant.
 const MAX_STEPS: u32 = 1000;

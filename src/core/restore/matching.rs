@@ -6,7 +6,8 @@
 use std::path::Path;
 
 use super::{Restored, file_name, names};
-use crate::catalog::{ModelSpec, model_words};
+use crate::library::names::model_words;
+use crate::model::ModelSpec;
 
 /// The model to use, and whether it is the very one.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::catalog::Family;
+use crate::families::Family;
 use crate::job::{JobError, JobErrorKind, Sampler, SectionOrder, SigmaSchedule, StepCache};
 use crate::media::{self, MediaError, Text};
 

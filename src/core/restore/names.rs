@@ -1,6 +1,6 @@
 //! What other programs call samplers, schedules and families of models.
 
-use crate::catalog::Family;
+use crate::families::Family;
 use crate::job::{Sampler, SigmaSchedule};
 
 /// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::fields::{self, Fields, size};
 use super::{Restored, RestoredLora, a1111, file_name, names};
-use crate::catalog::Family;
+use crate::families::Family;
 use crate::job::{SectionOrder, StepCache, StepCacheKind};
 
 /// What the JSON says, or nothing where it is of none that is known.

@@ -3,16 +3,15 @@
 //! What a user wrote by hand survives: comments, order, and keys that this version does not know.
 //! A file that cannot be read is never overwritten.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
 use super::{OutputSettings, Settings, edit};
-use crate::catalog::line_and_column;
 use crate::files::write_atomically;
+use crate::model::line_and_column;
 
 /// Every setting with its default and a comment: what a first save writes.
 const DEFAULT_FILE: &str = include_str!("default.toml");

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 
 use super::{HunyuanPrompt, TextTokenizer, clean_wan_prompt};
-use crate::catalog::ModelSpec;
 use crate::job::prompt::{self, PromptError, Timeline, WildcardFolders};
+use crate::model::ModelSpec;
 
 /// Ids of a text that CLIP reads.
 pub const CLIP_TOKENS: u32 = 77;

@@ -1,13 +1,12 @@
 //! What can be wrong with a tokenizer, and how its JSON files are read.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::catalog::header::HeaderError;
+use crate::formats::weights::header::HeaderError;
 
 #[derive(Debug, Error)]
 pub enum TokensError {

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 use super::error::TokensError;
-use crate::catalog::gguf::{Element, Header as GgufHeader, List};
-use crate::catalog::header::Header;
+use crate::formats::weights::gguf::{Element, Header as GgufHeader, List};
+use crate::formats::weights::header::Header;
 
 /// A file's tokenizer, which is of the kind that was asked for.
 pub(super) struct Metadata<'a> {

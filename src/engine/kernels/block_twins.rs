@@ -5,7 +5,7 @@
 //! those of <https://github.com/ggml-org/llama.cpp/blob/master/ggml/src/ggml-common.h>.
 //! Blocks of 256 numbers are in [`k_block_twins`].
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
 
 use super::k_block_twins;

@@ -2,7 +2,7 @@
 //!
 //! The numbers are waves, not random: no generator's state is touched. Costs milliseconds; times nothing.
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
 use super::loaded::Kernels;

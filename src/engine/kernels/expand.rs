@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
 
 use super::driver::Grid;

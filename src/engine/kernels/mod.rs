@@ -31,7 +31,7 @@ pub use loaded::{line, status};
 pub use terms::{Gate, Norm, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! A linear map from latent channels to colours: under a thousandth of a step's work. Not the VAE.
 
-use safelight_core::catalog::LatentRgb;
+use safelight_core::model::LatentRgb;
 use tch::{Device, Kind, Tensor};
 
 /// A map made ready for the device.

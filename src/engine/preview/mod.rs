@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use safelight_core::catalog::LatentRgb;
 use safelight_core::job::{GenerateRequest, PreviewChoice};
+use safelight_core::model::LatentRgb;
 use tch::{Device, Kind, Tensor};
 
 use self::linear::LatentPreview;

@@ -11,10 +11,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{JobErrorKind, JobId, Stage};
 use safelight_core::memory::StageMemory;
 use safelight_core::memory::tiers::{ConvolutionTier, ProbeLine, ShapeClass, TierEnd};
+use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, StageEnd, StageOrder, read_frame, write_frame,
 };

@@ -15,8 +15,8 @@ pub use llama::LlamaEncoder;
 pub use t5::T5Encoder;
 pub use tokenizer::{TextTokenizer, Tokens};
 
-use safelight_core::catalog::lora::{LoraExpert, Network};
 use safelight_core::job::Lora;
+use safelight_core::lora::{LoraExpert, Network};
 
 use crate::weights::{Weights, WeightsError};
 

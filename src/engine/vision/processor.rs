@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::read_json;
+use safelight_core::model::read_json;
 use safelight_core::networks::ClipVisionConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use safelight_core::catalog::{CatalogError, format_name};
+use safelight_core::model::{CatalogError, format_name};
 use thiserror::Error;
 
 #[derive(Debug, Error)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::catalog::header::{Header, HeaderError, TensorInfo, TensorType};
+use safelight_core::formats::weights::header::{Header, HeaderError, TensorInfo, TensorType};
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 

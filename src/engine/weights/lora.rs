@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use safelight_core::catalog::lora::{
+use safelight_core::job::Lora;
+use safelight_core::lora::{
     Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, strengths,
     text_encoder_prefix,
 };
-use safelight_core::job::Lora;
 use tch::{Device, Kind, Tensor};
 
 use super::file::WeightFile;
@@ -165,7 +165,7 @@ impl Weights {
     /// its own names; it may be this one.
     ///
     /// One that has nothing for this network is no error here: it may be for another, and
-    /// [`check`](safelight_core::catalog::lora::check) has seen all of it.
+    /// [`check`](safelight_core::lora::check) has seen all of it.
     pub fn with_loras(
         &self,
         loras: &[Lora],

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use safelight_core::catalog::TensorInfo;
+use safelight_core::formats::weights::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
 pub use self::error::WeightsError;

@@ -3,7 +3,7 @@
 //! A scale multiplies. How activations were to be scaled (`scale_input`), and what says again how the numbers are
 //! stored, is of no use here. The catalogue has refused other formats that use the same names.
 
-use safelight_core::catalog::TensorType;
+use safelight_core::formats::weights::TensorType;
 use safetensors::Dtype;
 
 use super::{Weights, WeightsError};

@@ -1,8 +1,8 @@
 //! Under "Advanced": everything else that a model can be told.
 
 use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{Sampler, SigmaSchedule, StepCache, StepCacheKind};
+use safelight_core::model::ModelSpec;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::{FormState, has_dynamic_shift};

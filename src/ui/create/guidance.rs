@@ -2,7 +2,7 @@
 //! classifier-free one beside it.
 
 use egui::{Slider, SliderClamping, Ui};
-use safelight_core::catalog::{Guidance, ModelSpec};
+use safelight_core::model::{Guidance, ModelSpec};
 
 use crate::app::form::{FormState, has_two_experts};
 use crate::ui::widgets::{

@@ -5,8 +5,8 @@ use egui::{
     Align, Align2, Area, ComboBox, CornerRadius, Layout, Order, RichText, Slider, Stroke,
     TextStyle, Ui, vec2,
 };
-use safelight_core::catalog::{ImageRole, InputUse, ModelSpec};
 use safelight_core::job::{Fit, first_step};
+use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::app::commands::AppCommand;
 use crate::app::form::end_image;

@@ -1,7 +1,7 @@
 //! The model picker: which model, what it is, and what to do when there is none.
 
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::model::ModelSpec;
 use safelight_core::units::size_text;
 
 use crate::app::commands::AppCommand;

@@ -1,8 +1,8 @@
 //! Size, length, presets and seed; everything else is folded away under "Advanced".
 
 use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
-use safelight_core::catalog::ModelSpec;
 use safelight_core::job::{SectionOrder, Sections, WINDOW};
+use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
 use crate::app::form::{ASPECTS, DEFAULT_SECS, FormState, SizeChoice, takes_batches};

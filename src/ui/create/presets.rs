@@ -3,7 +3,7 @@
 
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
-use safelight_core::catalog::ModelSpec;
+use safelight_core::model::ModelSpec;
 use safelight_core::presets::{PresetValues, Quality};
 
 use crate::app::commands::AppCommand;

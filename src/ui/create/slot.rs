@@ -6,8 +6,8 @@ use egui::{
     Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
     Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
-use safelight_core::catalog::{ImageRole, ModelSpec};
 use safelight_core::job::SourceClip;
+use safelight_core::model::{ImageRole, ModelSpec};
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, ComponentCard, ModelSpec, UnusableModel};
+use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
+use safelight_core::model::ModelSpec;
 use safelight_core::units::{seconds_text, size_text};
 
 use crate::app::commands::AppCommand;

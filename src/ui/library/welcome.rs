@@ -4,7 +4,8 @@
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
 use egui::{Align, Button, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, Family};
+use safelight_core::catalog::CatalogEntry;
+use safelight_core::families::Family;
 use safelight_core::memory::DeviceClass;
 use safelight_core::units::{gib_text, size_text};
 

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::tiny::{
+use crate::catalog::IdentityCard;
+use crate::job::{JobError, JobErrorKind};
+use crate::model::{CatalogError, ModelSpec};
+use crate::testing::pipelines::{
     CHANNELS, DIM, edit_json, shard_name, shard_transformer, transformer_shapes, write_json,
     write_pipeline, write_weights,
 };
-use crate::catalog::{CatalogError, IdentityCard, ModelSpec};
-use crate::job::{JobError, JobErrorKind};
 
 /// What opening says after `change` was done to a whole pipeline.
 fn after(change: impl FnOnce(&Path)) -> CatalogError {
@@ -335,7 +336,7 @@ fn a_card_names_everything_that_is_wrong_and_what_is_whole() {
 #[test]
 fn a_card_of_a_wider_transformer_names_the_published_variant() {
     let root = tempfile::tempdir().unwrap();
-    let mut shapes = super::tiny::Shapes::new();
+    let mut shapes = crate::testing::pipelines::Shapes::new();
     let key = "model.diffusion_model.patch_embedding.weight";
     shapes.insert(key.into(), vec![3072, 48, 1, 1, 1]);
     let key = "model.diffusion_model.blocks.0.self_attn.q.weight";

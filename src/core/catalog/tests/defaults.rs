@@ -4,14 +4,16 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
-use super::networks::config_of;
 use super::published::{catalog_of, write_all};
-use super::tiny::{user, write_json};
-use crate::catalog::{Catalog, Component, ModelSpec, TransformerKeys};
+use crate::catalog::Catalog;
 use crate::families::wan;
 use crate::job::{GenerateForm, Sampler, StartPicture};
+use crate::model::{Component, ModelSpec};
+use crate::networks::TransformerKeys;
 use crate::settings::Settings;
+use crate::testing::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
+use crate::testing::networks::config_of;
+use crate::testing::pipelines::{user, write_json};
 
 #[test]
 fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint() {

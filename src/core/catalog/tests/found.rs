@@ -6,11 +6,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::tiny::{edit_json, user, write_json, write_pipeline};
 use crate::catalog::entry::built_in;
-use crate::catalog::{Catalog, CatalogError, Companions, EMBEDDED_MODEL, ModelSpec};
+use crate::catalog::{Catalog, EMBEDDED_MODEL};
 use crate::job::Sampler;
+use crate::library::Companions;
+use crate::model::{CatalogError, ModelSpec};
 use crate::settings::{Paths, Settings};
+use crate::testing::pipelines::{edit_json, user, write_json, write_pipeline};
 
 fn ids(catalog: &Catalog) -> Vec<&str> {
     catalog
@@ -309,7 +311,7 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     // As a shipped entry would be: only such lend their defaults.
     let mut entries = built_in();
     let last = &mut entries[8];
-    last.shape = Some(crate::catalog::facts::TransformerShape {
+    last.shape = Some(crate::model::facts::TransformerShape {
         heads: 1,
         head_dim: 8,
         layers: 2,

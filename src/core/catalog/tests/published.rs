@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::made_up::{
-    self, Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, in_dialect,
-    transformer, write,
-};
-use super::networks::config_of;
-use super::tiny::{user, write_json};
-use crate::catalog::{Catalog, Component, IdentityCard, ModelSpec, TransformerKeys};
+use crate::catalog::{Catalog, IdentityCard};
 use crate::families::wan;
 use crate::job::Sampler;
-use crate::networks::{NetworkConfig as _, WanTransformerConfig};
+use crate::model::{Component, ModelSpec};
+use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 use crate::settings::Settings;
+use crate::testing::made_up;
+use crate::testing::made_up::{
+    Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, in_dialect,
+    transformer, write,
+};
+use crate::testing::networks::config_of;
+use crate::testing::pipelines::{user, write_json};
 
 /// The models of a user whose only folder is `models`.
 pub(super) fn catalog_of(models: &Path) -> Catalog {
@@ -274,11 +276,18 @@ fn write_authors(root: &Path, experts: &[&str], dims: Dims, heads: u64) -> PathB
         let mut map = serde_json::Map::new();
         for (number, (key, shape)) in transformer(dims).into_iter().enumerate() {
             let shard = number % 2;
-            map.insert(key.clone(), json!(super::tiny::shard_name(shard)));
+            map.insert(
+                key.clone(),
+                json!(crate::testing::pipelines::shard_name(shard)),
+            );
             halves[shard].insert(key, shape);
         }
         for (number, half) in halves.iter().enumerate() {
-            write(&folder.join(super::tiny::shard_name(number)), half, "F32");
+            write(
+                &folder.join(crate::testing::pipelines::shard_name(number)),
+                half,
+                "F32",
+            );
         }
         let index = folder.join("diffusion_pytorch_model.safetensors.index.json");
         write_json(&index, &json!({"metadata": {}, "weight_map": map}));
@@ -334,7 +343,7 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
         (&folder, "T2V")
     );
     // One of its files is as good as the folder.
-    let shard = folder.join(super::tiny::shard_name(1));
+    let shard = folder.join(crate::testing::pipelines::shard_name(1));
     assert_eq!(ModelSpec::open(&shard).unwrap().files, spec.files);
 
     let pair = write_authors(

@@ -5,14 +5,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::flux_files::{flux_tree, shapes};
-use super::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
-use super::tiny::user;
 use crate::catalog::entry::built_in;
-use crate::catalog::names::possible_side;
-use crate::catalog::single::file_stem;
-use crate::catalog::{Catalog, CatalogEntry, Component};
+use crate::catalog::{Catalog, CatalogEntry};
+use crate::families::flux::tests::files::{flux_tree, shapes};
+use crate::library::names::possible_side;
+use crate::library::single::file_stem;
+use crate::model::Component;
 use crate::settings::{Paths, Settings};
+use crate::testing::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
+use crate::testing::pipelines::user;
 
 fn entry(paths: &Paths, id: &str) -> CatalogEntry {
     let catalog = Catalog::load(paths, &Settings::default());
@@ -122,7 +123,7 @@ fn a_transformer_that_is_here_in_another_storage_leaves_only_what_it_lacks() {
 
 #[test]
 fn an_expert_alone_does_not_count_and_two_of_one_storage_do() {
-    const EXPERT: Dims = super::made_up::T2V_14B;
+    const EXPERT: Dims = crate::testing::made_up::T2V_14B;
     let (_root, paths) = user();
     let folder = paths.models().join("diffusion_models");
     write(

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use super::made_up::{T2V_1_3B, comfy_tree, transformer, write};
-use super::tiny::user;
 use crate::catalog::{Ailment, Catalog, UnusableModel};
 use crate::settings::Settings;
+use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
+use crate::testing::pipelines::user;
 
 /// The only model that cannot be used when the parts of one are hidden.
 fn one_without(parts: &[&str], name: &str) -> UnusableModel {

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::made_up::{
+use crate::formats::weights::WeightSet;
+use crate::library::tests::parts::NARROW;
+use crate::model::{CatalogError, ModelSpec};
+use crate::networks::{NetworkConfig as _, WanVaeConfig};
+use crate::testing::made_up::{
     I2V_14B, TI2V_5B, VaeDims, clip_vision, comfy_tree, transformer, vae, vae_of, write,
 };
-use super::parts::NARROW;
-use crate::catalog::{CatalogError, ModelSpec, WeightSet};
-use crate::networks::{NetworkConfig as _, WanVaeConfig};
 
 /// Every tensor of both published autoencoders in both dialects, and of either half.
 #[test]

@@ -6,17 +6,15 @@ use std::path::Path;
 
 use super::parts::parts;
 use super::variant::Variant;
-use crate::catalog::companions::{self, Companions};
-use crate::catalog::configs::ModelIndex;
-use crate::catalog::facts::{Facts, Schedule, TransformerShape};
-use crate::catalog::identify::check_components;
-use crate::catalog::library::Library;
-use crate::catalog::single::{Assembled, before_comma, file_stem, not_a_model};
-use crate::catalog::wanted;
-use crate::catalog::{
-    CatalogError, Component, InputUse, Limits, ModelFiles, WeightSet, kind, scan, storage,
-};
-use crate::job::Sampler;
+use crate::formats::weights::WeightSet;
+use crate::library::companions::{Companions, wanted};
+use crate::library::identify::check_components;
+use crate::library::single::{Assembled, before_comma, file_stem, not_a_model};
+use crate::library::{Library, companions, kind, scan, storage};
+use crate::model::choices::Sampler;
+use crate::model::configs::ModelIndex;
+use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::{CatalogError, Component, InputUse, Limits, ModelFiles};
 use crate::networks::flux_transformer::check_transformer;
 use crate::networks::{
     FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, NetworkConfig as _, SchedulerConfig,

@@ -1,10 +1,11 @@
 //! LoRAs for Flux: what the layers of its transformer are called in them, and which of them are for a model.
 
-use crate::catalog::WeightSet;
-use crate::catalog::lora::{
-    self, Coverage, DOUBLE, Dialect, List, Misfit, Names, Network, SINGLE, Share, Table, of_schema,
-};
 use crate::families::{LoraRules, LoraSign};
+use crate::formats::weights::WeightSet;
+use crate::lora;
+use crate::lora::{
+    Coverage, DOUBLE, Dialect, List, Misfit, Names, Network, SINGLE, Share, Table, of_schema,
+};
 use crate::networks::{FluxTransformerConfig, FluxTransformerKeys, flux_transformer};
 
 /// The transformer in a file with the authors' names.

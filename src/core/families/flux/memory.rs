@@ -3,11 +3,11 @@
 //! The transformer's moments are those of its blocks in the engine.
 
 use super::text_tokens;
-use crate::catalog::{CatalogError, Guidance, ImageRole, ModelFiles};
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, kl};
 use crate::memory::text::{clip_text, t5};
 use crate::memory::{Headers, Job, Need, Network, Part, PartName};
+use crate::model::{CatalogError, Guidance, ImageRole, ModelFiles};
 use crate::networks::{
     ClipTextConfig, FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, KlVaeKeys,
     NetworkConfig as _, T5Config, T5Keys, T5Kind, VaeHalf, clip_text as clip, flux_transformer,

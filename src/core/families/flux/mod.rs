@@ -4,11 +4,14 @@ mod files;
 pub mod lora;
 mod memory;
 mod parts;
+#[cfg(test)]
+pub(crate) mod tests;
 mod variant;
 
 use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
-use crate::catalog::{Guidance, WeightSet};
+use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
+use crate::model::Guidance;
 use crate::networks::FluxTransformerKeys;
 use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
 pub(crate) use memory::{Sequence, moment};
@@ -32,6 +35,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     token_limit: |guidance| Some(text_tokens(guidance)),
     time_convolutions: TimeConvolutions::None,
+    trained_sizes: &[],
     recipe,
     text_readers: |spec| {
         let clip = TextReader::first(spec, "CLIP", CLIP_TOKENS, TextRule::Plain);

@@ -1,6 +1,6 @@
 //! The variants of Flux: what tells them apart, and what they take in.
 
-use crate::catalog::{Guidance, ImageRole, InputUse};
+use crate::model::{Guidance, ImageRole, InputUse};
 use crate::networks::FluxTransformerConfig;
 
 /// Channels of a token that are noise.

@@ -1,9 +1,9 @@
 //! LoRAs for FramePack, and for HunyuanVideo of which it came: what the layers of its transformer are called in them,
 //! and which of them are for a model.
 
-use crate::catalog::WeightSet;
-use crate::catalog::lora::{DOUBLE, Dialect, List, Names, Network, SINGLE, Table, of_schema};
 use crate::families::{LoraRules, LoraSign};
+use crate::formats::weights::WeightSet;
+use crate::lora::{DOUBLE, Dialect, List, Names, Network, SINGLE, Table, of_schema};
 use crate::networks::{
     FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys, framepack_transformer,
 };

@@ -2,12 +2,12 @@
 //!
 //! The transformer is built as Flux's is, with one sequence of text, picture, history and the section's latents.
 
-use crate::catalog::{CatalogError, ModelFiles};
 use crate::families::flux::{Sequence, moment};
 use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
 use crate::memory::text::{clip_text, llama, vision};
 use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     ClipTextConfig, FramePackTransformerConfig, FramePackTransformerKeys, HunyuanVaeConfig,
     KlVaeKeys, LlamaConfig, LlamaKeys, NetworkConfig as _, SiglipConfig, VaeHalf,

@@ -4,6 +4,8 @@ mod files;
 pub mod lora;
 mod memory;
 mod parts;
+#[cfg(test)]
+pub(crate) mod tests;
 mod variant;
 
 use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
@@ -11,6 +13,24 @@ use crate::job::{GenerateRequest, Stage};
 use crate::tokens::{CLIP_TOKENS, HunyuanPrompt, TextReader, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
+
+/// The sizes, width and height, that the models were trained at: about 640 × 640 in all shapes.
+const TRAINED_SIZES: [(u32, u32); 14] = [
+    (960, 416),
+    (864, 448),
+    (832, 480),
+    (768, 512),
+    (704, 544),
+    (672, 576),
+    (640, 608),
+    (608, 640),
+    (576, 672),
+    (544, 704),
+    (512, 768),
+    (480, 832),
+    (448, 864),
+    (416, 960),
+];
 
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "framepack",
@@ -20,6 +40,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::FrameByFrame,
+    trained_sizes: &TRAINED_SIZES,
     recipe,
     text_readers: |spec| {
         let tokens = HunyuanPrompt::TOKENS as u32;

@@ -1,9 +1,11 @@
 //! The parts that a FramePack transformer needs beside it: which autoencoder, text encoders and image encoder, and how
 //! to tell the right ones.
 
-use crate::catalog::Component;
-use crate::catalog::library::Role;
-use crate::catalog::wanted::{TokenizerForm, Wanted, WantedTokenizer, fits_transformer};
+use crate::library::Role;
+use crate::library::companions::wanted::{
+    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
+};
+use crate::model::Component;
 use crate::networks::{
     ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, LlamaKeys,
     NetworkConfig as _, SiglipConfig, clip_text, siglip,

@@ -1,6 +1,6 @@
 //! The two FramePacks, whose tensors are the same: names tell them apart, and their user may.
 
-use crate::job::SectionOrder;
+use crate::model::choices::SectionOrder;
 
 /// The name of a model in the catalogue and in the interface.
 pub(super) fn name(order: SectionOrder) -> &'static str {

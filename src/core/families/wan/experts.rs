@@ -9,14 +9,14 @@ use super::names::implied_side;
 use super::parts::parts;
 use super::transformer::{Transformer, TransformerKind};
 use super::variant::Variant;
-use crate::catalog::companions::{self, Companions};
-use crate::catalog::configs::sorted_entries;
-use crate::catalog::library::{Library, Role};
-use crate::catalog::names::{
+use crate::library::companions::Companions;
+use crate::library::names::{
     Side, counterpart, possible_side, side_beside, stated_side, without_side,
 };
-use crate::catalog::single::{Assembled, file_stem};
-use crate::catalog::{CatalogError, ModelFiles, scan};
+use crate::library::single::{Assembled, file_stem};
+use crate::library::{Library, Role, companions, scan};
+use crate::model::configs::sorted_entries;
+use crate::model::{CatalogError, ModelFiles};
 
 /// The width of the transformers of 14 billion weights, to which all experts belong.
 const WIDTH_14B: i64 = 5120;

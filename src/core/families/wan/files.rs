@@ -6,14 +6,13 @@ use std::path::Path;
 
 use super::parts::{self, parts};
 use super::variant::{Variant, of_index};
-use crate::catalog::companions::{self, Companions};
-use crate::catalog::configs::ModelIndex;
-use crate::catalog::facts::{Facts, Schedule, TransformerShape};
-use crate::catalog::identify::check_components;
-use crate::catalog::library::Library;
-use crate::catalog::wanted;
-use crate::catalog::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
-use crate::job::Sampler;
+use crate::library::companions::{Companions, wanted};
+use crate::library::identify::check_components;
+use crate::library::{Library, companions};
+use crate::model::choices::Sampler;
+use crate::model::configs::ModelIndex;
+use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::wan_transformer::check_transformer;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,

@@ -1,8 +1,8 @@
 //! LoRAs for Wan: what the layers of its transformer are called in them, and which of them are for a model.
 
-use crate::catalog::WeightSet;
-use crate::catalog::lora::{Dialect, List, Names, Network, Table, of_schema};
 use crate::families::{LoraRules, LoraSign};
+use crate::formats::weights::WeightSet;
+use crate::lora::{Dialect, List, Names, Network, Table, of_schema};
 use crate::networks::{TransformerKeys, WanTransformerConfig, wan_transformer};
 
 /// The transformer, in the authors' names.

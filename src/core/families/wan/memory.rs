@@ -3,11 +3,11 @@
 //! The transformer's moments are those of `Block::forward` in the engine.
 
 use super::TEXT_TOKENS;
-use crate::catalog::{CatalogError, ModelFiles};
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, wan_decode, wan_encode};
 use crate::memory::text::{t5, vision};
 use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, TransformerKeys, VaeHalf,
     WanTransformerConfig, WanVaeConfig, WanVaeKeys, clip_vision, wan_transformer,

@@ -10,7 +10,7 @@ mod transformer;
 mod variant;
 
 use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
 use crate::networks::TransformerKeys;
 use crate::tokens::{TextReader, TextRule};
@@ -28,6 +28,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: true,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::Fastest,
+    trained_sizes: &[],
     recipe,
     text_readers: |spec| {
         vec![TextReader::first(

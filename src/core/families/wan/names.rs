@@ -1,6 +1,6 @@
 //! What the names of Wan's files tell that no header can: the generation, and which of two experts a file is.
 
-use crate::catalog::names::{Side, possible_side, side_at_end};
+use crate::library::names::{Side, possible_side, side_at_end};
 
 /// The side that the name of a text-to-video transformer means, whose header is the same in Wan 2.1 and
 /// in an expert of Wan 2.2: any word for one where the file or its folder is named after Wan 2.2, and in a

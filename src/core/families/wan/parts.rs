@@ -1,8 +1,10 @@
 //! The parts that a Wan transformer needs beside it.
 
-use crate::catalog::Component;
-use crate::catalog::library::Role;
-use crate::catalog::wanted::{TokenizerForm, Wanted, WantedTokenizer, fits_transformer};
+use crate::library::Role;
+use crate::library::companions::wanted::{
+    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
+};
+use crate::model::Component;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, WanTransformerConfig,
     WanVaeConfig, clip_vision,

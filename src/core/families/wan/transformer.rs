@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::variant::Variant;
-use crate::catalog::single::{before_comma, not_a_model};
-use crate::catalog::{CatalogError, WeightSet, kind, storage};
+use crate::formats::weights::WeightSet;
+use crate::library::single::{before_comma, not_a_model};
+use crate::library::{kind, storage};
+use crate::model::CatalogError;
 use crate::networks::wan_transformer::check_transformer;
 use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 

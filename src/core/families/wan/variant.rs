@@ -1,7 +1,7 @@
 //! The published variants of Wan: what tells them, what they take in, and which files go with them.
 
-use crate::catalog::configs::ModelIndex;
-use crate::catalog::{CatalogError, InputUse, ModelFiles};
+use crate::model::configs::ModelIndex;
+use crate::model::{CatalogError, InputUse, ModelFiles};
 use crate::networks::WanTransformerConfig;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

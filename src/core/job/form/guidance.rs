@@ -5,7 +5,7 @@
 //! own is no wish.
 
 use super::{Findings, GenerateForm};
-use crate::catalog::{Guidance, ModelSpec, Preset};
+use crate::model::{Guidance, ModelSpec, Preset};
 
 /// The guidance of a request.
 pub(super) struct Chosen {

@@ -3,7 +3,7 @@
 //! Looks at no file: whether they can be opened, whoever opens them finds.
 
 use super::{Findings, GenerateForm, StartPicture};
-use crate::catalog::{InputUse, ModelSpec};
+use crate::model::{InputUse, ModelSpec};
 
 /// What the image encoder can look at, longer edge to shorter: it keeps the aspect and makes the shorter
 /// edge 224, so that beyond this a picture takes more memory than the model.

@@ -19,12 +19,12 @@ use super::{
     DtypeChoice, Fit, GenerateRequest, Lora, PreviewChoice, Sampler, SectionOrder, SigmaSchedule,
     StepCache,
 };
-use crate::catalog::{Companions, ModelSpec, Preset};
+use crate::library::Companions;
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
+use crate::model::{ModelSpec, Preset};
 
 pub(crate) use ranges::wrong_shift;
-pub(crate) use snap::nearest_multiple;
 
 /// A wish, not yet checked. `None` means the model's default.
 #[derive(Clone, Debug, Default, PartialEq)]

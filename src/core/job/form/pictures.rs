@@ -4,9 +4,9 @@
 //! Looks at no file.
 
 use super::{Findings, GenerateForm};
-use crate::catalog::{ImageRole, InputUse, ModelSpec};
 use crate::job::first_step;
 use crate::media::ClipFormat;
+use crate::model::{ImageRole, InputUse, ModelSpec};
 
 /// Shapes that differ by less are the same to the eye.
 const SAME_ASPECT: f64 = 0.02;

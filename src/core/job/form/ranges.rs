@@ -3,8 +3,8 @@
 //! Sizes and frames are [`super::snap`]'s.
 
 use super::{Findings, GenerateForm};
-use crate::catalog::ModelSpec;
 use crate::job::{GenerateRequest, first_step};
+use crate::model::ModelSpec;
 
 /// Slowest and fastest rate of a written clip.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);

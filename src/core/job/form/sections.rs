@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 
 use super::{Findings, GenerateForm};
-use crate::catalog::ModelSpec;
 use crate::job::prompt::Timeline;
 use crate::job::{SectionOrder, Sections, StepCache, WINDOW};
+use crate::model::ModelSpec;
 
 /// Shortest and longest clip, in seconds.
 const SECS: (f64, f64) = (1.0, 120.0);

@@ -4,9 +4,9 @@
 //! limits is an error, because nobody can mean that.
 
 use super::{Findings, GenerateForm, pictures};
-use crate::catalog::{Limits, ModelSpec, usable_aspect};
 use crate::job::Fit;
 use crate::media::ClipFormat;
+use crate::model::{Limits, ModelSpec, nearest_multiple, usable_aspect};
 
 /// Width and height. Given edges snap; those that are not given come from the aspect of the picture
 /// or clip where the model can make that, else from the model's defaults.
@@ -229,11 +229,4 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
         );
     }
     nearest
-}
-
-/// The multiple of `multiple` nearest to `value`, at least one of it.
-pub(crate) fn nearest_multiple(value: f64, multiple: u32) -> u32 {
-    let multiple = multiple.max(1);
-    let times = (value / f64::from(multiple)).round().max(1.0) as u32;
-    times.min(u32::MAX / multiple) * multiple
 }

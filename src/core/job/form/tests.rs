@@ -6,7 +6,7 @@ mod sections;
 mod sizes;
 
 use super::*;
-use crate::catalog::{InputUse, test_spec};
+use crate::model::{InputUse, test_spec};
 
 fn form() -> GenerateForm {
     GenerateForm {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::keys::FramePackTransformerKeys;
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::networks::stream_blocks::{self, AXES, BlockWidths, HEAD_DIM};
 use crate::networks::{NetworkConfig, check_layers, check_sizes};
 

@@ -2,7 +2,8 @@
 
 use super::config::{FramePackTransformerConfig, PATCH};
 use super::keys::FramePackTransformerKeys;
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 use crate::networks::stream_blocks::{self, SINUSOIDS};
 use crate::networks::{Schema, TensorSpec};
 

@@ -6,7 +6,7 @@
 use crate::networks::header::prefix_before;
 use std::collections::BTreeSet;
 
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::networks::vae::VaeHalf;
 
 /// How a file names an autoencoder's tensors.

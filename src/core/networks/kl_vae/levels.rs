@@ -4,9 +4,9 @@
 //! A clip's autoencoder has cubes in the place of squares, and a `conv` within the name of each causal convolution.
 
 use super::keys::KlVaeKeys;
-use crate::catalog::{CatalogError, WeightSet};
-use crate::networks::header::count;
-use crate::networks::header::sizes_of;
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+use crate::networks::header::{count, sizes_of};
 use crate::networks::schema::{Schema, TensorSpec};
 use crate::networks::vae::{VaeHalf, check_class, check_scale};
 use crate::networks::{check_layers, check_sizes};

@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::NetworkConfig;
 use super::schema::TensorSpec;
 use super::vae::{VaeHalf, check_shift};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 pub use keys::KlVaeKeys;
 use levels::{Levels, Shown, Stated, check_tensors};
 

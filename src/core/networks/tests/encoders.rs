@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::networks::*;
 
 type Shapes = BTreeMap<String, Vec<u64>>;

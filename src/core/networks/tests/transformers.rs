@@ -7,7 +7,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
-use crate::catalog::{TensorEntry, TensorType, WeightSet};
+use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::networks::*;
 
 /// Name → shape.
@@ -255,7 +255,7 @@ fn a_scheduler_is_read_with_the_defaults_of_diffusers_or_refused_in_one_sentence
     let path = folder.path().join("scheduler_config.json");
     let read = |config: Value, read: fn(&Path) -> Result<SchedulerConfig, _>| {
         fs::write(&path, config.to_string()).unwrap();
-        read(folder.path()).map_err(|err: crate::catalog::CatalogError| err.to_string())
+        read(folder.path()).map_err(|err: crate::model::CatalogError| err.to_string())
     };
     let (euler, any) = (
         SchedulerConfig::read_flow_match_euler as fn(&Path) -> _,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::VaeHalf;
-use crate::catalog::{TensorEntry, TensorType, WeightSet};
+use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::networks::schema::TensorSpec;
 use crate::networks::{
     HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, NetworkConfig, Role, TinyDecoderConfig, WanVaeConfig,

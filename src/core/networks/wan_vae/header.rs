@@ -4,7 +4,7 @@
 //! a file with another number of channels needs its `config.json`.
 
 use super::{MAX_LEVELS, WanVaeConfig, WanVaeKeys};
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::networks::header::{not_a, sizes_of};
 
 /// Of Wan 2.1, as in diffusers' `AutoencoderKLWan`.

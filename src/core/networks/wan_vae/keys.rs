@@ -4,7 +4,7 @@
 //! a prefix, in a file that holds other networks too. Knows no shapes.
 
 use super::WanVaeConfig;
-use crate::catalog::WeightSet;
+use crate::formats::weights::WeightSet;
 use crate::networks::header::prefix_before;
 
 /// A tensor that either half has; the first two are the authors'.

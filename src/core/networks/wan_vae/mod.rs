@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::vae::{VaeHalf, check_class, check_scale, check_shift};
 use super::{NetworkConfig, check_layers, check_sizes};
-use crate::catalog::{CatalogError, WeightSet};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
 use header::{MEAN_16, STD_16};
 pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;

@@ -1,8 +1,8 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::catalog::{ModelSpec, test_spec};
 use crate::families::{flux, framepack, wan};
+use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
     let spec = |id: &str, family: Family, variant: &str, file: &str| {
@@ -129,7 +129,7 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     assert_eq!(form.negative_prompt.as_deref(), Some(""));
     assert!(notes[0].contains("1001 frames"), "{notes:?}");
 
-    spec.guidance = crate::catalog::Guidance::Distilled;
+    spec.guidance = crate::model::Guidance::Distilled;
     spec.section_order = Some(SectionOrder::Original);
     (restored.width, restored.height) = (Some(90_000), Some(90_000));
     let (form, notes) = restored.form_for(&spec);

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::proto::{Model, NormalizerSpec, Piece, PieceKind, Trainer};
-use crate::catalog::gguf::Element;
+use crate::formats::weights::gguf::Element;
 use crate::tokens::error::TokensError;
 use crate::tokens::gguf::{Metadata, tokenizer_inside};
 

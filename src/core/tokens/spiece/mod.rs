@@ -27,7 +27,7 @@ pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
-use crate::catalog::header::Header;
+use crate::formats::weights::header::Header;
 use crate::tokens::error::TokensError;
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{Guidance, ModelSpec, test_spec};
 use crate::families::{flux, framepack, wan};
 use crate::job::prompt::WildcardFolders;
+use crate::model::{Guidance, ModelSpec, test_spec};
 use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
 
 fn tokenizer() -> PathBuf {

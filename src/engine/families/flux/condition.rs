@@ -2,9 +2,9 @@
 //!
 //! Opening and cropping pictures is the caller's.
 
-use safelight_core::catalog::ImageRole;
 use safelight_core::job::GenerateRequest;
 use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::model::ImageRole;
 use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 

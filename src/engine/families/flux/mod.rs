@@ -39,9 +39,9 @@ pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, Modulations};
 
-use safelight_core::catalog::lora::LoraExpert;
 use safelight_core::families::flux::lora;
 use safelight_core::job::Lora;
+use safelight_core::lora::LoraExpert;
 use safelight_core::networks::FluxTransformerKeys;
 
 use crate::weights::{Weights, WeightsError};

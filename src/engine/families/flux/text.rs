@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::lora;
 use safelight_core::job::GenerateRequest;
+use safelight_core::lora;
 use safelight_core::networks::{
     ClipTextConfig, FluxTransformerConfig, NetworkConfig as _, T5Config, T5Kind,
 };

@@ -37,9 +37,9 @@ pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
 pub use text::encode_text;
 pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 
-use safelight_core::catalog::lora::LoraExpert;
 use safelight_core::families::framepack::lora;
 use safelight_core::job::Lora;
+use safelight_core::lora::LoraExpert;
 use safelight_core::networks::FramePackTransformerKeys;
 
 use crate::weights::{Weights, WeightsError};

@@ -2,8 +2,8 @@
 //!
 //! A prompt with times in it is several texts; which section hears which is decided later.
 
-use safelight_core::catalog::lora;
 use safelight_core::job::GenerateRequest;
+use safelight_core::lora;
 use safelight_core::networks::{ClipTextConfig, LlamaConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 

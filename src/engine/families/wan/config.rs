@@ -2,7 +2,7 @@
 //!
 //! Nothing is assumed but the schedule of files that come without one.
 
-use safelight_core::catalog::ModelFiles;
+use safelight_core::model::ModelFiles;
 use safelight_core::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig,

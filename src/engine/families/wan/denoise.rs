@@ -5,9 +5,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use safelight_core::catalog::lora::LoraExpert;
 use safelight_core::families::wan::lora;
 use safelight_core::job::{GenerateRequest, Lora};
+use safelight_core::lora::LoraExpert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 

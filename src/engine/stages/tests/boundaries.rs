@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{DeviceChoice, Recipe};
+use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{EngineCommand, StageEnd};
 
 use super::flux::{Job, try_stage};

@@ -150,7 +150,7 @@ impl Job {
         let model = tempfile::tempdir().unwrap();
         write_model(variant, model.path());
         let folder = tempfile::tempdir().unwrap();
-        let files = safelight_core::catalog::ModelFiles::of_folder(model.path()).unwrap();
+        let files = safelight_core::model::ModelFiles::of_folder(model.path()).unwrap();
         let mut request = json!({
             "model": "tiny", "family": "flux", "files": files, "out": "a.png", "fps": 1.0, "num_frames": 1,
             "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,

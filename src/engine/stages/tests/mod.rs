@@ -44,7 +44,7 @@ fn a_clip_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_
     fs::write(&file, b"").unwrap();
     let request = serde_json::json!({
         "model": "tiny", "family": "wan",
-        "files": safelight_core::catalog::ModelFiles::of_folder(&fixtures.join("pipeline")).unwrap(), "out": "a.mp4",
+        "files": safelight_core::model::ModelFiles::of_folder(&fixtures.join("pipeline")).unwrap(), "out": "a.mp4",
         "fps": 24.0, "prompt": "", "negative_prompt": "", "width": 32, "height": 32,
         "num_frames": 5, "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
         "capture": file.join("not a folder"),

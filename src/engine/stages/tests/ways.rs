@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::bounded;
-use safelight_core::catalog::ModelFiles;
 use safelight_core::job::{CancelToken, JobId, Stage};
 use safelight_core::memory::StageMemory;
 use safelight_core::memory::tiers::AttentionChoice;
+use safelight_core::model::ModelFiles;
 use safelight_core::protocol::StageOrder;
 use tch::{Device, Tensor};
 

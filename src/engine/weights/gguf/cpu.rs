@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use half::{bf16, f16};
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
 use super::{blocks, k_blocks};

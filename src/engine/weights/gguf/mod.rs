@@ -10,7 +10,7 @@ mod k_blocks;
 #[cfg(test)]
 mod tests;
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use safelight_core::catalog::gguf::BlockType;
+use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
 use super::residency::Candidate;

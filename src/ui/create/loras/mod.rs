@@ -5,8 +5,8 @@ pub(in crate::ui) mod shelf;
 use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
 };
-use safelight_core::catalog::ModelSpec;
-use safelight_core::catalog::lora::{Coverage, Fit, FoundLora};
+use safelight_core::lora::{Coverage, Fit, FoundLora};
+use safelight_core::model::ModelSpec;
 
 use crate::app::commands::AppCommand;
 use crate::app::form::{ChosenLora, has_two_experts};

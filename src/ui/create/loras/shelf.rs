@@ -5,7 +5,7 @@ use egui::{
     Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
     TextWrapMode, Ui, vec2,
 };
-use safelight_core::catalog::lora::{Fit, FoundLora};
+use safelight_core::lora::{Fit, FoundLora};
 use safelight_core::units::size_text;
 
 use crate::app::commands::AppCommand;

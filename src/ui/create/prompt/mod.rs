@@ -7,8 +7,8 @@ mod wildcards;
 
 use egui::text::{CCursor, CCursorRange};
 use egui::{Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
-use safelight_core::catalog::{Guidance, ModelSpec};
 use safelight_core::job::random_seed;
+use safelight_core::model::{Guidance, ModelSpec};
 
 use crate::app::commands::AppCommand;
 use crate::app::prompt::{PromptCommand, field_id};

@@ -1,9 +1,9 @@
 //! What only models of pictures have, and what they have not.
 
 use super::*;
-use crate::catalog::{Guidance, ImageRole};
 use crate::families::flux;
 use crate::job::Lora;
+use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
 fn dev() -> ModelSpec {

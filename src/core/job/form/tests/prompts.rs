@@ -1,8 +1,8 @@
 //! Prompts that are templates.
 
 use super::*;
-use crate::catalog::test_spec;
 use crate::job::prompt::WildcardFolders;
+use crate::model::test_spec;
 
 #[test]
 fn prompts_are_settled_once_and_keep_what_was_written() {

@@ -1,9 +1,9 @@
 //! Clips that are made in sections: their lengths, orders, sizes and prompts.
 
 use super::*;
-use crate::catalog::Guidance;
 use crate::families::framepack;
 use crate::job::{SectionOrder, Sections};
+use crate::model::Guidance;
 
 /// A model as FramePack is.
 fn framepack(order: SectionOrder) -> ModelSpec {

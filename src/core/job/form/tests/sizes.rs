@@ -1,6 +1,7 @@
 //! Widths and heights: what is made of those that are asked for, and of a picture's aspect.
 
 use super::*;
+use crate::model::nearest_multiple;
 
 #[test]
 fn sizes_become_the_nearest_multiple_with_a_notice_for_each_edge() {

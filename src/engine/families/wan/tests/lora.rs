@@ -80,7 +80,7 @@ fn answer_of_changed(config: &WanConfig, change: impl Fn(&str, Tensor) -> Tensor
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     write_named(&path, &changed);
-    let files = safelight_core::catalog::ModelFiles {
+    let files = safelight_core::model::ModelFiles {
         transformer: path,
         ..config.files.clone()
     };

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::{CatalogError, ModelFiles};
 use safelight_core::job::GenerateRequest;
+use safelight_core::model::{CatalogError, ModelFiles};
 use safelight_core::networks::{NetworkConfig as _, WanTransformerConfig};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};

@@ -1,6 +1,6 @@
 //! What the autoencoder's files may look like: names of keys, prefixes, and configurations.
 
-use safelight_core::catalog::CatalogError;
+use safelight_core::model::CatalogError;
 
 use super::*;
 

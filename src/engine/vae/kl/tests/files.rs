@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use safelight_core::catalog::CatalogError;
+use safelight_core::model::CatalogError;
 use safelight_core::networks::NetworkConfig as _;
 use tch::{Device, Kind, Tensor};
 

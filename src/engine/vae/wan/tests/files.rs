@@ -2,14 +2,13 @@
 
 use std::fs;
 
-use safelight_core::catalog::CatalogError;
+use safelight_core::model::CatalogError;
 use safelight_core::networks::NetworkConfig as _;
 use tch::Tensor;
 
-use super::weights;
 use super::{
     DECODER_LIMIT, ENCODER_LIMIT, NAMES, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, config,
-    decode, distance, encode, fixture, open, recorded,
+    decode, distance, encode, fixture, open, recorded, weights,
 };
 use crate::weights::Weights;
 

@@ -1,0 +1,216 @@
+//! What is said of a Flux file: its numbers from the header alone, its identity card, and what it is where it is another.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::catalog::IdentityCard;
+use crate::families::flux;
+use crate::families::flux::tests::files::{all_in_one, edited, flux_tree, shapes};
+use crate::job::Sampler;
+use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, ModelSpec};
+use crate::testing::made_up::{Shapes, write};
+use crate::testing::networks::config_of;
+use crate::testing::pipelines::write_json;
+
+#[test]
+fn models_like_flux_are_named_and_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = models.join("unet/x.safetensors");
+    let dev = || shapes("transformer dev");
+    let named = |key: &str| edited(dev(), key, &[8, 8]);
+    for (shapes, part) in [
+        (
+            edited(dev(), "img_in.weight", &[3072, 128]),
+            "control model (Canny or Depth)",
+        ),
+        (edited(dev(), "img_in.weight", &[3072, 196]), "Flex.2"),
+        (
+            edited(dev(), "img_in.weight", &[3072, 100]),
+            "100 input channels",
+        ),
+        (named("distilled_guidance_layer.in_proj.weight"), "Chroma"),
+        (named("double_stream_modulation_img.lin.weight"), "Flux 2"),
+        (named("controlnet_blocks.0.weight"), "ControlNet"),
+        (named("pulid_ca.0.norm1.weight"), "PuLID"),
+        (named("something_new.weight"), "something_new"),
+        (
+            named("txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"),
+            "Hunyuan",
+        ),
+        (
+            named("double_blocks.0.img_attn.qkv.weight.quant_state.bitsandbytes__nf4"),
+            "nf4",
+        ),
+    ] {
+        write(&place, &shapes, "F16");
+        let err = ModelSpec::open(&place).unwrap_err();
+        assert!(
+            matches!(err, CatalogError::Unsupported { .. }),
+            "{part}: {err}"
+        );
+        assert!(err.to_string().contains(part), "{part}: {err}");
+    }
+    let mut redux = Shapes::new();
+    redux.insert("redux_up.weight".into(), vec![12288, 1152]);
+    redux.insert("redux_down.weight".into(), vec![4096, 12288]);
+    write(&place, &redux, "F16");
+    let text = ModelSpec::open(&place).unwrap_err().to_string();
+    assert!(text.contains("Flux Redux"), "{text}");
+    for (class, part) in [
+        ("FluxControlPipeline", "Canny or Depth"),
+        ("FluxControlNetPipeline", "ControlNet"),
+        ("FluxPriorReduxPipeline", "Redux"),
+        ("Flux2Pipeline", "Flux 2"),
+        ("FluxSomethingPipeline", "FluxSomethingPipeline"),
+    ] {
+        let folder = root.path().join(class);
+        write_json(
+            &folder.join("model_index.json"),
+            &json!({"_class_name": class}),
+        );
+        let err = ModelSpec::open(&folder).unwrap_err();
+        assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
+        assert!(err.to_string().contains(part), "{err}");
+    }
+}
+
+#[test]
+fn a_header_alone_says_the_numbers_of_every_part() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = write(
+        &models.join("unet/flux1-fill-dev.safetensors"),
+        &shapes("transformer fill"),
+        "BF16",
+    );
+    let config = |component, place: &Path| config_of(flux::FAMILY, component, place).unwrap();
+    for (component, place, expected) in [
+        (
+            Component::Transformer,
+            place,
+            json!({"in_channels": 384, "out_channels": 64, "num_layers": 19, "num_single_layers": 38,
+                "attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 4096,
+                "pooled_projection_dim": 768, "guidance_embeds": true, "axes_dims_rope": [16, 56, 56]}),
+        ),
+        (
+            Component::Vae,
+            models.join("vae/ae.safetensors"),
+            json!({"block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
+                "latent_channels": 16, "norm_num_groups": 32, "scaling_factor": 0.3611,
+                "shift_factor": 0.1159, "use_quant_conv": false, "mid_block_add_attention": true}),
+        ),
+        (
+            Component::TextEncoder,
+            models.join("text_encoders/clip_l.safetensors"),
+            json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+                "num_attention_heads": 12, "max_position_embeddings": 77, "vocab_size": 49408,
+                "hidden_act": "quick_gelu", "eos_token_id": 2}),
+        ),
+        (
+            Component::TextEncoder2,
+            models.join("text_encoders/t5xxl_fp16.safetensors"),
+            json!({"model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24,
+                "num_heads": 64, "vocab_size": 32128, "relative_attention_num_buckets": 32}),
+        ),
+    ] {
+        let found = config(component, &place);
+        for (key, value) in expected.as_object().unwrap() {
+            assert_eq!(found[key], *value, "{component:?} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_size() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let mut fewer = shapes("transformer schnell");
+    fewer.retain(|key, _| !key.starts_with("double_blocks.18."));
+    let place = write(&models.join("unet/pruned.safetensors"), &fewer, "BF16");
+    let spec = ModelSpec::open(&place).unwrap();
+    assert_eq!(
+        (spec.guidance, spec.image_role, spec.mask),
+        (Guidance::None, ImageRole::Base, InputUse::Optional)
+    );
+    let defaults = &spec.defaults;
+    assert_eq!((defaults.width, defaults.height), (256, 256));
+    assert_eq!((defaults.num_steps, defaults.strength), (4, Some(0.6)));
+    assert_eq!((defaults.num_frames, defaults.sampler), (1, Sampler::Euler));
+    assert!(spec.latent_rgb.is_some() && spec.presets.is_empty());
+}
+
+#[test]
+fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = write(
+        &models.join("unet/flux1-dev.safetensors"),
+        &shapes("transformer dev"),
+        "BF16",
+    );
+    let card = IdentityCard::read(&place).unwrap();
+    assert_eq!(
+        (card.family.as_str(), card.variant.as_str()),
+        ("flux", "dev")
+    );
+    assert!(card.what.contains("FLUX.1 dev"), "{}", card.what);
+    let names: Vec<&str> = card.components.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["transformer", "vae", "text_encoder", "text_encoder_2"]
+    );
+    for (file, what) in [
+        ("vae/ae.safetensors", "an image VAE in the original layout"),
+        ("text_encoders/clip_l.safetensors", "a CLIP text encoder"),
+        ("text_encoders/t5xxl_fp16.safetensors", "a T5 text encoder"),
+    ] {
+        let card = IdentityCard::read(&models.join(file)).unwrap();
+        assert_eq!(card.what, what);
+        let err = ModelSpec::open(&models.join(file)).unwrap_err();
+        assert!(matches!(err, CatalogError::PartAlone { .. }), "{err}");
+    }
+    std::fs::remove_file(models.join("vae/ae.safetensors")).unwrap();
+    std::fs::remove_dir_all(models.join("text_encoders")).unwrap();
+    let card = IdentityCard::read(&place).unwrap();
+    assert_eq!((card.is_runnable, card.variant.as_str()), (false, "dev"));
+    let [problem] = &card.problems[..] else {
+        panic!("{:?}", card.problems);
+    };
+    for missing in [
+        "ae.safetensors",
+        "clip_l.safetensors",
+        "t5xxl_fp16.safetensors",
+    ] {
+        assert!(problem.contains(missing), "{problem}");
+    }
+}
+
+#[test]
+fn a_card_of_a_checkpoint_names_the_parts_in_it_also_where_one_is_missing() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("flux1-dev-fp8.safetensors");
+    let mut shapes = all_in_one("transformer dev");
+    shapes.retain(|key, _| !key.starts_with("vae."));
+    write(&place, &shapes, "F16");
+    let card = IdentityCard::read(&place).unwrap();
+    let parts: Vec<(&str, u64)> = card
+        .components
+        .iter()
+        .map(|part| (part.name.as_str(), part.bytes))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("text_encoder", 2 * (123_060_480 + 768 * 768 + 1)),
+            ("text_encoder_2", 2 * (4_762_310_656 + 1)),
+            ("transformer", 2 * 11_901_408_320),
+        ]
+    );
+    assert!(
+        card.problems[0].contains("ae.safetensors"),
+        "{:?}",
+        card.problems
+    );
+}

@@ -1,0 +1,201 @@
+//! FLUX.1's files without weights, from names and shapes that diffusers, transformers and the authors' code have.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::catalog::Catalog;
+use crate::settings::Settings;
+use crate::testing::made_up::{Shapes, write};
+use crate::testing::pipelines::{user, write_json};
+
+/// A name in which `{N}` stands for the numbers from 0 on, how many there are, and the shape.
+#[derive(Deserialize)]
+struct Tensors(String, usize, Vec<u64>);
+
+/// The files of `tests/fixtures/headers`.
+type Files = BTreeMap<String, Vec<Tensors>>;
+
+/// One of the files in `tests/fixtures/headers/flux.json`, which `flux.py` beside it makes.
+pub(crate) fn shapes(name: &str) -> Shapes {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let text = include_str!("../../../../../tests/fixtures/headers/flux.json");
+        serde_json::from_str(text).unwrap()
+    });
+    unfolded(&files[name])
+}
+
+/// One of the files in `tests/fixtures/headers/framepack.json`, which `framepack.py` beside it makes.
+pub(crate) fn framepack_shapes(name: &str) -> Shapes {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let text = include_str!("../../../../../tests/fixtures/headers/framepack.json");
+        serde_json::from_str(text).unwrap()
+    });
+    unfolded(&files[name])
+}
+
+fn unfolded(tensors: &[Tensors]) -> Shapes {
+    let mut shapes = Shapes::new();
+    for Tensors(pattern, count, shape) in tensors {
+        if *count == 0 {
+            shapes.insert(pattern.clone(), shape.clone());
+        }
+        for number in 0..*count {
+            shapes.insert(pattern.replace("{N}", &number.to_string()), shape.clone());
+        }
+    }
+    shapes
+}
+
+pub(crate) fn behind(prefix: &str, shapes: &Shapes) -> Shapes {
+    let named = shapes.iter();
+    named
+        .map(|(key, shape)| (format!("{prefix}{key}"), shape.clone()))
+        .collect()
+}
+
+/// The same shapes but for one.
+pub(crate) fn edited(mut shapes: Shapes, key: &str, shape: &[u64]) -> Shapes {
+    shapes.insert(key.to_owned(), shape.to_vec());
+    shapes
+}
+
+/// Everything in one file, as ComfyUI saves a checkpoint.
+pub(crate) fn all_in_one(transformer: &str) -> Shapes {
+    let mut all = behind("model.diffusion_model.", &shapes(transformer));
+    all.extend(behind("vae.", &shapes("ae")));
+    let clip = "text_encoders.clip_l.transformer.";
+    all.extend(behind(clip, &shapes("clip_l")));
+    all.insert(format!("{clip}text_projection.weight"), vec![768, 768]);
+    all.insert("text_encoders.clip_l.logit_scale".into(), Vec::new());
+    let t5 = "text_encoders.t5xxl.transformer.";
+    all.extend(behind(t5, &shapes("t5xxl")));
+    all.insert("text_encoders.t5xxl.logit_scale".into(), Vec::new());
+    all
+}
+
+/// ComfyUI's `models` folder with every companion that Flux needs, and no transformer.
+pub(crate) fn flux_tree(models: &Path) -> PathBuf {
+    write(&models.join("vae/ae.safetensors"), &shapes("ae"), "F32");
+    let text = models.join("text_encoders");
+    write(&text.join("clip_l.safetensors"), &shapes("clip_l"), "F16");
+    write(
+        &text.join("t5xxl_fp16.safetensors"),
+        &shapes("t5xxl"),
+        "F16",
+    );
+    models.to_owned()
+}
+
+/// The tokenizers that ship with the app.
+pub(crate) fn shipped(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = fs::canonicalize(root.join("../../assets/tokenizers")).unwrap();
+    folder.join(name)
+}
+
+/// The models of a user whose only folder is `models`, and who has the app's tokenizers.
+pub(crate) fn catalog_of(models: &Path) -> Catalog {
+    let (root, mut paths) = user();
+    paths.assets = Some(shipped("clip-l").ancestors().nth(2).unwrap().to_owned());
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models.to_owned()];
+    let mut catalog = Catalog::load(&paths, &settings);
+    drop(root);
+    catalog
+        .available
+        .retain(|spec| spec.id != crate::catalog::EMBEDDED_MODEL);
+    catalog
+}
+
+/// A diffusers folder of published size.
+pub(crate) fn write_folder(folder: &Path, class: &str, transformer: &str) -> PathBuf {
+    write_json(
+        &folder.join("model_index.json"),
+        &json!({
+            "_class_name": class,
+            "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+            "text_encoder": ["transformers", "CLIPTextModel"],
+            "text_encoder_2": ["transformers", "T5EncoderModel"],
+            "tokenizer": ["transformers", "CLIPTokenizer"],
+            "tokenizer_2": ["transformers", "T5TokenizerFast"],
+            "transformer": ["diffusers", "FluxTransformer2DModel"],
+            "vae": ["diffusers", "AutoencoderKL"],
+        }),
+    );
+    let shapes_of = shapes(&format!("transformer {transformer} diffusers"));
+    let channels = shapes_of["x_embedder.weight"][1];
+    for (component, config) in [
+        (
+            "transformer",
+            transformer_config(channels, transformer != "schnell"),
+        ),
+        ("vae", vae_config()),
+        ("text_encoder", clip_config()),
+        ("text_encoder_2", t5_config()),
+    ] {
+        write_json(&folder.join(component).join("config.json"), &config);
+    }
+    write_json(
+        &folder.join("scheduler/scheduler_config.json"),
+        &json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0, "use_dynamic_shifting": true}),
+    );
+    let weights = "diffusion_pytorch_model.safetensors";
+    write(
+        &folder.join("transformer").join(weights),
+        &shapes_of,
+        "BF16",
+    );
+    write(
+        &folder.join("vae").join(weights),
+        &shapes("ae diffusers"),
+        "BF16",
+    );
+    let clip = folder.join("text_encoder/model.safetensors");
+    write(&clip, &shapes("clip_l"), "BF16");
+    write(
+        &folder.join("text_encoder_2/model.safetensors"),
+        &shapes("t5xxl"),
+        "BF16",
+    );
+    for (component, name) in [("tokenizer", "clip-l"), ("tokenizer_2", "t5-xxl")] {
+        std::os::unix::fs::symlink(shipped(name), folder.join(component)).unwrap();
+    }
+    folder.to_owned()
+}
+
+fn transformer_config(channels: u64, guidance: bool) -> Value {
+    json!({
+        "_class_name": "FluxTransformer2DModel", "in_channels": channels, "out_channels": 64,
+        "num_layers": 19, "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24,
+        "joint_attention_dim": 4096, "pooled_projection_dim": 768, "guidance_embeds": guidance,
+        "axes_dims_rope": [16, 56, 56],
+    })
+}
+
+fn vae_config() -> Value {
+    json!({
+        "_class_name": "AutoencoderKL", "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
+        "latent_channels": 16, "norm_num_groups": 32, "use_quant_conv": false, "use_post_quant_conv": false,
+    })
+}
+
+pub(crate) fn clip_config() -> Value {
+    json!({
+        "model_type": "clip_text_model", "hidden_size": 768, "intermediate_size": 3072,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 49408,
+    })
+}
+
+pub(crate) fn t5_config() -> Value {
+    json!({
+        "model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
+        "vocab_size": 32128, "feed_forward_proj": "gated-gelu",
+    })
+}

@@ -1,0 +1,6 @@
+//! The FLUX.1 models, as files that these tests write, against the catalogue.
+
+mod catalogued;
+mod described;
+pub(crate) mod files;
+mod parts;

@@ -1,0 +1,325 @@
+//! The parts beside a Flux transformer: named by the user, missing, wrong, cut off; and the tokenizers.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::families::flux::tests::files::{
+    all_in_one, catalog_of, clip_config, edited, flux_tree, shapes, shipped, t5_config,
+    write_folder,
+};
+use crate::library::Companions;
+use crate::library::tests::parts::NARROW;
+use crate::model::{CatalogError, ModelSpec};
+use crate::testing::made_up::{clip_vision, comfy_tree, transformer, umt5, vae, write};
+use crate::testing::pipelines::write_json;
+
+fn dev_in(models: &Path) -> PathBuf {
+    let place = models.join("unet/flux1-dev.safetensors");
+    write(&place, &shapes("transformer dev"), "BF16")
+}
+
+fn open_with(place: &Path, companions: &Companions) -> Result<ModelSpec, CatalogError> {
+    let nothing = tempfile::tempdir().unwrap();
+    catalog_of(nothing.path()).open_with(&place.to_string_lossy(), companions)
+}
+
+#[test]
+fn a_missing_part_is_named_with_the_file_to_get_and_where_it_was_looked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = dev_in(&models);
+    ModelSpec::open(&place).unwrap();
+    for (file, example) in [
+        (
+            "vae/ae.safetensors",
+            "ae.safetensors from black-forest-labs/FLUX.1-schnell",
+        ),
+        (
+            "text_encoders/clip_l.safetensors",
+            "clip_l.safetensors from comfyanonymous/flux_text_encoders",
+        ),
+        (
+            "text_encoders/t5xxl_fp16.safetensors",
+            "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders",
+        ),
+    ] {
+        let (here, away) = (models.join(file), models.join("away"));
+        fs::rename(&here, &away).unwrap();
+        let err = ModelSpec::open(&place).unwrap_err();
+        assert!(
+            matches!(err, CatalogError::MissingCompanion { .. }),
+            "{err}"
+        );
+        let text = err.to_string();
+        let looked = here.parent().unwrap().to_string_lossy().into_owned();
+        assert!(text.contains(example) && text.contains(&looked), "{text}");
+        fs::rename(&away, &here).unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = dev_in(&models);
+    let other = |name: &str, shapes| write(&models.join("other").join(name), &shapes, "F16");
+    let wan_vae = other("wan.safetensors", vae(16));
+    let mut sd = edited(shapes("ae"), "encoder.conv_out.weight", &[8, 512, 3, 3]);
+    sd.insert("decoder.conv_in.weight".into(), vec![512, 4, 3, 3]);
+    let sd_vae = other("sd.safetensors", sd);
+    let umt5 = other("umt5.safetensors", umt5());
+    let vision = other("vision.safetensors", clip_vision());
+    let mut wide = shapes("clip_l");
+    for shape in wide.values_mut() {
+        shape
+            .iter_mut()
+            .filter(|n| **n == 768)
+            .for_each(|n| *n = 1280);
+    }
+    let clip_g = other("clip_g.safetensors", wide);
+    let t5 = models.join("text_encoders/t5xxl_fp16.safetensors");
+    let clip = models.join("text_encoders/clip_l.safetensors");
+    let vae_of = |place: &Path| Companions {
+        vae: Some(place.to_owned()),
+        ..Companions::default()
+    };
+    let clip_of = |place: &Path| Companions {
+        text_encoder: Some(place.to_owned()),
+        ..Companions::default()
+    };
+    let t5_of = |place: &Path| Companions {
+        text_encoder_2: Some(place.to_owned()),
+        ..Companions::default()
+    };
+    for (companions, right, found) in [
+        (vae_of(&wan_vae), "ae.safetensors", "a Wan VAE"),
+        (vae_of(&sd_vae), "16 channels", "found 4"),
+        (vae_of(&t5), "ae.safetensors", "a T5 text encoder"),
+        (clip_of(&t5), "clip_l.safetensors", "a T5 text encoder"),
+        (clip_of(&clip_g), "clip_l.safetensors", "found one of 1280"),
+        (clip_of(&vision), "clip_l.safetensors", "an image encoder"),
+        (
+            t5_of(&umt5),
+            "t5xxl_fp16.safetensors",
+            "a UMT5 text encoder",
+        ),
+        (
+            t5_of(&clip),
+            "t5xxl_fp16.safetensors",
+            "a CLIP text encoder",
+        ),
+    ] {
+        let text = open_with(&place, &companions).unwrap_err().to_string();
+        assert!(
+            text.contains(right) && text.contains(found),
+            "{right}: {text}"
+        );
+    }
+    let gone = open_with(&place, &t5_of(Path::new("/nowhere/t5"))).unwrap_err();
+    assert!(matches!(gone, CatalogError::NoSuchPath { .. }), "{gone}");
+}
+
+#[test]
+fn parts_that_the_user_named_win_over_those_of_a_checkpoint_and_of_a_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let parts = flux_tree(&root.path().join("parts"));
+    let vae = parts.join("vae/ae.safetensors");
+    let t5 = parts.join("text_encoders/t5xxl_fp16.safetensors");
+    let companions = Companions {
+        vae: Some(vae.clone()),
+        text_encoder_2: Some(t5.clone()),
+        ..Companions::default()
+    };
+    let place = root.path().join("flux1-dev_all-in-one.safetensors");
+    write(&place, &all_in_one("transformer dev"), "F16");
+    let folder = write_folder(&root.path().join("folder"), "FluxPipeline", "dev");
+    for (model, clip, tokenizer) in [
+        (&place, place.clone(), shipped("t5-xxl")),
+        // That of the folder itself is nearer.
+        (
+            &folder,
+            folder.join("text_encoder"),
+            folder.join("tokenizer_2"),
+        ),
+    ] {
+        let files = open_with(model, &companions).unwrap().files;
+        assert_eq!(
+            (&files.vae, files.text_encoder_2.as_ref()),
+            (&vae, Some(&t5))
+        );
+        assert_eq!(files.text_encoder, clip);
+        assert_eq!(files.tokenizer_2, Some(tokenizer));
+        assert_eq!(files.tokenizer_2_class, None);
+    }
+    // The parts of a folder are good for a file too, also by the name of the folder around them.
+    let dev = dev_in(&root.path().join("far"));
+    let companions = Companions {
+        vae: Some(folder.clone()),
+        text_encoder: Some(folder.join("text_encoder")),
+        text_encoder_2: Some(folder.join("text_encoder_2")),
+        ..Companions::default()
+    };
+    let files = open_with(&dev, &companions).unwrap().files;
+    assert_eq!(files.vae, folder.join("vae"));
+    assert_eq!(files.tokenizer, folder.join("tokenizer"));
+    assert_eq!(files.tokenizer_2, Some(folder.join("tokenizer_2")));
+    assert_eq!(files.scheduler, None);
+}
+
+#[test]
+fn parts_of_wan_and_flux_lie_in_one_tree_and_each_finds_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(&comfy_tree(root.path()));
+    let wan = models.join("diffusion_models/wan.safetensors");
+    write(&wan, &transformer(NARROW), "F16");
+    dev_in(&models);
+    let catalog = catalog_of(&models);
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    assert_eq!(catalog.available.len(), 2);
+    let files = catalog.find(&wan.to_string_lossy()).unwrap().files;
+    assert_eq!(files.vae, models.join("vae/wan_2.1_vae.safetensors"));
+    assert!(files.text_encoder.ends_with("umt5_xxl_fp16.safetensors"));
+    assert_eq!(files.text_encoder_2, None);
+    let files = catalog.find("flux1-dev").unwrap().files;
+    assert_eq!(files.vae, models.join("vae/ae.safetensors"));
+    assert_eq!(files.tokenizer_2, Some(shipped("t5-xxl")));
+}
+
+#[test]
+fn a_wan_checkpoint_with_all_parts_needs_nothing_around_it_either() {
+    let root = tempfile::tempdir().unwrap();
+    let behind = crate::families::flux::tests::files::behind;
+    let mut all = behind("model.diffusion_model.", &transformer(NARROW));
+    all.extend(behind("vae.", &vae(16)));
+    all.extend(behind("text_encoders.umt5xxl.transformer.", &umt5()));
+    let place = root.path().join("checkpoints/rapid.safetensors");
+    crate::testing::made_up::write_with_tokenizer(&place, &all, "F16", 256_300);
+    let files = ModelSpec::open(&place).unwrap().files;
+    assert_eq!(
+        (&files.vae, &files.text_encoder, &files.tokenizer),
+        (&place, &place, &place)
+    );
+}
+
+#[test]
+fn a_part_that_is_cut_off_is_named_wherever_it_lies() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = dev_in(&models);
+    for file in [
+        "unet/flux1-dev.safetensors",
+        "vae/ae.safetensors",
+        "text_encoders/clip_l.safetensors",
+        "text_encoders/t5xxl_fp16.safetensors",
+    ] {
+        let path = models.join(file);
+        let length = fs::metadata(&path).unwrap().len();
+        let open = fs::File::options().write(true).open(&path).unwrap();
+        open.set_len(length / 2).unwrap();
+        let text = ModelSpec::open(&place).unwrap_err().to_string();
+        assert!(text.contains(file) && text.contains("cut off"), "{text}");
+        open.set_len(length).unwrap();
+    }
+    ModelSpec::open(&place).unwrap();
+}
+
+#[test]
+fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_count() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = dev_in(&models);
+    let text = models.join("text_encoders");
+    // UMT5's, and one of pieces where pairs are wanted: both are passed over.
+    fs::create_dir_all(text.join("tokenizer")).unwrap();
+    fs::write(
+        text.join("tokenizer/spiece.model"),
+        [0x0a, 0].repeat(40_000),
+    )
+    .unwrap();
+    let files = ModelSpec::open(&place).unwrap().files;
+    let of_app = |name: &str| fs::canonicalize(shipped(name)).unwrap();
+    let canonical = |path: &Path| fs::canonicalize(path).unwrap();
+    assert_eq!(canonical(&files.tokenizer), of_app("clip-l"));
+    assert_eq!(
+        canonical(files.tokenizer_2.as_ref().unwrap()),
+        of_app("t5-xxl")
+    );
+    fs::remove_dir_all(text.join("tokenizer")).unwrap();
+    symlink(shipped("clip-l"), text.join("tokenizer")).unwrap();
+    symlink(shipped("t5-xxl"), text.join("tokenizer_2")).unwrap();
+    let files = ModelSpec::open(&place).unwrap().files;
+    assert_eq!(files.tokenizer, text.join("tokenizer"));
+    assert_eq!(files.tokenizer_2, Some(text.join("tokenizer_2")));
+    // Named ones must fit.
+    let named = |one: Option<&str>, two: Option<&str>| Companions {
+        tokenizer: one.map(shipped),
+        tokenizer_2: two.map(shipped),
+        ..Companions::default()
+    };
+    let text = open_with(&place, &named(Some("t5-xxl"), None))
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("merged pairs, as CLIP"), "{text}");
+    let text = open_with(&place, &named(None, Some("clip-l")))
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("pieces with scores, as T5 has"), "{text}");
+    let files = open_with(&place, &named(Some("clip-l/vocab.json"), Some("t5-xxl")))
+        .unwrap()
+        .files;
+    assert_eq!(files.tokenizer, shipped("clip-l"));
+    assert_eq!(files.tokenizer_2, Some(shipped("t5-xxl")));
+}
+
+#[test]
+fn an_encoder_of_another_vocabulary_needs_a_tokenizer_of_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let place = dev_in(&models);
+    let tokens = "text_model.embeddings.token_embedding.weight";
+    let small = edited(shapes("clip_l"), tokens, &[814, 768]);
+    write(
+        &models.join("text_encoders/clip_l.safetensors"),
+        &small,
+        "F16",
+    );
+    let text = ModelSpec::open(&place).unwrap_err().to_string();
+    assert!(
+        text.contains("the tokenizer of CLIP with 814 token ids"),
+        "{text}"
+    );
+    let pairs: serde_json::Map<_, _> = (0..814).map(|n| (format!("w{n}"), n.into())).collect();
+    let own = models.join("text_encoders/tokenizer");
+    write_json(&own.join("vocab.json"), &pairs.into());
+    fs::write(own.join("merges.txt"), "#version: 0.2\n").unwrap();
+    assert_eq!(ModelSpec::open(&place).unwrap().files.tokenizer, own);
+}
+
+#[test]
+fn a_named_folder_of_an_encoder_brings_the_tokenizer_beside_it_along() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(&root.path().join("models"));
+    let place = dev_in(&models);
+    let mine = root.path().join("mine");
+    for (component, tokenizer, name, config) in [
+        ("text_encoder", "tokenizer", "clip_l", clip_config()),
+        ("text_encoder_2", "tokenizer_2", "t5xxl", t5_config()),
+    ] {
+        let folder = mine.join(component);
+        write(&folder.join("model.safetensors"), &shapes(name), "BF16");
+        write_json(&folder.join("config.json"), &config);
+        let shipped = shipped(if name == "clip_l" { "clip-l" } else { "t5-xxl" });
+        symlink(shipped, mine.join(tokenizer)).unwrap();
+    }
+    let companions = Companions {
+        text_encoder: Some(mine.join("text_encoder")),
+        text_encoder_2: Some(mine.join("text_encoder_2")),
+        ..Companions::default()
+    };
+    let files = open_with(&place, &companions).unwrap().files;
+    assert_eq!(files.text_encoder, mine.join("text_encoder"));
+    assert_eq!(files.text_encoder_2, Some(mine.join("text_encoder_2")));
+    assert_eq!(files.tokenizer, mine.join("tokenizer"));
+    assert_eq!(files.tokenizer_2, Some(mine.join("tokenizer_2")));
+}

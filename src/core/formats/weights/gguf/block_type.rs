@@ -1,0 +1,130 @@
+//! The types of numbers in a GGUF file: their names and the sizes of their blocks.
+//!
+//! Knows nothing of what the bytes of a block mean: that is the engine's.
+
+use safetensors::Dtype;
+
+use crate::formats::weights::TensorType;
+
+/// Numbers that share scales, as this version can expand them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockType {
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    Iq4Nl,
+    Iq4Xs,
+}
+
+impl BlockType {
+    pub const ALL: [Self; 12] = [
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q2K,
+        Self::Q3K,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+    ];
+
+    /// The name that people know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q2K => "Q2_K",
+            Self::Q3K => "Q3_K",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+            Self::Iq4Nl => "IQ4_NL",
+            Self::Iq4Xs => "IQ4_XS",
+        }
+    }
+
+    /// Numbers in one block.
+    pub fn block_len(self) -> usize {
+        match self {
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Iq4Nl => 32,
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs => 256,
+        }
+    }
+
+    /// Bytes of one block.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::Q4_0 | Self::Iq4Nl => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+            Self::Q2K => 84,
+            Self::Q3K => 110,
+            Self::Q4K => 144,
+            Self::Q5K => 176,
+            Self::Q6K => 210,
+            Self::Iq4Xs => 136,
+        }
+    }
+}
+
+/// What a number for a type means: the type, and the numbers and bytes of one of its blocks. `None` for numbers
+/// that were given to no type, or to one that is gone.
+pub(super) fn type_of_id(id: u32) -> Option<(TensorType, u64, u64)> {
+    let plain = |dtype: Dtype| Some((TensorType::Plain(dtype), 1, dtype.bitsize() as u64 / 8));
+    let foreign = |name, len, bytes| Some((TensorType::Foreign(name), len, bytes));
+    let block = match id {
+        0 => return plain(Dtype::F32),
+        1 => return plain(Dtype::F16),
+        24 => return plain(Dtype::I8),
+        25 => return plain(Dtype::I16),
+        26 => return plain(Dtype::I32),
+        27 => return plain(Dtype::I64),
+        28 => return plain(Dtype::F64),
+        30 => return plain(Dtype::BF16),
+        9 => return foreign("Q8_1", 32, 40),
+        15 => return foreign("Q8_K", 256, 292),
+        16 => return foreign("IQ2_XXS", 256, 66),
+        17 => return foreign("IQ2_XS", 256, 74),
+        18 => return foreign("IQ3_XXS", 256, 98),
+        19 => return foreign("IQ1_S", 256, 50),
+        21 => return foreign("IQ3_S", 256, 110),
+        22 => return foreign("IQ2_S", 256, 82),
+        29 => return foreign("IQ1_M", 256, 56),
+        34 => return foreign("TQ1_0", 256, 54),
+        35 => return foreign("TQ2_0", 256, 66),
+        39 => return foreign("MXFP4", 32, 17),
+        40 => return foreign("NVFP4", 64, 36),
+        41 => return foreign("Q1_0", 128, 18),
+        2 => BlockType::Q4_0,
+        3 => BlockType::Q4_1,
+        6 => BlockType::Q5_0,
+        7 => BlockType::Q5_1,
+        8 => BlockType::Q8_0,
+        10 => BlockType::Q2K,
+        11 => BlockType::Q3K,
+        12 => BlockType::Q4K,
+        13 => BlockType::Q5K,
+        14 => BlockType::Q6K,
+        20 => BlockType::Iq4Nl,
+        23 => BlockType::Iq4Xs,
+        _ => return None,
+    };
+    let (len, bytes) = (block.block_len() as u64, block.block_bytes() as u64);
+    Some((TensorType::Blocks(block), len, bytes))
+}

@@ -1,0 +1,157 @@
+//! The header of one weight file, safetensors or GGUF, told apart by its first bytes.
+//!
+//! Gives the same answers for both: names, shapes, types, and where the bytes lie. What is within a header of
+//! either format is the business of [`safetensors`](super::safetensors) and [`gguf`].
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::{fmt, io};
+
+use safetensors::Dtype;
+use thiserror::Error;
+
+use super::gguf::{self, BlockType};
+use super::safetensors as plain;
+
+/// What can be wrong with a header. The caller knows the path.
+#[derive(Debug, Error)]
+pub enum HeaderError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Unsound(String),
+}
+
+/// How the numbers of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorType {
+    /// Each number by itself.
+    Plain(Dtype),
+    /// In GGUF's blocks, which share a scale.
+    Blocks(BlockType),
+    /// In blocks of GGUF, by name, that this version cannot expand.
+    Foreign(&'static str),
+}
+
+impl TensorType {
+    pub fn plain(self) -> Option<Dtype> {
+        match self {
+            Self::Plain(dtype) => Some(dtype),
+            _ => None,
+        }
+    }
+
+    pub fn blocks(self) -> Option<BlockType> {
+        match self {
+            Self::Blocks(block) => Some(block),
+            _ => None,
+        }
+    }
+}
+
+impl PartialEq<Dtype> for TensorType {
+    fn eq(&self, dtype: &Dtype) -> bool {
+        self.plain() == Some(*dtype)
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(dtype) => dtype.fmt(f),
+            Self::Blocks(block) => f.write_str(block.name()),
+            Self::Foreign(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One tensor: its numbers' type, its sizes as PyTorch has them, and its bytes in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    pub dtype: TensorType,
+    pub shape: Vec<u64>,
+    /// From the start of the file.
+    pub start: u64,
+    pub bytes: u64,
+}
+
+/// The checked header of one file: every tensor lies within the file, and none overlaps another.
+#[derive(Debug)]
+pub enum Header {
+    Safetensors(plain::Header),
+    Gguf(gguf::Header),
+}
+
+impl Header {
+    /// Opens `path` and reads its header. What is no plain file is not opened at all: opening a pipe
+    /// would wait for its writer.
+    pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
+        if !fs::metadata(path)?.is_file() {
+            return Err(HeaderError::Unsound(
+                "expected a file, found something else".to_owned(),
+            ));
+        }
+        let file = File::open(path)?;
+        let mut magic = [0; 4];
+        let is_gguf = file.read_exact_at(&mut magic, 0).is_ok() && magic == gguf::MAGIC;
+        let header = if is_gguf {
+            Self::Gguf(gguf::Header::of_file(&file)?)
+        } else {
+            Self::Safetensors(plain::Header::of_file(&file)?)
+        };
+        Ok((file, header))
+    }
+
+    /// All tensors, sorted by name.
+    pub fn tensors(&self) -> Box<dyn Iterator<Item = (&str, &TensorInfo)> + '_> {
+        match self {
+            Self::Safetensors(header) => {
+                let tensors = header.tensors().iter();
+                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
+            }
+            Self::Gguf(header) => {
+                let tensors = header.tensors().iter();
+                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
+            }
+        }
+    }
+
+    pub fn info(&self, name: &str) -> Option<&TensorInfo> {
+        match self {
+            Self::Safetensors(header) => header.info(name),
+            Self::Gguf(header) => header.tensors().get(name),
+        }
+    }
+
+    /// Bytes of all tensors.
+    pub fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Safetensors(header) => header.data_bytes(),
+            Self::Gguf(header) => header.tensors().values().map(|info| info.bytes).sum(),
+        }
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        match self {
+            Self::Safetensors(header) => header.file_bytes,
+            Self::Gguf(header) => header.file_bytes,
+        }
+    }
+
+    /// What the file says about itself in a few words.
+    pub fn notes(&self) -> BTreeMap<String, String> {
+        match self {
+            Self::Safetensors(header) => header.notes().clone(),
+            Self::Gguf(header) => header.notes(),
+        }
+    }
+
+    pub fn as_gguf(&self) -> Option<&gguf::Header> {
+        match self {
+            Self::Safetensors(_) => None,
+            Self::Gguf(header) => Some(header),
+        }
+    }
+}

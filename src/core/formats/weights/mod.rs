@@ -1,0 +1,395 @@
+//! The weight files of one component folder: a single file, or an index with its shards.
+//!
+//! Reads headers only. Chooses the same files as the engine's `weights` does, so that what was checked
+//! is what is loaded.
+
+pub mod gguf;
+pub mod header;
+pub(crate) mod keys;
+pub mod safetensors;
+mod sniff;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::model::CatalogError;
+use crate::model::configs::{read_capped, sorted_entries};
+use crate::networks::TensorSpec;
+use header::{Header, HeaderError};
+pub use header::{TensorInfo, TensorType};
+pub(crate) use keys::ends_with_path;
+use keys::is_aside;
+pub(crate) use sniff::is_gguf;
+use sniff::other_than_weights;
+
+/// An index of a model with thousands of layers has a few MB.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+/// A value takes many times as much as its text.
+const MAX_NOTE_BYTES: usize = 2 << 20;
+const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
+
+/// One tensor as its header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorEntry {
+    pub dtype: TensorType,
+    pub shape: Vec<u64>,
+    /// In the file.
+    pub bytes: u64,
+    /// Which of the files holds it.
+    pub file: usize,
+}
+
+/// All tensors of one component.
+#[derive(Clone, Debug, Default)]
+pub struct WeightSet {
+    pub files: Vec<PathBuf>,
+    pub tensors: BTreeMap<String, TensorEntry>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    pub notes: BTreeMap<String, String>,
+    /// Whether it is a file of GGUF.
+    pub is_gguf: bool,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl WeightSet {
+    /// Reads the headers of what lies at a place: a component's folder, an index of shards, or one file.
+    pub fn at(place: &Path) -> Result<Self, CatalogError> {
+        if place.is_dir() {
+            Self::open(place)
+        } else if is_index(place) {
+            Self::from_index(place)
+        } else {
+            Self::from_file(place)
+        }
+    }
+
+    /// Reads the headers of all weight files in a component's folder.
+    pub fn open(folder: &Path) -> Result<Self, CatalogError> {
+        let path = weight_file_in(folder)?;
+        if is_index(&path) {
+            Self::from_index(&path)
+        } else {
+            Self::from_file(&path)
+        }
+    }
+
+    /// Reads the header of one file.
+    pub fn from_file(path: &Path) -> Result<Self, CatalogError> {
+        let mut set = Self::default();
+        set.add(path)?;
+        Ok(set)
+    }
+
+    /// Reads the headers of all shards, and finds every tensor where the index says that it is.
+    fn from_index(index_path: &Path) -> Result<Self, CatalogError> {
+        let bad = |reason: String| CatalogError::Config {
+            reason,
+            path: index_path.to_owned(),
+        };
+        let text = read_capped(index_path, MAX_INDEX_BYTES)?;
+        let index: Index = serde_json::from_slice(&text)
+            .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
+        if index.weight_map.is_empty() {
+            return Err(bad("the weight index lists no tensors".to_owned()));
+        }
+        let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
+        let mut set = Self::default();
+        let mut shards = BTreeMap::new();
+        for (key, shard) in index.weight_map {
+            let number = if let Some(&number) = shards.get(&shard) {
+                number
+            } else {
+                // A shard lies beside its index: a name with folders in it could lead anywhere.
+                if Path::new(&shard).file_name() != Some(shard.as_ref()) {
+                    return Err(bad(format!(
+                        "expected the names of files beside the index, found '{shard}'"
+                    )));
+                }
+                let number = set.add(&folder.join(&shard))?;
+                shards.insert(shard.clone(), number);
+                number
+            };
+            if set
+                .tensors
+                .get(&key)
+                .is_none_or(|entry| entry.file != number)
+            {
+                return Err(bad(format!(
+                    "the weight index places '{key}' in {shard}, which does not have it"
+                )));
+            }
+        }
+        Ok(set)
+    }
+
+    /// Adds one file's tensors; returns its number.
+    fn add(&mut self, path: &Path) -> Result<usize, CatalogError> {
+        if is_pickle(path) {
+            return Err(pickle(path));
+        }
+        let header = match Header::open(path) {
+            Ok((_, header)) => header,
+            Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
+                return Err(CatalogError::Missing {
+                    what: "a weight file".to_owned(),
+                    path: path.to_owned(),
+                });
+            }
+            Err(HeaderError::Io(source)) => {
+                return Err(CatalogError::Io {
+                    source,
+                    path: path.to_owned(),
+                });
+            }
+            Err(HeaderError::Unsound(reason)) => {
+                let path = path.to_owned();
+                return Err(match other_than_weights(&path) {
+                    Some(found) => CatalogError::NotWeights { found, path },
+                    None => CatalogError::Weights { reason, path },
+                });
+            }
+        };
+        let file = self.files.len();
+        let entries = header.tensors().map(|(name, info)| {
+            let entry = TensorEntry {
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                bytes: info.bytes,
+                file,
+            };
+            (name.to_owned(), entry)
+        });
+        if self.tensors.is_empty() {
+            // Sorted as they are, they need no search each.
+            self.tensors = entries.collect();
+        } else {
+            self.tensors.extend(entries);
+        }
+        self.bytes = self.bytes.saturating_add(header.file_bytes());
+        self.notes.extend(header.notes());
+        self.is_gguf = header.as_gguf().is_some();
+        self.files.push(path.to_owned());
+        Ok(file)
+    }
+
+    /// Checks that a tensor is there and has exactly this shape.
+    pub fn expect(&self, key: &str, expected: &[u64]) -> Result<(), CatalogError> {
+        let Some(entry) = self.tensors.get(key) else {
+            return Err(CatalogError::MissingTensor {
+                key: key.to_owned(),
+                expected: expected.to_vec(),
+                path: self.place(),
+            });
+        };
+        if entry.shape != expected {
+            return Err(CatalogError::WrongShape {
+                key: key.to_owned(),
+                expected: expected.to_vec(),
+                found: entry.shape.clone(),
+                path: self.files.get(entry.file).cloned().unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The same of every tensor of a network.
+    pub(crate) fn expect_all(&self, schema: &[TensorSpec]) -> Result<(), CatalogError> {
+        schema
+            .iter()
+            .try_for_each(|tensor| self.expect(&tensor.name, &tensor.shape))
+    }
+
+    /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
+    /// the names of one layer more would begin with.
+    pub(crate) fn no_more_layers(
+        &self,
+        next: &str,
+        expected: impl fmt::Display,
+    ) -> Result<(), CatalogError> {
+        match self.tensors.keys().find(|key| key.starts_with(next)) {
+            Some(key) => Err(CatalogError::Config {
+                reason: format!(
+                    "expected {expected} layers by the config, found the tensor '{key}'"
+                ),
+                path: self.files.first().cloned().unwrap_or_default(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a key belongs to how the weights beside it are stored, and is no weight itself.
+    pub fn is_aside(key: &str) -> bool {
+        is_aside(key)
+    }
+
+    /// A note that is JSON. One that is far longer than anything that is looked for in notes is not read.
+    pub(crate) fn json_note(&self, name: &str) -> Option<Value> {
+        let text = self.notes.get(name)?;
+        let is_sensible = text.len() <= MAX_NOTE_BYTES;
+        is_sensible.then(|| serde_json::from_str(text).ok())?
+    }
+
+    /// The shape of the tensor under a key.
+    pub fn shape(&self, key: &str) -> Option<Vec<u64>> {
+        self.tensors.get(key).map(|entry| entry.shape.clone())
+    }
+
+    /// The shape of the first tensor whose key is one of `ends`, bare or behind a prefix of whole names.
+    pub(crate) fn shape_by_end(&self, ends: &[&str]) -> Option<&[u64]> {
+        let is_it = |key: &str| ends.iter().any(|end| ends_with_path(key, end));
+        let mut tensors = self.tensors.iter();
+        let found = tensors.find(|(key, _)| is_it(key));
+        found.map(|(_, entry)| &entry.shape[..])
+    }
+
+    /// The names of all tensors.
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.tensors.contains_key(key)
+    }
+
+    /// The number of weights; what belongs to their storage does not count.
+    pub fn parameters(&self) -> u64 {
+        self.own_tensors()
+            .map(|entry| entry.shape.iter().product::<u64>())
+            .fold(0, u64::saturating_add)
+    }
+
+    fn own_tensors(&self) -> impl Iterator<Item = &TensorEntry> {
+        let tensors = self.tensors.iter();
+        tensors.filter_map(|(key, entry)| (!is_aside(key)).then_some(entry))
+    }
+
+    /// How the weights are stored: the number of weights of each type.
+    pub fn dtypes(&self) -> BTreeMap<String, u64> {
+        let mut dtypes = BTreeMap::new();
+        for entry in self.own_tensors() {
+            let count: &mut u64 = dtypes.entry(entry.dtype.to_string()).or_default();
+            *count = count.saturating_add(entry.shape.iter().product::<u64>());
+        }
+        dtypes
+    }
+
+    /// Where a tensor that is in none of the files was looked for.
+    fn place(&self) -> PathBuf {
+        match &self.files[..] {
+            [only] => only.clone(),
+            files => files
+                .first()
+                .and_then(|path| path.parent())
+                .unwrap_or_else(|| Path::new(""))
+                .to_owned(),
+        }
+    }
+}
+
+/// The bytes of weight files, each counted once however many parts it holds.
+#[derive(Debug, Default)]
+pub(crate) struct FileBytes(BTreeMap<Vec<PathBuf>, u64>);
+
+impl FileBytes {
+    pub(crate) fn add(&mut self, weights: &WeightSet) {
+        self.0.insert(weights.files.clone(), weights.bytes);
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.values().copied().fold(0, u64::saturating_add)
+    }
+}
+
+/// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
+pub(crate) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
+    for stem in ["diffusion_pytorch_model", "model"] {
+        for end in ["safetensors", "safetensors.index.json"] {
+            let path = folder.join(format!("{stem}.{end}"));
+            if path.is_file() {
+                return Ok(path);
+            }
+        }
+    }
+    let paths = sorted_entries(folder)?;
+    for end in [".safetensors.index.json", ".safetensors", ".gguf"] {
+        let mut fitting = paths
+            .iter()
+            .filter(|path| path.to_string_lossy().ends_with(end));
+        if let (Some(only), None) = (fitting.next(), fitting.next()) {
+            return Ok(only.clone());
+        }
+    }
+    // A link to a file that is gone: a download whose parts were moved or cleaned up.
+    let dangling = paths.iter().find(|path| {
+        path.extension().is_some_and(|end| end == "safetensors") && fs::metadata(path).is_err()
+    });
+    if let Some(path) = dangling {
+        return Err(CatalogError::Missing {
+            what: "the file that this link leads to".to_owned(),
+            path: path.clone(),
+        });
+    }
+    if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
+        return Err(pickle(path));
+    }
+    Err(CatalogError::Missing {
+        what: "a weight file (.safetensors, .safetensors.index.json with its shards, or .gguf)"
+            .to_owned(),
+        path: folder.to_owned(),
+    })
+}
+
+/// Whether `file`, a weight file or an index, is what its folder is read from.
+pub(crate) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
+    weight_file_in(folder).is_ok_and(|own| own == file)
+}
+
+pub(crate) fn is_index(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".index.json")
+}
+
+pub(crate) fn is_pickle(path: &Path) -> bool {
+    path.extension().is_some_and(|end| {
+        PICKLES
+            .iter()
+            .any(|pickle| end.eq_ignore_ascii_case(pickle))
+    })
+}
+
+pub(crate) fn pickle(path: &Path) -> CatalogError {
+    pickle_instead(path, "the .safetensors version of the same weights")
+}
+
+pub(crate) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
+    CatalogError::Pickle {
+        instead: instead.to_owned(),
+        path: path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_json_unless_it_is_endless() {
+        let mut set = WeightSet::default();
+        let list = |count: usize| format!("[{}1]", "1,".repeat(count));
+        set.notes.insert("short".to_owned(), list(1000));
+        set.notes.insert("long".to_owned(), list(MAX_NOTE_BYTES));
+        set.notes.insert("broken".to_owned(), "[1".to_owned());
+        assert!(set.json_note("short").is_some_and(|list| list.is_array()));
+        for name in ["long", "broken", "absent"] {
+            assert_eq!(set.json_note(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a folder or file is, as far as models go, from its configs and headers and never from its name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::families::Family;
+use crate::formats::weights::{WeightSet, is_pickle, pickle};
+use crate::library::companions::Companions;
+use crate::library::{Library, kind, place_of};
+use crate::model::configs::{ModelIndex, read_json, sorted_entries};
+use crate::model::facts::Facts;
+use crate::model::{CatalogError, ModelFiles};
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// A diffusers folder.
+    Pipeline(PathBuf),
+    /// A weight file, or a folder that is no diffusers folder.
+    Parts(PathBuf),
+}
+
+/// What a path leads to. The `model_index.json` of a diffusers folder and its transformer are as good as
+/// the folder.
+pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
+    let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
+        source,
+        path: path.to_owned(),
+    })?;
+    let stat = fs::metadata(&absolute).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            CatalogError::NoSuchPath {
+                path: absolute.clone(),
+            }
+        } else {
+            CatalogError::Io {
+                source,
+                path: absolute.clone(),
+            }
+        }
+    })?;
+    let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
+    if stat.is_dir() {
+        if absolute.join("model_index.json").exists() {
+            return Ok(Target::Pipeline(absolute));
+        }
+        if is_transformer_of(&absolute, &parent) {
+            return Ok(Target::Pipeline(parent));
+        }
+        return Ok(Target::Parts(absolute));
+    }
+    if absolute
+        .file_name()
+        .is_some_and(|name| name == "model_index.json")
+    {
+        return Ok(Target::Pipeline(parent));
+    }
+    if let Some(around) = parent.parent()
+        && place_of(&absolute) == parent
+        && is_transformer_of(&parent, around)
+    {
+        return Ok(Target::Pipeline(around.to_owned()));
+    }
+    if is_pickle(&absolute) {
+        return Err(pickle(&absolute));
+    }
+    Ok(Target::Parts(absolute))
+}
+
+/// Whether a folder is what the diffusers folder around it loads as a transformer.
+fn is_transformer_of(folder: &Path, around: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    matches!(&*name, "transformer" | "transformer_2")
+        && ModelIndex::read(around).is_ok_and(|index| index.components.contains_key(&*name))
+}
+
+/// The family of a pipeline's class; `None` for those that this version does not run.
+pub(crate) fn family_of_pipeline(class: &str) -> Option<Family> {
+    Family::all().find(|family| (family.files.owns_pipeline)(class))
+}
+
+/// Checks a diffusers folder of a supported family whole; others are named and refused.
+///
+/// Parts that the user named stand in for the folder's own.
+pub(crate) fn check_folder(
+    folder: &Path,
+    companions: &Companions,
+    library: &Library,
+) -> Result<(ModelFiles, Facts), CatalogError> {
+    if !folder.join("model_index.json").exists() {
+        return Err(without_index(folder));
+    }
+    let index = ModelIndex::read(folder)?;
+    match family_of_pipeline(&index.class) {
+        Some(family) => (family.files.check_folder)(folder, &index, companions, library),
+        None => Err(CatalogError::Unsupported {
+            what: pipeline_name(&index.class),
+            path: folder.to_owned(),
+        }),
+    }
+}
+
+/// Whether a diffusers folder has its components, each of the class that it should have, but for those that the
+/// user named others for.
+pub(crate) fn check_components(
+    folder: &Path,
+    index: &ModelIndex,
+    components: &[(&str, Option<&str>)],
+    companions: &Companions,
+) -> Result<(), CatalogError> {
+    components
+        .iter()
+        .filter(|(component, _)| !companions.names(component))
+        .try_for_each(|(component, class)| check_component(folder, index, component, *class))
+}
+
+fn check_component(
+    folder: &Path,
+    index: &ModelIndex,
+    component: &str,
+    expected: Option<&str>,
+) -> Result<(), CatalogError> {
+    let index_path = || folder.join("model_index.json");
+    let Some(class) = index.components.get(component) else {
+        return Err(CatalogError::Config {
+            reason: format!("expected a {component} in model_index.json, found none"),
+            path: index_path(),
+        });
+    };
+    if let Some(expected) = expected
+        // A class with a projection on top has the same layers below.
+        && class.strip_suffix("WithProjection").unwrap_or(class) != expected
+    {
+        return Err(CatalogError::Config {
+            reason: format!("expected a {component} of class {expected}, found {class}"),
+            path: index_path(),
+        });
+    }
+    let path = folder.join(component);
+    if !path.is_dir() {
+        return Err(CatalogError::Missing {
+            what: format!("the folder {component}"),
+            path,
+        });
+    }
+    // Without it a header would have to be believed, and the download is not whole anyway.
+    let config = path.join("config.json");
+    if expected.is_some() && !config.exists() {
+        return Err(CatalogError::Missing {
+            what: "the file config.json".to_owned(),
+            path: config,
+        });
+    }
+    Ok(())
+}
+
+/// What a pipeline's class is called among people.
+pub(crate) fn pipeline_name(class: &str) -> String {
+    let families = [
+        ("Flux2", "a Flux 2 model"),
+        ("Flux", "a Flux model"),
+        ("HunyuanVideo", "a HunyuanVideo model"),
+        ("Hunyuan", "a Hunyuan model"),
+        ("LTX", "an LTX model"),
+        ("StableDiffusionXL", "a Stable Diffusion XL model"),
+        ("StableDiffusion3", "a Stable Diffusion 3 model"),
+        ("StableDiffusion", "a Stable Diffusion model"),
+        ("Qwen", "a Qwen image model"),
+        ("ZImage", "a Z-Image model"),
+        ("CogVideo", "a CogVideo model"),
+    ];
+    families
+        .iter()
+        .find(|(start, _)| class.starts_with(start))
+        .map_or_else(
+            || format!("a model for the pipeline {class}"),
+            |(_, name)| (*name).to_owned(),
+        )
+}
+
+/// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
+pub(crate) fn without_index(folder: &Path) -> CatalogError {
+    let unsupported = |what: String| CatalogError::Unsupported {
+        what,
+        path: folder.to_owned(),
+    };
+    let config: BTreeMap<String, Value> =
+        read_json(&folder.join("config.json")).unwrap_or_default();
+    match config.get("_class_name").and_then(Value::as_str) {
+        Some("WanModel") => {
+            if let Err(err) = WeightSet::open(folder) {
+                return err;
+            }
+        }
+        Some(class) => {
+            return unsupported(format!("one component of a model alone ({class})"));
+        }
+        None => {}
+    }
+    let paths = sorted_entries(folder).unwrap_or_default();
+    if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
+        return pickle(path);
+    }
+    CatalogError::NoModel {
+        path: folder.to_owned(),
+    }
+}
+
+/// A single file of a family that this version does not run, or of a form that it does not read.
+pub(crate) fn foreign_file(path: &Path) -> CatalogError {
+    let what = match WeightSet::at(path) {
+        Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
+        Err(err) => return err,
+    };
+    CatalogError::Unsupported {
+        what,
+        path: path.to_owned(),
+    }
+}

@@ -1,0 +1,25 @@
+//! What lies on this disk: the places where models are looked for, the files there, and which of them belong together.
+//!
+//! What a model is in the end, and which entry of `models.toml`, is `catalog`'s to say.
+
+pub(crate) mod companions;
+pub(crate) mod identify;
+pub(crate) mod kind;
+pub(crate) mod names;
+mod parts;
+mod places;
+pub(crate) mod scan;
+pub(crate) mod single;
+pub(crate) mod storage;
+#[cfg(test)]
+pub(crate) mod tests;
+pub(crate) mod tiny;
+pub(crate) mod tokenizer;
+pub(crate) mod watch;
+
+pub use companions::Companions;
+pub use kind::TensorKind;
+pub(crate) use parts::{Item, Library, Role, TOKENIZERS, glance, place_of, weight_files};
+pub use places::SearchedPlace;
+pub(crate) use places::{Places, is_for_loras};
+pub use watch::Watch;

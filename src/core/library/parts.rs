@@ -1,0 +1,287 @@
+//! Which weight files lie where, and what each is at a glance: the first part of its header, searched for
+//! names that only one kind of model has.
+//!
+//! Looks at each folder and file once and with a bound on every reading, so that thousands of files cost
+//! little. What is found here is only a candidate: the checks read headers whole.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::families::{Family, Glance};
+use crate::formats::weights::header::Header;
+use crate::formats::weights::{is_gguf, is_index, is_pickle, weight_file_in};
+use crate::library::tokenizer::Tokenizer;
+use crate::model::CatalogError;
+use crate::model::configs::sorted_entries;
+use crate::settings;
+
+/// More than the header of any published transformer.
+const MAX_GLANCE_BYTES: u64 = 1 << 20;
+/// How many weight files of one folder are looked at.
+const MAX_FILES: usize = 10_000;
+/// The folder of tokenizers among the app's assets.
+pub(crate) const TOKENIZERS: &str = "tokenizers";
+
+/// What a weight file is at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Perhaps with the other parts of its model in the same file.
+    Transformer(Family),
+    WanVae,
+    /// Of pictures: that of Flux, and those of other families.
+    KlVae,
+    /// Of HunyuanVideo and FramePack.
+    VideoVae,
+    Umt5,
+    T5,
+    /// The text half.
+    Clip,
+    ClipVision,
+    Siglip,
+    Llama,
+    /// For previews.
+    TinyDecoder,
+    /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
+    Foreign,
+}
+
+/// A component folder, a weight file or a weight index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub role: Role,
+    pub place: PathBuf,
+}
+
+/// Candidates for the parts of a model.
+#[derive(Debug, Default)]
+pub(crate) struct Library {
+    /// What a search of all places found, in the order in which places win.
+    pub known: Vec<Item>,
+    /// Tokenizers of UMT5 that lie in those places.
+    pub tokenizers: Vec<PathBuf>,
+    /// The same of Llama 3.
+    pub llama_tokenizers: Vec<PathBuf>,
+    /// The folder of those that ship with the app.
+    pub shipped_tokenizers: Option<PathBuf>,
+    folders: RefCell<HashMap<PathBuf, Rc<Vec<Item>>>>,
+    read: RefCell<HashMap<PathBuf, Tokenizer>>,
+}
+
+impl Library {
+    /// A library that has looked at nothing yet, and knows the folder of the tokenizers that ship.
+    pub(crate) fn shipped(tokenizers: Option<PathBuf>) -> Self {
+        Self {
+            shipped_tokenizers: tokenizers,
+            ..Self::default()
+        }
+    }
+
+    /// A library of this program, whatever its settings.
+    pub(crate) fn of_this_program() -> Self {
+        Self::shipped(settings::find_assets().map(|assets| assets.join(TOKENIZERS)))
+    }
+
+    /// The weight files directly in a folder, or the folder itself where it is one component's.
+    pub(crate) fn in_folder(&self, folder: &Path) -> Rc<Vec<Item>> {
+        if let Some(items) = self.folders.borrow().get(folder) {
+            return Rc::clone(items);
+        }
+        let files = weight_files(&sorted_entries(folder).unwrap_or_default());
+        let own = own_file(folder);
+        let items = files.into_iter().filter_map(|path| {
+            let role = glance(&path)?;
+            let is_own = own.as_ref() == Some(&path);
+            Some(Item {
+                role,
+                place: if is_own { folder.to_owned() } else { path },
+            })
+        });
+        let items = Rc::new(items.collect::<Vec<_>>());
+        let mut folders = self.folders.borrow_mut();
+        folders.insert(folder.to_owned(), Rc::clone(&items));
+        items
+    }
+
+    /// What a tokenizer is; each is read once.
+    pub(crate) fn tokenizer(&self, place: &Path) -> Result<Tokenizer, CatalogError> {
+        if let Some(&found) = self.read.borrow().get(place) {
+            return Ok(found);
+        }
+        let found = Tokenizer::read(place)?;
+        self.read.borrow_mut().insert(place.to_owned(), found);
+        Ok(found)
+    }
+}
+
+/// The files among the entries of one folder that may hold weights; shards count once, by their index.
+pub(crate) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
+    let has_index = entries.iter().any(|path| is_index(path));
+    let files = entries.iter().filter(|path| {
+        let is_weights = path.extension().is_some_and(|end| {
+            ["safetensors", "sft", "gguf"]
+                .iter()
+                .any(|known| end.eq_ignore_ascii_case(known))
+        });
+        is_index(path) || (is_weights && !(has_index && is_shard(path)))
+    });
+    files.take(MAX_FILES).cloned().collect()
+}
+
+/// `diffusion_pytorch_model-00002-of-00006.safetensors`
+pub(crate) fn is_shard(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut parts = stem.rsplit('-');
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| part.len() == 5 && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    is_number(parts.next()) && parts.next() == Some("of") && is_number(parts.next())
+}
+
+/// The place by which a file is opened: the folder where it is all of the folder's weights and a
+/// `config.json` lies beside it, the index for a shard, else the file itself.
+pub(crate) fn place_of(file: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    let index = || {
+        let entries = sorted_entries(folder).unwrap_or_default();
+        entries.into_iter().find(|path| is_index(path))
+    };
+    let file = if is_shard(file) {
+        index().unwrap_or_else(|| file.to_owned())
+    } else {
+        file.to_owned()
+    };
+    if own_file(folder).as_ref() == Some(&file) {
+        folder.to_owned()
+    } else {
+        file
+    }
+}
+
+/// The file that is all of a component folder's weights.
+fn own_file(folder: &Path) -> Option<PathBuf> {
+    let has_config = folder.join("config.json").is_file();
+    has_config.then(|| weight_file_in(folder).ok()).flatten()
+}
+
+/// What a file is, from the first part of its header.
+pub(crate) fn glance(path: &Path) -> Option<Role> {
+    if is_pickle(path) {
+        return None;
+    }
+    if is_gguf(path) {
+        return glance_at_gguf(path);
+    }
+    let text = first_part(path)?;
+    let text = String::from_utf8_lossy(&text);
+    role_of_names(&text)
+}
+
+/// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
+fn glance_at_gguf(path: &Path) -> Option<Role> {
+    let Ok((_, header)) = Header::open(path) else {
+        // Whoever put it there should hear what is wrong with it.
+        return Some(Role::Foreign);
+    };
+    let names = header.tensors().map(|(name, _)| name);
+    let mut text = names.collect::<Vec<_>>().join("\"");
+    text.push('"');
+    role_of_names(&text)
+}
+
+fn first_part(path: &Path) -> Option<Vec<u8>> {
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut file = File::open(path).ok()?;
+    let mut length = MAX_GLANCE_BYTES;
+    if !is_index(path) {
+        let mut bytes = [0; 8];
+        file.read_exact(&mut bytes).ok()?;
+        length = length.min(u64::from_le_bytes(bytes));
+    }
+    let mut text = Vec::new();
+    file.take(length).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Names end in a quote here, so that a LoRA's longer ones are not meant.
+fn role_of_names(text: &str) -> Option<Role> {
+    let has = |name: &str| text.contains(name);
+    let has_any = |names: &[&str]| names.iter().any(|name| text.contains(name));
+    for family in Family::all() {
+        match (family.files.glance)(text) {
+            Some(Glance::Own) => return Some(Role::Transformer(family)),
+            Some(Glance::Relative) => return Some(Role::Foreign),
+            None => {}
+        }
+    }
+    if has("embeddings.patch_embedding.weight\"") {
+        // CLIP's has a class token in the place of a bias.
+        let is_siglip = has("embeddings.patch_embedding.bias\"") && !has("class_embedding\"");
+        return Some(if is_siglip {
+            Role::Siglip
+        } else {
+            Role::ClipVision
+        });
+    }
+    // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
+    if has("diffusion_model.") {
+        return None;
+    }
+    if has("SelfAttention.relative_attention_bias.weight\"") {
+        let second = "block.1.layer.0.SelfAttention.relative_attention_bias.weight\"";
+        return Some(if has(second) { Role::Umt5 } else { Role::T5 });
+    }
+    if has("blocks.1.pos_embedding.embedding.weight\"") || has("enc.blk.1.attn_rel_b.weight\"") {
+        return Some(Role::Umt5);
+    }
+    if has("enc.blk.0.attn_rel_b.weight\"") {
+        return Some(Role::T5);
+    }
+    if has("embeddings.token_embedding.weight\"") && has("encoder.layers.0.mlp.fc1.weight\"") {
+        return Some(Role::Clip);
+    }
+    // `gamma` is the name of Wan's norms; picture autoencoders have others.
+    if has_any(&[
+        "decoder.middle.0.residual.0.gamma\"",
+        "decoder.norm_out.gamma\"",
+    ]) {
+        return Some(Role::WanVae);
+    }
+    if has_any(&[
+        "decoder.conv_in.conv.weight\"",
+        "encoder.conv_in.conv.weight\"",
+    ]) {
+        return Some(Role::VideoVae);
+    }
+    if has("layers.0.input_layernorm.weight\"") && has("embed_tokens.weight\"")
+        || has("blk.0.attn_norm.weight\"") && has("token_embd.weight\"")
+    {
+        return Some(Role::Llama);
+    }
+    if is_tiny_decoder(text) {
+        return Some(Role::TinyDecoder);
+    }
+    has_any(&[
+        "decoder.mid.block_1.conv1.weight\"",
+        "decoder.mid_block.resnets.0.conv1.weight\"",
+    ])
+    .then_some(Role::KlVae)
+}
+
+/// Of clips, of diffusers, and of pictures in the authors' names.
+fn is_tiny_decoder(text: &str) -> bool {
+    let all = |names: [&str; 2]| names.iter().all(|name| text.contains(name));
+    all(["\"decoder.22.weight\"", "\"decoder.7.conv.weight\""])
+        || all([
+            "\"decoder.layers.0.weight\"",
+            "\"decoder.layers.18.weight\"",
+        ])
+        || all(["\"18.conv.4.weight\"", "\"19.weight\""])
+        || all(["\"decoder.18.conv.4.weight\"", "\"decoder.19.weight\""])
+}

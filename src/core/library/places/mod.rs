@@ -1,0 +1,180 @@
+//! Which places are searched for models, in which order, and who named them.
+//!
+//! A place counts once, under whatever name. Nothing is searched here: see `scan`.
+
+mod extra_paths;
+mod installs;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::model::CatalogError;
+use crate::model::configs::sorted_entries;
+use crate::settings::{Paths, Settings};
+use extra_paths::Surroundings;
+
+/// How many programs may lie in one folder that the user named.
+const MAX_PROGRAMS: usize = 200;
+
+/// A place where models were looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SearchedPlace {
+    pub path: PathBuf,
+    /// Whether anything was there at that time.
+    pub exists: bool,
+    /// ComfyUI's list of folders that names it.
+    pub named_in: Option<PathBuf>,
+}
+
+/// All places, in the order in which they win.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    pub all: Vec<SearchedPlace>,
+    /// Lists that could not be read, and folders of the settings that are gone.
+    pub problems: Vec<CatalogError>,
+    /// Folders of programs, and the lists of folders that were read.
+    installs: Vec<PathBuf>,
+    lists: Vec<PathBuf>,
+    home: Option<PathBuf>,
+    seen: HashSet<PathBuf>,
+}
+
+impl Places {
+    pub(crate) fn gather(paths: &Paths, settings: &Settings) -> Self {
+        let programs = paths.programs.as_ref();
+        let mut places = Self {
+            home: programs.map(|programs| programs.home.clone()),
+            ..Self::default()
+        };
+        if let Some(path) = &paths.assets {
+            places.add(path, None);
+        }
+        for folder in &settings.models.folders {
+            places.add_named(folder);
+        }
+        places.add(&paths.models(), None);
+        if let Some(programs) = programs.filter(|_| settings.models.search_installs) {
+            for install in installs::known(programs) {
+                places.add_install(&install);
+            }
+            places.add_listed(&installs::desktop_extra_paths(programs));
+        }
+        if let Some(path) = &paths.huggingface {
+            places.add(path, None);
+        }
+        places
+    }
+
+    /// Where LoRAs may lie: beside and below models, in programs' own folders, and in the folders that lists name for
+    /// them; with each, whether all weights in it are LoRAs. What is there is not looked at.
+    pub(crate) fn of_loras(&self) -> Vec<(PathBuf, bool)> {
+        let surroundings = self.surroundings();
+        let listed = self.lists.iter().flat_map(|list| {
+            // What is wrong with a list is told with the models.
+            extra_paths::read_loras(list, &surroundings).unwrap_or_default()
+        });
+        let places = self.all.iter().map(|place| place.path.clone());
+        let beside = self.all.iter().filter_map(|place| place.path.parent());
+        let programs = self.installs.iter().map(PathBuf::as_path).chain(beside);
+        let inner = programs
+            .flat_map(|program| sorted_entries(program).unwrap_or_default())
+            .filter(|folder| is_for_loras(folder) && folder.is_dir());
+        let others = places.chain(inner).map(|place| {
+            let is_for_loras = is_for_loras(&place);
+            (place, is_for_loras)
+        });
+        listed.map(|place| (place, true)).chain(others).collect()
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            home: self.home.as_deref(),
+            variable: &|name| std::env::var(name).ok(),
+        }
+    }
+
+    fn add(&mut self, path: &Path, named_in: Option<&Path>) {
+        let real = fs::canonicalize(path);
+        let exists = real.is_ok();
+        if self.seen.insert(real.unwrap_or_else(|_| path.to_owned())) {
+            self.all.push(SearchedPlace {
+                path: path.to_owned(),
+                exists,
+                named_in: named_in.map(Path::to_owned),
+            });
+        }
+    }
+
+    /// A folder of the settings: models, a program with models, a folder of such, or a list of folders.
+    fn add_named(&mut self, folder: &Path) {
+        if has_ending(folder, &["yaml", "yml"]) && folder.is_file() {
+            self.add_listed(folder);
+            return;
+        }
+        if !folder.is_dir() {
+            self.problems.push(CatalogError::Missing {
+                what: "a folder named in the setting models.folders".to_owned(),
+                path: folder.to_owned(),
+            });
+        }
+        // Before the folder itself, so that each is searched to its full depth.
+        self.add_install(folder);
+        let inner = sorted_entries(folder).unwrap_or_default().into_iter();
+        for program in inner.filter(|path| path.is_dir()).take(MAX_PROGRAMS) {
+            self.add_install(&program);
+        }
+        let is_models = folder.file_name().is_some_and(|name| name == "models");
+        if let Some(install) = folder.parent().filter(|_| is_models) {
+            self.add_listed(&installs::extra_paths_in(install));
+        }
+        self.add(folder, None);
+    }
+
+    /// The places of one program; none where the folder is no program's.
+    fn add_install(&mut self, install: &Path) {
+        self.add_listed(&installs::extra_paths_in(install));
+        let folders = installs::model_folders(install);
+        if !folders.is_empty() {
+            self.installs.push(install.to_owned());
+        }
+        for folder in folders {
+            self.add(&folder, None);
+        }
+    }
+
+    /// The places that a list of ComfyUI names.
+    fn add_listed(&mut self, list: &Path) {
+        self.lists.push(list.to_owned());
+        match extra_paths::read(list, &self.surroundings()) {
+            Ok(listed) => {
+                for path in listed {
+                    self.add(&path, Some(list));
+                }
+            }
+            Err(err) => self.problems.push(err),
+        }
+    }
+}
+
+/// Whether a file or folder of this name has to do with LoRAs.
+pub(crate) fn is_for_loras(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // In the middle of a word it is part of another: exploration, floral.
+    let lower = name.to_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_alphanumeric());
+    words.any(|word| {
+        ["lora", "loras", "lycoris"]
+            .iter()
+            .any(|sign| word.starts_with(sign) || word.ends_with(sign))
+    })
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    endings
+        .iter()
+        .any(|known| ending.eq_ignore_ascii_case(known))
+}

@@ -1,0 +1,227 @@
+//! Which folders and files of a searched place look like models; the places are those of `places`.
+//!
+//! Bounded in depth and number, and blind to loops of links: it runs at every start. Weight files that
+//! lie around by themselves are noted, and looked at with one glance each.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::tokenizer;
+use super::watch::{Look, MAX_WATCHED, look_of};
+use crate::library;
+use crate::library::{Item, Library, Role};
+use crate::model::configs::{ModelIndex, sorted_entries};
+
+/// How deep below a searched place a model may lie.
+const MAX_DEPTH: usize = 4;
+/// How many folders one searched place may have before the search gives up on it.
+const MAX_FOLDERS: usize = 10_000;
+
+/// A folder with a `model_index.json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub folder: PathBuf,
+    /// The folder's name, or `owner/name` in a Hugging Face cache.
+    pub name: String,
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub candidates: Vec<Candidate>,
+    /// Other folders with files that may hold weights.
+    pub folders: Vec<PathBuf>,
+    /// Files that a user named outright.
+    pub files: Vec<PathBuf>,
+    /// Folders with a tokenizer in them.
+    pub tokenizers: Vec<PathBuf>,
+    /// The folders that were gone through, as they were just before; the first of them.
+    pub visited: Vec<(PathBuf, Look)>,
+    /// Places with more folders than the search goes through.
+    pub cut_short: Vec<PathBuf>,
+    seen: HashSet<(u64, u64)>,
+}
+
+impl Found {
+    /// Whether a place is part of a diffusers folder.
+    pub(crate) fn is_in_candidate(&self, place: &Path) -> bool {
+        let mut candidates = self.candidates.iter();
+        candidates.any(|candidate| place.starts_with(&candidate.folder))
+    }
+}
+
+/// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
+pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
+    let named = found.files.iter().filter_map(|path| {
+        let role = library::glance(path)?;
+        let place = library::place_of(path);
+        Some(Item { role, place })
+    });
+    let in_candidates = found.candidates.iter().flat_map(|candidate| {
+        ["vae", "text_encoder", "text_encoder_2", "image_encoder"]
+            .map(|name| candidate.folder.join(name))
+    });
+    let folders = found.folders.iter().cloned().chain(in_candidates);
+    named
+        .chain(folders.flat_map(|folder| library.in_folder(&folder).to_vec()))
+        .collect()
+}
+
+/// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
+pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
+    let of_pipelines = found
+        .candidates
+        .iter()
+        .filter(|candidate| {
+            ModelIndex::read(&candidate.folder).is_ok_and(|index| index.class.starts_with("Wan"))
+        })
+        .map(|candidate| candidate.folder.join("tokenizer"));
+    let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
+    let own = found.tokenizers.iter().filter(is_umt5).cloned();
+    let text_encoders = parts
+        .iter()
+        .filter(|item| item.role == Role::Umt5)
+        .map(|item| item.place.clone());
+    own.chain(text_encoders)
+        .chain(of_pipelines)
+        .filter(|place| tokenizer::is_place(place))
+        .collect()
+}
+
+/// Where tokenizers of Llama 3 lie: in folders named after it, and in those of HunyuanVideo and FramePack.
+pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
+    let of_pipelines = found
+        .candidates
+        .iter()
+        .filter(|candidate| {
+            let index = ModelIndex::read(&candidate.folder);
+            index.is_ok_and(|index| index.class.starts_with("HunyuanVideo"))
+        })
+        .map(|candidate| candidate.folder.join("tokenizer"));
+    let is_llama = |folder: &&PathBuf| {
+        let path = folder.to_string_lossy().to_lowercase();
+        ["llama", "hunyuanvideo", "framepack"]
+            .iter()
+            .any(|name| path.contains(name))
+            && !folder.ends_with("tokenizer_2")
+    };
+    let own = found.tokenizers.iter().filter(is_llama).cloned();
+    own.chain(of_pipelines)
+        .filter(|place| tokenizer::is_place(place))
+        .collect()
+}
+
+/// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
+pub(crate) fn search(place: &Path, found: &mut Found) {
+    let mut waiting = vec![(place.to_owned(), 0)];
+    let mut num_folders = 0;
+    while let Some((folder, depth)) = waiting.pop() {
+        let Ok(stat) = fs::metadata(&folder) else {
+            continue;
+        };
+        if stat.is_file() && depth == 0 {
+            // A user's own entry may name a file outright.
+            found.files.push(folder.clone());
+        }
+        if !stat.is_dir() || !found.seen.insert((stat.dev(), stat.ino())) {
+            continue;
+        }
+        num_folders += 1;
+        if found.visited.len() < MAX_WATCHED {
+            found.visited.push((folder.clone(), Some(look_of(&stat))));
+        }
+        if num_folders > MAX_FOLDERS {
+            found.cut_short.push(place.to_owned());
+            return;
+        }
+        if folder.join("model_index.json").is_file() {
+            let name = model_name(&folder);
+            found.candidates.push(Candidate { folder, name });
+            continue;
+        }
+        // A folder that may not be read holds no model that could be loaded.
+        let inner = sorted_entries(&folder).unwrap_or_default();
+        if !library::weight_files(&inner).is_empty() {
+            found.folders.push(folder.clone());
+        }
+        if tokenizer::is_place(&folder) {
+            found.tokenizers.push(folder.clone());
+        }
+        if depth == MAX_DEPTH {
+            continue;
+        }
+        if folder.file_name().is_some_and(|name| name == "snapshots")
+            && repository_of(&folder.join("revision")).is_some()
+        {
+            // A repository counts as a place of its own: single files lie deep in some.
+            waiting.extend(preferred_snapshot(&folder).map(|path| (path, 1)));
+            continue;
+        }
+        // Taken from the end, so that folders come in the order of their names.
+        let next = inner.into_iter().filter(|path| may_hold(path)).rev();
+        waiting.extend(next.map(|path| (path, depth + 1)));
+    }
+}
+
+/// Whether models may lie in a folder of this name.
+fn may_hold(path: &Path) -> bool {
+    const OTHER_THINGS: [&str; 14] = [
+        "blobs",
+        "controlnet",
+        "controlnets",
+        "custom_nodes",
+        "embeddings",
+        "esrgan",
+        "hypernetworks",
+        "lora",
+        "loras",
+        "lycoris",
+        "node_modules",
+        "refs",
+        "upscale_models",
+        "venv",
+    ];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut others = OTHER_THINGS.iter();
+    !name.starts_with('.') && !others.any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// The name of the model in a folder: `owner/name` in a Hugging Face cache, else the folder's own.
+pub(crate) fn model_name(folder: &Path) -> String {
+    repository_of(folder).unwrap_or_else(|| {
+        folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    })
+}
+
+/// `…/models--owner--name/snapshots/revision` → `owner/name`.
+fn repository_of(folder: &Path) -> Option<String> {
+    let snapshots = folder.parent()?;
+    if snapshots.file_name()? != "snapshots" {
+        return None;
+    }
+    let name = snapshots.parent()?.file_name()?.to_str()?;
+    Some(name.strip_prefix("models--")?.replacen("--", "/", 1))
+}
+
+/// The revision that `refs/main` names, else the newest; those with a diffusers folder come first.
+fn preferred_snapshot(snapshots: &Path) -> Option<PathBuf> {
+    let named = snapshots
+        .parent()
+        .and_then(|repository| fs::read_to_string(repository.join("refs/main")).ok())
+        .map(|revision| revision.trim().to_owned())
+        .filter(|revision| !revision.is_empty() && !revision.contains('/'))
+        .map(|revision| snapshots.join(revision));
+    let mut folders = sorted_entries(snapshots).unwrap_or_default();
+    folders.retain(|folder| folder.is_dir());
+    folders.into_iter().max_by_key(|folder| {
+        let changed = fs::metadata(folder).and_then(|stat| stat.modified()).ok();
+        let has_index = folder.join("model_index.json").is_file();
+        (has_index, Some(folder) == named.as_ref(), changed)
+    })
+}

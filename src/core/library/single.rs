@@ -1,0 +1,138 @@
+//! From the place of one transformer to a whole model: which family it is, and what stands for a folder of files.
+//!
+//! Headers say what a file is. What goes with it is the family's business.
+
+use std::path::{Path, PathBuf};
+
+use crate::families::Family;
+use crate::formats::weights::WeightSet;
+use crate::library::companions::Companions;
+use crate::library::kind::TensorKind;
+use crate::library::{Library, Role, kind, place_of};
+use crate::model::facts::Facts;
+use crate::model::{CatalogError, ModelFiles};
+
+/// A model put together from single files.
+pub(crate) struct Assembled {
+    /// The transformer's file, or the folder that holds the model.
+    pub place: PathBuf,
+    pub name: String,
+    pub files: ModelFiles,
+    pub facts: Facts,
+}
+
+/// The model of the transformer at a place.
+pub(crate) fn assemble(
+    place: &Path,
+    companions: &Companions,
+    library: &Library,
+) -> Result<Assembled, CatalogError> {
+    let weights = WeightSet::at(place)?;
+    let kind_of = kind::of_tensors(&weights);
+    // Some storages have other names, by which the kind is known all the same.
+    let is_of = |family: &Family| {
+        (family.files.has_transformer)(&weights)
+            || (kind_of.family, kind_of.role) == (family.id, "transformer")
+    };
+    match Family::all().find(is_of) {
+        Some(family) => (family.files.assemble)(place, &weights, companions, library),
+        None => Err(not_a_model(&kind_of, place)),
+    }
+}
+
+/// The variant of the transformer at a place as far as its header alone says it, whatever lies around it.
+pub(crate) fn variant_at(place: &Path) -> Option<String> {
+    let weights = WeightSet::at(place).ok()?;
+    let family = Family::all().find(|family| (family.files.has_transformer)(&weights))?;
+    let name = (family.files.variant_at)(place)?;
+    Some(name.to_owned())
+}
+
+/// Which part a tensor of a checkpoint with all parts belongs to, by how ComfyUI and others name them.
+pub(crate) fn part_of_key(key: &str) -> Option<&'static str> {
+    let starts = [
+        ("model.diffusion_model.", "transformer"),
+        ("vae.", "vae"),
+        ("first_stage_model.", "vae"),
+        ("text_encoders.clip_l.", "text_encoder"),
+        ("text_encoders.umt5xxl.", "text_encoder"),
+        ("text_encoders.t5xxl.", "text_encoder_2"),
+    ];
+    let mut starts = starts.iter();
+    starts
+        .find(|(start, _)| key.starts_with(start))
+        .map(|(_, part)| *part)
+}
+
+/// A description without what it says about storage.
+pub(crate) fn before_comma(text: &str) -> &str {
+    text.split_once(", ").map_or(text, |(before, _)| before)
+}
+
+/// What is said of a file without a transformer of a known family.
+pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
+    let path = place.to_owned();
+    match kind.role {
+        "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
+            what: before_comma(&kind.text).to_owned(),
+            path,
+        },
+        _ => CatalogError::Unsupported {
+            what: format!("a single file with {}", kind.text),
+            path,
+        },
+    }
+}
+
+/// A file's name without its extension, or a folder's name.
+pub(crate) fn file_stem(place: &Path) -> String {
+    let name = if place.is_dir() {
+        place.file_name()
+    } else {
+        place.file_stem()
+    };
+    let name = name.unwrap_or_default().to_string_lossy().into_owned();
+    name.trim_end_matches(".safetensors.index")
+        .trim_end_matches(".safetensors")
+        .to_owned()
+}
+
+/// What a path that is no diffusers folder leads to.
+pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
+    if path.is_file() {
+        return Ok(place_of(path));
+    }
+    let experts = ["high_noise_model", "low_noise_model"].map(|name| path.join(name));
+    if let Some(expert) = experts.into_iter().find(|folder| folder.is_dir()) {
+        return Ok(expert);
+    }
+    let items = library.in_folder(path);
+    let mut places: Vec<&PathBuf> = items
+        .iter()
+        .filter(|item| matches!(item.role, Role::Transformer(_)))
+        .map(|item| &item.place)
+        .collect();
+    // Two experts are one model.
+    if let [one, two] = places[..]
+        && Family::all().any(|family| (family.files.are_experts)(one, two))
+    {
+        places.pop();
+    }
+    match places[..] {
+        [only] => Ok(only.clone()),
+        [] => Err(CatalogError::NoModel {
+            path: path.to_owned(),
+        }),
+        _ => {
+            let names: Vec<String> = places.iter().map(|place| file_stem(place)).collect();
+            Err(CatalogError::Config {
+                reason: format!(
+                    "expected the file of one model, found a folder with {}: {}",
+                    names.len(),
+                    names.join(", ")
+                ),
+                path: path.to_owned(),
+            })
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! How the weights of a component are stored, by their header alone: what the engine cannot read, in words, and
+//! which file to get in its place.
+//!
+//! Plain numbers, fp8 (bare, or with ComfyUI's scales under any of their names) and GGUF's blocks are read. Scales
+//! that are not one number for a whole matrix are of other formats, as are whole numbers with scales.
+
+use std::collections::BTreeSet;
+
+use safetensors::Dtype;
+
+use super::kind;
+use crate::families::Family;
+use crate::formats::weights::keys::{MARKER, SCALES};
+use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
+use crate::model::CatalogError;
+
+/// Ends of keys that only one format has; the first that fits wins.
+const FOREIGN: [(&str, &str); 13] = [
+    ("bitsandbytes__nf4", NF4),
+    ("bitsandbytes__fp4", "bitsandbytes 4-bit numbers (fp4)"),
+    (".absmax", NF4),
+    (".SCB", "bitsandbytes 8-bit numbers (int8)"),
+    ("._data", QUANTO),
+    ("._packed", QUANTO),
+    (".wscales", NUNCHAKU),
+    (".smooth_factor", NUNCHAKU),
+    (".smooth_orig", NUNCHAKU),
+    (".proj_down", NUNCHAKU),
+    (".qzeros", "quantised whole numbers (GPTQ or AWQ)"),
+    (".qweight", "quantised whole numbers"),
+    (".weight_scale_2", NVFP4),
+];
+const NF4: &str = "bitsandbytes 4-bit numbers (nf4)";
+const QUANTO: &str = "quanto's whole numbers";
+const NUNCHAKU: &str = "nunchaku's 4-bit numbers (SVDQuant)";
+const NVFP4: &str = "4-bit numbers with scales (nvfp4)";
+const MXFP8: &str = "fp8 with a scale for each block (mxfp8)";
+
+/// Refuses `what`, a noun phrase, in a storage that this version cannot read, and names a file that works.
+pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
+    match unreadable(weights) {
+        None => Ok(()),
+        Some(storage) => Err(CatalogError::Unsupported {
+            what: format!("{what} stored as {storage} (get {})", instead(weights)),
+            path: weights.files.first().cloned().unwrap_or_default(),
+        }),
+    }
+}
+
+/// How weights are stored that this version cannot read: a noun phrase for people.
+pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
+    let keys = || weights.tensors.keys();
+    let foreign = FOREIGN
+        .iter()
+        .find(|(end, _)| keys().any(|key| key.ends_with(end)));
+    if let Some((_, name)) = foreign {
+        return Some((*name).to_owned());
+    }
+    let blocks = weights
+        .tensors
+        .values()
+        .find_map(|entry| match entry.dtype {
+            TensorType::Foreign(name) => Some(name),
+            _ => None,
+        });
+    if let Some(name) = blocks {
+        return Some(format!(
+            "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
+        ));
+    }
+    if let Some(format) = foreign_note(weights) {
+        return Some(format);
+    }
+    // What has a scale says more about its format.
+    [true, false]
+        .into_iter()
+        .find_map(|is_scaled| {
+            weights.tensors.iter().find_map(|(key, entry)| {
+                let scale = scale_of(weights, key.strip_suffix(".weight")?);
+                let is_wanted = scale.is_some() == is_scaled;
+                is_wanted.then(|| unreadable_matrix(entry, scale)).flatten()
+            })
+        })
+        .or_else(|| without_scale(weights))
+}
+
+/// A format that a file says in its header that it has, where it is none of fp8.
+fn foreign_note(weights: &WeightSet) -> Option<String> {
+    let note = weights.json_note("_quantization_metadata")?;
+    let layers = note.get("layers")?.as_object()?.values();
+    let mut formats = layers.filter_map(|layer| layer.get("format")?.as_str());
+    let format = formats.find(|format| !matches!(*format, "float8_e4m3fn" | "float8_e5m2"))?;
+    Some(match format {
+        "nvfp4" => NVFP4.to_owned(),
+        "mxfp8" => MXFP8.to_owned(),
+        // What a stranger wrote is not all repeated.
+        other => format!(
+            "quantised numbers ({})",
+            other.chars().take(40).collect::<String>()
+        ),
+    })
+}
+
+fn scale_of<'a>(weights: &'a WeightSet, layer: &str) -> Option<&'a TensorEntry> {
+    SCALES
+        .iter()
+        .find_map(|end| weights.tensors.get(&format!("{layer}{end}")))
+}
+
+fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option<String> {
+    let stored = match entry.dtype {
+        // Foreign blocks have been named before.
+        TensorType::Foreign(_) | TensorType::Blocks(_) => return None,
+        TensorType::Plain(dtype) => dtype,
+    };
+    let is_fp8 = matches!(stored, Dtype::F8_E4M3 | Dtype::F8_E5M2);
+    let is_plain = matches!(
+        stored,
+        Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F8_E4M3 | Dtype::F8_E5M2
+    );
+    let Some(scale) = scale else {
+        return (!is_plain).then(|| stored.to_string());
+    };
+    let is_number = |dtype| scale.dtype == dtype;
+    let has_numbers = [Dtype::F32, Dtype::BF16, Dtype::F16]
+        .into_iter()
+        .any(is_number);
+    let is_one = has_numbers && scale.shape.iter().all(|&n| n == 1);
+    match stored {
+        _ if is_plain && is_one => None,
+        Dtype::I8 => Some("8-bit whole numbers with scales (int8_tensorwise)".to_owned()),
+        _ if is_fp8 && has_numbers => Some("fp8 with a scale for each row or block".to_owned()),
+        _ if is_fp8 => Some(MXFP8.to_owned()),
+        Dtype::U8 | Dtype::F4 => Some(NVFP4.to_owned()),
+        _ => Some(format!("{stored} with scales")),
+    }
+}
+
+/// Matrices of fp8 whose scales are missing while the file says or shows that there are scales. Without them the
+/// result would be noise.
+fn without_scale(weights: &WeightSet) -> Option<String> {
+    let mut scaled = BTreeSet::new();
+    let mut marked = BTreeSet::new();
+    let mut bare = Vec::new();
+    for (key, entry) in &weights.tensors {
+        if let Some(before) = key.strip_suffix(MARKER) {
+            marked.insert(part_of(before));
+        }
+        let Some(layer) = key.strip_suffix(".weight") else {
+            continue;
+        };
+        if !(entry.dtype == Dtype::F8_E4M3 || entry.dtype == Dtype::F8_E5M2) {
+            continue;
+        }
+        if scale_of(weights, layer).is_some() {
+            scaled.insert(part_of(key));
+        } else if entry.shape.len() == 2 && !is_table(layer) {
+            bare.push(key);
+        }
+    }
+    let wrong = |key: &&&String| {
+        let part = part_of(key);
+        scaled.contains(part) || marked.contains(part)
+    };
+    let key = bare.iter().find(wrong)?;
+    Some(if scaled.contains(part_of(key)) {
+        format!("fp8 with scales, of which that of '{key}' is missing")
+    } else {
+        "fp8 with scales that are not in the file".to_owned()
+    })
+}
+
+/// Which component of a file of several a key belongs to, by what it begins with.
+fn part_of(key: &str) -> &str {
+    let names = match key.split('.').next() {
+        Some("text_encoders" | "model") => 2,
+        Some("vae" | "transformer" | "text_encoder" | "diffusion_model") => 1,
+        _ => 0,
+    };
+    let end = key.match_indices('.').nth(names.max(1) - 1);
+    match end {
+        Some((end, _)) if names > 0 => &key[..end],
+        _ => "",
+    }
+}
+
+/// Tables are looked up, not multiplied, and have no scales.
+fn is_table(layer: &str) -> bool {
+    let name = layer.rsplit('.').next().unwrap_or(layer);
+    name == "shared"
+        || name.contains("embed_tokens")
+        || name.ends_with("embedding")
+        || name.ends_with("bias")
+}
+
+/// A file with the same model that works, and where it is.
+fn instead(weights: &WeightSet) -> &'static str {
+    let found = kind::of_tensors(weights);
+    let of_kind = |family: &Family| {
+        let mut kinds = family.files.kinds.iter();
+        kinds.any(|rule| rule.family == found.family)
+    };
+    let mut families = Family::all().filter(of_kind);
+    if let Some(name) = families.find_map(|family| (family.files.instead)(&found)) {
+        return name;
+    }
+    match (found.family, found.role) {
+        ("umt5", _) => {
+            "umt5_xxl_fp8_e4m3fn_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+        }
+        ("t5", _) => "t5xxl_fp8_e4m3fn_scaled.safetensors from comfyanonymous/flux_text_encoders",
+        ("clip", _) => "clip_l.safetensors from comfyanonymous/flux_text_encoders",
+        ("llama", _) => {
+            "llava_llama3_fp8_scaled.safetensors from Comfy-Org/HunyuanVideo_repackaged"
+        }
+        ("vision", _) => "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
+        _ => "the same weights as fp16, bf16, fp8 or GGUF",
+    }
+}

@@ -1,0 +1,8 @@
+//! What is found on disks that these tests write: installs, pairs of experts, companions, and how weights are stored.
+
+mod gguf;
+pub(crate) mod installs;
+mod pairs;
+pub(crate) mod parts;
+mod previews;
+mod storage;

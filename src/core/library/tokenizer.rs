@@ -1,0 +1,330 @@
+//! Whether a tokenizer is whole, of its model's form and within its vocabulary: a `tokenizer.json`, a `vocab.json`
+//! with its `merges.txt`, a `spiece.model`, or one within a weight file (safetensors with `spiece_model`, or GGUF).
+//!
+//! Counts ids and keeps none: tokenizing is the engine's.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::formats::weights::gguf;
+use crate::formats::weights::header::{Header, HeaderError};
+use crate::library::companions::wanted::TokenizerForm;
+use crate::model::CatalogError;
+use crate::model::configs::read_capped;
+
+/// UMT5's has 17 MB.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// What a tokenizer's folder may hold, in the order in which they win.
+const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
+/// CLIP's older form, in two files.
+const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
+/// The tensor whose bytes are a `spiece.model`.
+const EMBEDDED: &str = "spiece_model";
+/// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
+const GGUF_PIECES: &str = "t5";
+/// What it calls byte pairs, and how Llama 3 splits words; other language models have the former, too.
+const GGUF_PAIRS: &str = "gpt2";
+const GGUF_SPLITTERS: [&str; 3] = ["llama-bpe", "llama3", "llama-v3"];
+
+#[derive(Deserialize)]
+struct TokenizerFile {
+    model: TokenizerModel,
+    #[serde(default)]
+    added_tokens: Vec<AddedToken>,
+}
+
+#[derive(Deserialize)]
+struct TokenizerModel {
+    vocab: Vocabulary,
+}
+
+#[derive(Deserialize)]
+struct AddedToken {
+    id: u64,
+}
+
+/// A vocabulary, which is a list of pieces or a map from piece to id.
+struct Vocabulary {
+    /// One more than the largest id.
+    num_ids: u64,
+    form: TokenizerForm,
+}
+
+impl<'de> Deserialize<'de> for Vocabulary {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Count;
+
+        impl<'de> Visitor<'de> for Count {
+            type Value = Vocabulary;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a vocabulary: a list or a map")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocabulary, A::Error> {
+                let mut count = 0;
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Vocabulary {
+                    num_ids: count,
+                    form: TokenizerForm::Pieces,
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocabulary, A::Error> {
+                let mut count = 0;
+                while let Some((_, id)) = map.next_entry::<IgnoredAny, u64>()? {
+                    count = count.max(id.saturating_add(1));
+                }
+                Ok(Vocabulary {
+                    num_ids: count,
+                    form: TokenizerForm::Pairs,
+                })
+            }
+        }
+
+        deserializer.deserialize_any(Count)
+    }
+}
+
+/// Whether a tokenizer lies here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
+/// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
+pub(crate) fn is_place(place: &Path) -> bool {
+    if place.is_dir() {
+        FILES.iter().any(|name| place.join(name).is_file())
+            || PAIRS.iter().all(|name| place.join(name).is_file())
+    } else {
+        Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
+            Some(header) => of_gguf(header).is_some(),
+            None => header.info(EMBEDDED).is_some(),
+        })
+    }
+}
+
+/// Whether a file of this name stands for the tokenizer in its folder.
+pub(crate) fn is_own_file(name: &OsStr) -> bool {
+    FILES.iter().chain(&PAIRS).any(|own| name == *own)
+}
+
+/// Checks a tokenizer against what its text encoder reads: the form of its tokens, and the rows of its embedding.
+pub(crate) fn check(
+    place: &Path,
+    vocab_size: i64,
+    form: TokenizerForm,
+) -> Result<(), CatalogError> {
+    let found = Tokenizer::read(place)?;
+    let wrong = |reason: String| CatalogError::Config {
+        reason,
+        path: place.to_owned(),
+    };
+    if found.form != form {
+        return Err(wrong(match form {
+            TokenizerForm::Pieces => {
+                "expected a tokenizer of pieces with scores, as T5 has, found one of merged pairs"
+                    .to_owned()
+            }
+            TokenizerForm::Pairs => {
+                "expected a tokenizer of merged pairs, as CLIP and Llama have, found one of pieces with scores"
+                    .to_owned()
+            }
+        }));
+    }
+    if found.num_ids > vocab_size.unsigned_abs() {
+        return Err(wrong(format!(
+            "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {}",
+            found.num_ids
+        )));
+    }
+    Ok(())
+}
+
+/// What tokenizers are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tokenizer {
+    /// One more than the largest id; never 0.
+    pub num_ids: u64,
+    pub form: TokenizerForm,
+}
+
+impl Tokenizer {
+    /// Reads what lies at a place.
+    pub(crate) fn read(place: &Path) -> Result<Self, CatalogError> {
+        let [json, spiece] = FILES.map(|name| place.join(name));
+        let [vocab, merges] = PAIRS.map(|name| place.join(name));
+        let (found, path) = if !place.is_dir() {
+            (read_in_weights(place)?, place.to_owned())
+        } else if json.exists() {
+            (Some(count_json(&json)?), json)
+        } else if vocab.exists() && merges.exists() {
+            (Some(count_pairs(&vocab)?), vocab)
+        } else if spiece.exists() {
+            let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
+            (of_pieces(count_pieces(&text)), spiece)
+        } else {
+            // Named as what is missing.
+            (Some(count_json(&json)?), json)
+        };
+        match found {
+            Some(found) if found.num_ids > 0 => Ok(found),
+            _ => Err(CatalogError::Config {
+                reason: "not a sound tokenizer: it has no pieces".to_owned(),
+                path,
+            }),
+        }
+    }
+
+    /// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for
+    /// marks that a `spiece.model` does not count, but those are fewer than its words.
+    pub(crate) fn is_of_vocabulary(self, vocab_size: i64) -> bool {
+        let rows = vocab_size.unsigned_abs();
+        self.num_ids <= rows && self.num_ids.saturating_mul(2) >= rows
+    }
+}
+
+fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
+    let file: TokenizerFile = read_sound(path)?;
+    let Vocabulary { num_ids, form } = file.model.vocab;
+    let added = file
+        .added_tokens
+        .iter()
+        .map(|token| token.id.saturating_add(1));
+    Ok(Tokenizer {
+        num_ids: added.fold(num_ids, u64::max),
+        form,
+    })
+}
+
+fn count_pairs(path: &Path) -> Result<Tokenizer, CatalogError> {
+    let Vocabulary { num_ids, form } = read_sound(path)?;
+    Ok(Tokenizer { num_ids, form })
+}
+
+fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
+    let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
+    serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
+        reason: format!("not a sound tokenizer: {err}"),
+        path: path.to_owned(),
+    })
+}
+
+fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {
+    count.map(|num_ids| Tokenizer {
+        num_ids,
+        form: TokenizerForm::Pieces,
+    })
+}
+
+/// A GGUF file's own tokenizer, where that is one for these text encoders.
+fn of_gguf(header: &gguf::Header) -> Option<Tokenizer> {
+    let tokens = header.list("tokenizer.ggml.tokens")?;
+    let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
+    let form = match header.text("tokenizer.ggml.model")? {
+        GGUF_PIECES => TokenizerForm::Pieces,
+        GGUF_PAIRS if GGUF_SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
+        _ => return None,
+    };
+    (tokens.element == gguf::Element::Text).then_some(Tokenizer {
+        num_ids: tokens.count,
+        form,
+    })
+}
+
+/// The tokenizer within a weight file; `None` where it is not sound.
+fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
+    let wrong = |reason: String| CatalogError::Weights {
+        reason,
+        path: path.to_owned(),
+    };
+    let failed = |source| CatalogError::Io {
+        source,
+        path: path.to_owned(),
+    };
+    let (file, header) = Header::open(path).map_err(|err| match err {
+        HeaderError::Io(source) => failed(source),
+        HeaderError::Unsound(reason) => wrong(reason),
+    })?;
+    if let Some(header) = header.as_gguf() {
+        return Ok(of_gguf(header));
+    }
+    let Some(info) = header.info(EMBEDDED) else {
+        return Err(CatalogError::Missing {
+            what: format!("the tensor {EMBEDDED}"),
+            path: path.to_owned(),
+        });
+    };
+    if info.bytes > MAX_TOKENIZER_BYTES {
+        return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));
+    }
+    let mut bytes = vec![0; info.bytes as usize];
+    file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
+    Ok(of_pieces(count_pieces(&bytes)))
+}
+
+/// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.
+fn count_pieces(mut bytes: &[u8]) -> Option<u64> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes)?;
+        let length = match tag & 7 {
+            0 => {
+                varint(&mut bytes)?;
+                0
+            }
+            1 => 8,
+            2 => varint(&mut bytes)?,
+            5 => 4,
+            _ => return None,
+        };
+        bytes = bytes.get(usize::try_from(length).ok()?..)?;
+        if tag == 0x0a {
+            count += 1;
+        }
+    }
+    Some(count)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_counted_and_damage_is_no_panic() {
+        // Two pieces, a number and a trainer's part.
+        let whole = [
+            [0x0a, 3, 1, 2, 3].as_slice(),
+            &[0x0a, 0],
+            &[0x20, 0x96, 0x01],
+            &[0x12, 1, 9],
+        ]
+        .concat();
+        assert_eq!(count_pieces(&whole), Some(2));
+        for cut in 0..whole.len() {
+            let _either = count_pieces(&whole[..cut]);
+        }
+        assert_eq!(
+            count_pieces(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            None
+        );
+        assert_eq!(count_pieces(&[0x0a, 200]), None);
+    }
+}

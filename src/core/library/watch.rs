@@ -1,0 +1,105 @@
+//! Notices that something changed where models are looked for, by asking for the times and sizes of the
+//! folders that a search went through.
+//!
+//! Asks instead of being told: that works on every file system, needs no handle for each folder, and a
+//! folder's own time says whether something was put into it. Looks into no file; what changed, the next
+//! search finds out.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// How many paths are asked for.
+pub(crate) const MAX_WATCHED: usize = 4096;
+
+/// What can be known of a path without opening it; `None`: nothing is there.
+pub(crate) type Look = Option<(i64, i64, u64, u64)>;
+
+/// The paths that are watched, and how they were when they were last searched.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    searched: Vec<Look>,
+    last: Vec<Look>,
+}
+
+impl Watch {
+    /// Watches from now on.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        let looks = looks(&paths);
+        Self::since(paths.into_iter().zip(looks))
+    }
+
+    /// Watches from when each path was as it is said to have been; nothing is lost in between.
+    pub(crate) fn since(paths: impl Iterator<Item = (PathBuf, Look)>) -> Self {
+        let (paths, looks): (Vec<_>, Vec<_>) = paths.take(MAX_WATCHED).unzip();
+        Self {
+            paths,
+            last: looks.clone(),
+            searched: looks,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Whether something is other than it was, and has stayed so since the last call: a file that is
+    /// still being copied settles first. Says so once for each change.
+    pub fn has_settled_change(&mut self) -> bool {
+        let now = looks(&self.paths);
+        let is_settled = now == self.last;
+        self.last = now;
+        let is_change = is_settled && self.last != self.searched;
+        if is_change {
+            self.searched.clone_from(&self.last);
+        }
+        is_change
+    }
+}
+
+fn looks(paths: &[PathBuf]) -> Vec<Look> {
+    paths.iter().map(|path| look(path)).collect()
+}
+
+pub(crate) fn look(path: &Path) -> Look {
+    Some(look_of(&fs::metadata(path).ok()?))
+}
+
+pub(crate) fn look_of(stat: &Metadata) -> (i64, i64, u64, u64) {
+    (stat.mtime(), stat.mtime_nsec(), stat.len(), stat.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once_and_only_when_it_has_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("later");
+        let file = folder.path().join("file");
+        fs::write(&file, "a").unwrap();
+        let mut watch = Watch::new(vec![absent.clone(), file.clone()]);
+        assert!(!watch.has_settled_change() && !watch.has_settled_change());
+        for text in ["ab", "abc", "abcd"] {
+            fs::write(&file, text).unwrap();
+            assert!(!watch.has_settled_change(), "it is still growing");
+        }
+        assert!(watch.has_settled_change());
+        assert!(!watch.has_settled_change());
+        fs::create_dir(&absent).unwrap();
+        assert!(!watch.has_settled_change());
+        assert!(watch.has_settled_change());
+        fs::remove_dir(&absent).unwrap();
+        assert!(!watch.has_settled_change());
+        assert!(watch.has_settled_change());
+        assert!(!watch.has_settled_change());
+    }
+
+    #[test]
+    fn nothing_to_watch_never_changes() {
+        let mut watch = Watch::default();
+        assert!(watch.is_empty() && !watch.has_settled_change());
+    }
+}

@@ -1,0 +1,224 @@
+//! LoRA files: what they are, and which layers of a model they change.
+//!
+//! Reads headers only. The engine loads what a [`Plan`] names, and adds it to the layers while they compute; nothing
+//! here or there changes a model's own weights.
+
+mod card;
+mod coverage;
+mod file;
+mod keys;
+mod names;
+mod origin;
+mod plan;
+mod shelf;
+mod table;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::Path;
+
+pub use card::LoraCard;
+pub use coverage::{Coverage, Misfit};
+pub use file::LoraFile;
+pub(crate) use keys::normal;
+pub(crate) use names::{DOUBLE, Dialect, List, Names, SINGLE, Share, of_schema};
+pub use origin::Origin;
+pub use plan::{Delta, Factor, Plan, Update};
+pub use shelf::{Fit, Fitting, FoundLora, find};
+pub use table::{CLIP, Layer, Network, Rows, T5, Table};
+
+use self::keys::Leaf;
+use crate::families::Family;
+use crate::library::names as file_names;
+use crate::library::names::Side;
+use crate::model::choices::Lora;
+use crate::model::{CatalogError, ModelFiles};
+use crate::networks::{clip_text, t5};
+
+/// Whether only LoRAs have such a key.
+pub(super) fn is_of_lora(key: &str) -> bool {
+    let tells = |leaf| {
+        !matches!(
+            leaf,
+            Leaf::Alpha | Leaf::Diff | Leaf::DiffBias | Leaf::Unsupported
+        )
+    };
+    keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
+}
+
+/// Which of a model's transformers is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoraExpert {
+    /// There is one alone.
+    Only,
+    HighNoise,
+    LowNoise,
+}
+
+/// How strongly each LoRA acts on an expert. A file whose name is that of one expert leaves the other alone.
+pub fn strengths(loras: &[Lora], expert: LoraExpert) -> Vec<f64> {
+    let strength = |(index, lora): (usize, &Lora)| {
+        let low = lora.strength_2.unwrap_or(lora.strength);
+        match (expert, side(loras, index)) {
+            (LoraExpert::HighNoise, Some(Side::Low)) | (LoraExpert::LowNoise, Some(Side::High)) => {
+                0.0
+            }
+            (LoraExpert::LowNoise, _) => low,
+            (LoraExpert::Only | LoraExpert::HighNoise, _) => lora.strength,
+        }
+    };
+    loras.iter().enumerate().map(strength).collect()
+}
+
+/// The expert that one of several LoRAs is for: what its name states, or what another states whose name is the same
+/// but for such words. Two strengths say themselves what is meant.
+fn side(loras: &[Lora], index: usize) -> Option<Side> {
+    let own = &loras[index];
+    let stated = side_of_name(&own.path);
+    if stated.is_some() || own.strength_2.is_some() {
+        return stated;
+    }
+    let name = stem(&own.path);
+    let others = loras
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != index);
+    others.map(|(_, lora)| stem(&lora.path)).find_map(|other| {
+        let is_plain_twin = file_names::without_side(&other).eq_ignore_ascii_case(&name);
+        let twin = file_names::stated_side(&other).filter(|_| is_plain_twin);
+        twin.map(Side::other)
+            .or_else(|| file_names::side_beside(&name, &other))
+    })
+}
+
+/// The expert that a file's name states; `high` and `low` alone may mean something else.
+fn side_of_name(path: &Path) -> Option<Side> {
+    file_names::stated_side(&stem(path))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// What is known of a LoRA before a job with it begins.
+#[derive(Clone, Debug)]
+pub struct CheckedLora {
+    pub lora: Lora,
+    pub coverage: Coverage,
+}
+
+impl CheckedLora {
+    /// A line for the log: `name.safetensors: 312 of 400 keys applied`.
+    pub fn line(&self) -> String {
+        let name = self
+            .lora
+            .path
+            .file_name()
+            .unwrap_or(self.lora.path.as_os_str());
+        format!("{}: {}", name.to_string_lossy(), self.coverage)
+    }
+}
+
+/// Reads the LoRAs' headers and says how much of each the model takes. Fails for what is no LoRA, was made for another
+/// model, or has nothing that this one knows.
+pub fn check(
+    loras: &[Lora],
+    family: Family,
+    files: &ModelFiles,
+) -> Result<Vec<CheckedLora>, CatalogError> {
+    if loras.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = (family.lora.tables)(files)?;
+    loras
+        .iter()
+        .map(|lora| {
+            if !lora.strength.is_finite() || lora.strength_2.is_some_and(|low| !low.is_finite()) {
+                return Err(CatalogError::Lora {
+                    reason: "expected a number for the strength of a LoRA".to_owned(),
+                    path: lora.path.clone(),
+                });
+            }
+            let file = LoraFile::read(&lora.path)?;
+            let coverage = fitting_plan(&file, family, &tables)?.coverage;
+            Ok(CheckedLora {
+                lora: lora.clone(),
+                coverage,
+            })
+        })
+        .collect()
+}
+
+/// The plan for a model of `family` with these networks, if the LoRA is for such a model.
+pub fn fitting_plan(
+    file: &LoraFile,
+    family: Family,
+    tables: &[Table],
+) -> Result<Plan, CatalogError> {
+    let wrong = |reason: String| CatalogError::Lora {
+        reason,
+        path: file.path.clone(),
+    };
+    let origin = Origin::of(file);
+    if !origin.family.is_empty() && !(family.lora.accepts)(origin.family, tables) {
+        return Err(wrong(format!(
+            "expected a LoRA for {}, found one for {}",
+            family.label, origin.label
+        )));
+    }
+    let plan = Plan::new(file, tables);
+    let coverage = &plan.coverage;
+    if let Some(reason) = (family.lora.objection)(coverage) {
+        return Err(wrong(reason.to_owned()));
+    }
+    if let Some(first) = coverage.misfits.first()
+        && coverage.num_misfits() > coverage.applied
+    {
+        return Err(wrong(misfit_text(&origin, family, tables, first)));
+    }
+    if coverage.applied == 0 {
+        let what = if coverage.pictures > 0 {
+            "it only changes how pictures are read, which this model does not do".to_owned()
+        } else if coverage.text_encoder > 0 {
+            "it only changes text encoders that this version leaves as they are".to_owned()
+        } else {
+            coverage.to_string()
+        };
+        return Err(wrong(format!(
+            "none of this LoRA's keys can be applied: {what}"
+        )));
+    }
+    Ok(plan)
+}
+
+/// A sentence that names both models.
+fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit) -> String {
+    let model = (family.lora.model_label)(tables);
+    let (expected, found) = (first.expected, first.found);
+    let layer = &first.layer;
+    let made_for = if origin.label == model || origin.label.is_empty() {
+        "one for another size of it"
+    } else {
+        &format!("one for {}", origin.label)
+    };
+    format!(
+        "expected a LoRA for {model}, found {made_for}: its '{layer}' has {} outputs and {} inputs, the model's {} and {}",
+        found.0, found.1, expected.0, expected.1
+    )
+}
+
+/// What stands before the names of a text encoder's layers in a file with these keys.
+pub fn text_encoder_prefix<'a>(
+    network: Network,
+    keys: impl Iterator<Item = &'a str> + Clone,
+) -> &'a str {
+    let prefix = if network == T5 {
+        t5::prefix(keys)
+    } else {
+        clip_text::prefix(&keys)
+    };
+    prefix.unwrap_or_default()
+}

@@ -1,0 +1,182 @@
+//! Which LoRA files are on this disk, and which of them are for a model.
+//!
+//! Lists folders and reads headers; both are bounded, and neither fails for a folder or file that cannot be read.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Coverage, LoraCard, LoraFile, Table, fitting_plan};
+use crate::families::Family;
+use crate::library::{Places, is_for_loras};
+use crate::model::configs::sorted_entries;
+use crate::model::{CatalogError, ModelFiles, ModelSpec};
+use crate::settings::{Paths, Settings};
+
+/// Folders in folders.
+const MAX_DEPTH: usize = 6;
+const MAX_FOLDERS: usize = 20_000;
+const MAX_FILES: usize = 20_000;
+
+/// A LoRA file, and what is known of it before a job.
+#[derive(Clone, Debug)]
+pub struct FoundLora {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// What the file says of itself, where it is a LoRA.
+    pub card: Option<LoraCard>,
+    pub fit: Fit,
+    /// All that a search looks at, in small letters.
+    haystack: String,
+}
+
+/// Whether a LoRA is for a model.
+#[derive(Clone, Debug)]
+pub enum Fit {
+    /// As far as the header says, so much of it acts.
+    Yes(Coverage),
+    /// Why not, in a sentence.
+    No(String),
+    /// There is no such file any more.
+    Gone,
+}
+
+impl FoundLora {
+    pub fn new(path: &Path, bytes: u64, card: Option<LoraCard>, fit: Fit) -> Self {
+        let mut haystack = path.to_string_lossy().into_owned();
+        if let Some(card) = &card {
+            let about = card.title.iter().chain(&card.base_model);
+            for part in about.chain(&card.trained_words).chain([&card.made_for]) {
+                haystack.push(' ');
+                haystack.push_str(part);
+            }
+        }
+        Self {
+            path: path.to_owned(),
+            bytes,
+            card,
+            fit,
+            haystack: haystack.to_lowercase(),
+        }
+    }
+
+    /// Whether each of the words, in small letters, stands in its path, in what it is for, or among the words it was
+    /// trained on.
+    pub fn has_words(&self, words: &str) -> bool {
+        words
+            .split_whitespace()
+            .all(|word| self.haystack.contains(word))
+    }
+
+    /// The file's name without its ending.
+    pub fn name(&self) -> String {
+        super::stem(&self.path)
+    }
+
+    pub fn fits(&self) -> bool {
+        matches!(self.fit, Fit::Yes(_))
+    }
+}
+
+/// A model whose layers LoRAs are compared with.
+pub struct Fitting {
+    family: Family,
+    tables: Vec<Table>,
+}
+
+impl Fitting {
+    /// Reads the headers of the model's networks.
+    pub fn of(spec: &ModelSpec) -> Result<Self, CatalogError> {
+        Self::of_files(spec.family, &spec.files)
+    }
+
+    fn of_files(family: Family, files: &ModelFiles) -> Result<Self, CatalogError> {
+        let tables = (family.lora.tables)(files)?;
+        Ok(Self { family, tables })
+    }
+
+    /// What is known of one file.
+    pub fn look(&self, path: &Path) -> FoundLora {
+        let bytes = fs::metadata(path).map(|stat| stat.len());
+        let (card, fit) = match (LoraFile::read(path), &bytes) {
+            (_, Err(err)) if err.kind() == std::io::ErrorKind::NotFound => (None, Fit::Gone),
+            (Err(err), _) => (None, Fit::No(reason(err))),
+            (Ok(file), _) => {
+                let fit = match fitting_plan(&file, self.family, &self.tables) {
+                    Ok(plan) => Fit::Yes(plan.coverage),
+                    Err(err) => Fit::No(reason(err)),
+                };
+                (Some(LoraCard::of(&file)), fit)
+            }
+        };
+        FoundLora::new(path, bytes.unwrap_or(0), card, fit)
+    }
+}
+
+/// The sentence without the path, which stands beside it.
+fn reason(err: CatalogError) -> String {
+    match err {
+        CatalogError::Lora { reason, .. } => reason,
+        err => err.to_string(),
+    }
+}
+
+/// The files on this disk that are LoRAs by their names or their folders', in the order of their names.
+pub fn find(paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
+    let mut search = Search::default();
+    for (place, is_for_loras) in Places::gather(paths, settings).of_loras() {
+        search.walk(place, is_for_loras);
+    }
+    search.found.sort_by_cached_key(|path| {
+        let name = super::stem(path).to_lowercase();
+        (name, path.clone())
+    });
+    search.found
+}
+
+#[derive(Default)]
+struct Search {
+    found: Vec<PathBuf>,
+    /// What was seen, under its real name: links lead in circles, and two programs may share their LoRAs.
+    seen: HashSet<PathBuf>,
+    num_folders: usize,
+}
+
+impl Search {
+    fn walk(&mut self, place: PathBuf, is_for_loras_alone: bool) {
+        let mut waiting = vec![(place, is_for_loras_alone, 0)];
+        while let Some((folder, is_lora_folder, depth)) = waiting.pop() {
+            let is_new = fs::canonicalize(&folder).is_ok_and(|real| self.seen.insert(real));
+            if !is_new || self.num_folders >= MAX_FOLDERS {
+                continue;
+            }
+            self.num_folders += 1;
+            for path in sorted_entries(&folder).unwrap_or_default() {
+                if is_hidden(&path) {
+                    continue;
+                }
+                let is_lora = is_lora_folder || is_for_loras(&path);
+                if path.is_dir() {
+                    if depth < MAX_DEPTH {
+                        waiting.push((path, is_lora, depth + 1));
+                    }
+                } else if is_lora && is_weights(&path) && self.found.len() < MAX_FILES {
+                    let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+                    if self.seen.insert(real) {
+                        self.found.push(path);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with('.') || name == "node_modules" || name == "venv"
+}
+
+fn is_weights(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("safetensors"))
+}

@@ -1,0 +1,250 @@
+//! LoRAs as files: against the model of a job, their cards, their strengths, and what is no LoRA at all.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::catalog::IdentityCard;
+use crate::families::{flux, wan};
+use crate::job::Lora;
+use crate::lora::tests::layers::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
+use crate::lora::{LoraCard, LoraExpert, LoraFile, Plan, check, strengths};
+use crate::model::ModelFiles;
+use crate::testing::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
+
+#[test]
+fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
+    let files = Files::new();
+    let model = ModelFiles {
+        transformer: files.write("model.safetensors", &transformer(T2V_1_3B)),
+        ..ModelFiles::default()
+    };
+    let good = files.write("good.safetensors", &comfy(T2V_1_3B));
+    let checked = check(&[lora(&good)], wan::FAMILY, &model).unwrap();
+    assert_eq!(checked[0].coverage.changed_layers, 300);
+    assert!(
+        checked[0]
+            .line()
+            .starts_with("good.safetensors: 600 of 600 keys")
+    );
+    let err = check(&[lora(&model.transformer)], wan::FAMILY, &model)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        err.contains("expected a LoRA, found") && err.contains("Wan"),
+        "{err}"
+    );
+    let gone = check(
+        &[lora(files.0.path().join("gone.safetensors"))],
+        wan::FAMILY,
+        &model,
+    );
+    assert!(gone.unwrap_err().to_string().contains("gone.safetensors"));
+}
+
+#[test]
+fn a_file_of_one_expert_leaves_the_other_alone() {
+    let high = |loras: &[Lora]| strengths(loras, LoraExpert::HighNoise);
+    let low = |loras: &[Lora]| strengths(loras, LoraExpert::LowNoise);
+    let stated = [
+        lora("x_high_noise.safetensors"),
+        lora("x_LowNoise.safetensors"),
+    ];
+    assert_eq!(
+        (high(&stated), low(&stated)),
+        (vec![1.0, 0.0], vec![0.0, 1.0])
+    );
+    assert_eq!(strengths(&stated, LoraExpert::Only), [1.0, 1.0]);
+    // The other name tells what this one is.
+    let pair = [lora("a/x.safetensors"), lora("b/x_low_noise.safetensors")];
+    assert_eq!((high(&pair), low(&pair)), (vec![1.0, 0.0], vec![0.0, 1.0]));
+    let short = [lora("x-HIGH-v2.safetensors"), lora("x-LOW-v2.safetensors")];
+    assert_eq!(
+        (high(&short), low(&short)),
+        (vec![1.0, 0.0], vec![0.0, 1.0])
+    );
+    let both = [lora("style.safetensors"), lora("x_low_noise.safetensors")];
+    assert_eq!((high(&both), low(&both)), (vec![1.0, 0.0], vec![1.0, 1.0]));
+    let own = [Lora {
+        strength: 0.7,
+        strength_2: Some(0.2),
+        path: "x.safetensors".into(),
+    }];
+    assert_eq!((high(&own), low(&own)), (vec![0.7], vec![0.2]));
+    // A word that may mean anything means nothing alone.
+    let alone = [lora("high_quality.safetensors")];
+    assert_eq!((high(&alone), low(&alone)), (vec![1.0], vec![1.0]));
+}
+
+#[test]
+fn strengths_stand_behind_the_files_name() {
+    let parsed = |text: &str| {
+        text.parse::<Lora>()
+            .map(|lora| (lora.path, lora.strength, lora.strength_2))
+    };
+    let of = |path: &str, strength, low| Ok((PathBuf::from(path), strength, low));
+    assert_eq!(parsed("a.safetensors"), of("a.safetensors", 1.0, None));
+    assert_eq!(parsed("a.safetensors:0.5"), of("a.safetensors", 0.5, None));
+    assert_eq!(
+        parsed("a:b/c.safetensors:-1:.25"),
+        of("a:b/c.safetensors", -1.0, Some(0.25))
+    );
+    assert_eq!(
+        parsed("a.safetensors:strong"),
+        of("a.safetensors:strong", 1.0, None)
+    );
+    assert!(parsed(":1").is_err() && parsed("").is_err());
+}
+
+#[test]
+fn a_card_tells_whose_lora_it_is_and_what_it_was_trained_on() {
+    let files = Files::new();
+    let mut shapes = lora_of(
+        &flux(),
+        |layer| layer.contains("qkv"),
+        |layer| format!("lora_unet_{}", layer.replace('.', "_")),
+        KOHYA,
+    );
+    shapes.insert(
+        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight".into(),
+        vec![8, 768],
+    );
+    shapes.insert(
+        "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_up.weight".into(),
+        vec![3072, 8],
+    );
+    let notes = json!({
+        "ss_tag_frequency": r#"{"10_fox": {"red fox": 12, "snow": 3}, "5_more": {"snow": 30}}"#,
+        "modelspec.title": "Foxes", "modelspec.trigger_phrase": "f0x style",
+    });
+    let path = files.0.path().join("fox.safetensors");
+    write_as(&path, &shapes, &|_| "BF16", 0, &notes);
+    let card = IdentityCard::read(&path).unwrap();
+    assert_eq!(
+        card.what,
+        "a LoRA for Flux, ranks 4 to 8, in the names of kohya"
+    );
+    assert!(card.problems.is_empty() && card.family == "flux");
+    let lora = card.lora.unwrap();
+    assert_eq!(lora.trained_words, ["f0x style", "snow", "red fox"]);
+    assert_eq!(
+        (lora.title.as_deref(), lora.changes_text_encoder),
+        (Some("Foxes"), true)
+    );
+
+    let path = files.write("wan_high_noise.safetensors", &comfy(T2V_14B));
+    let card = LoraCard::of(&LoraFile::read(&path).unwrap());
+    assert_eq!(
+        card.text(),
+        "a LoRA for Wan 14B, rank 4, in the names of ComfyUI, for the high-noise expert"
+    );
+}
+
+#[test]
+fn the_scaling_that_peft_notes_counts_where_a_layer_has_no_alpha() {
+    let files = Files::new();
+    let layer = "transformer.transformer_blocks.0.attn.to_q";
+    let shapes = Shapes::from([
+        (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
+        (format!("{layer}.lora_B.weight"), vec![8, RANK]),
+    ]);
+    let factor = |notes: serde_json::Value| {
+        let path = files.0.path().join("x.safetensors");
+        write_as(&path, &shapes, &|_| "F32", 0, &notes);
+        LoraFile::read(&path).unwrap().factor(layer)
+    };
+    assert!((factor(json!({})) - 1.0).abs() < 1e-12);
+    let note = |text: &str| json!({"lora_adapter_metadata": text});
+    assert!(
+        (factor(note(r#"{"transformer.r": 4, "transformer.lora_alpha": 2}"#)) - 0.5).abs() < 1e-12
+    );
+    let pattern = r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.alpha_pattern": {"attn.to_q": 8}}"#;
+    assert!((factor(note(pattern)) - 2.0).abs() < 1e-12);
+    let root =
+        r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.use_rslora": true}"#;
+    assert!((factor(note(root)) - 1.0).abs() < 1e-12);
+    for nonsense in [
+        "[]",
+        "{",
+        r#"{"transformer.r": 0, "transformer.lora_alpha": 2}"#,
+        r#"{"transformer": "r"}"#,
+    ] {
+        assert!((factor(note(nonsense)) - 1.0).abs() < 1e-12, "{nonsense}");
+    }
+}
+
+/// Pieces that names are made of, sound and unsound.
+fn piece() -> impl Strategy<Value = String> {
+    let words = [
+        "lora_unet_",
+        "lora_te1_",
+        "transformer",
+        "diffusion_model",
+        "base_model",
+        "model",
+        "double_blocks",
+        "0",
+        "99999999999999999999",
+        "img_attn",
+        "qkv",
+        "lora_A",
+        "lora_B",
+        "lora_down",
+        "lora_up",
+        "weight",
+        "alpha",
+        "diff",
+        "diff_b",
+        "diff_m",
+        "lokr_w1",
+        "lokr_w2_a",
+        "hada_w1_a",
+        "dora_scale",
+        "",
+        "é",
+        "_",
+        "default",
+    ];
+    prop_oneof![
+        prop::sample::select(words.to_vec()).prop_map(str::to_owned),
+        "[a-z_.0-9]{0,6}"
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_names_and_shapes_make_the_matching_panic(
+        keys in prop::collection::vec((prop::collection::vec(piece(), 1..7), prop::collection::vec(0u64..5, 0..4)), 1..24)
+    ) {
+        let files = Files::new();
+        let mut shapes: Shapes = keys.into_iter().map(|(pieces, shape)| (pieces.join("."), shape)).collect();
+        shapes.insert("double_blocks.0.img_attn.qkv.lora_A.weight".into(), vec![2, 3]);
+        let file = files.read(&shapes);
+        let base = Shapes::from([
+            ("img_in.weight".to_owned(), vec![3, 3]),
+            ("double_blocks.0.img_attn.proj.weight".to_owned(), vec![3, 3]),
+            ("double_blocks.0.img_attn.qkv.weight".to_owned(), vec![9, 3]),
+        ]);
+        let plan = Plan::new(&file, &[table_of(flux::lora::network(false), &base)]);
+        let counted = plan.coverage.applied + plan.coverage.unknown.len() + plan.coverage.num_misfits()
+            + plan.coverage.pictures + plan.coverage.text_encoder;
+        prop_assert_eq!(counted, plan.coverage.total);
+        prop_assert!(!LoraCard::of(&file).text().is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_or_no_weights_is_told_as_any_other() {
+    let files = Files::new();
+    let path = files.write("x.safetensors", &comfy(T2V_1_3B));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert!(
+        LoraFile::read(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("cut off")
+    );
+    assert!(LoraFile::read(Path::new("/nowhere/x.safetensors")).is_err());
+}

@@ -1,0 +1,415 @@
+//! LoRAs by their headers: which layers of which model they change, and what is said of those that do not fit.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::families::{flux, wan};
+use crate::job::Lora;
+use crate::lora::{Coverage, LoraCard, LoraFile, Network, Plan, Rows, Table, fitting_plan};
+use crate::testing::made_up::{
+    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
+};
+
+pub(crate) const RANK: u64 = 4;
+
+pub(crate) fn table_of(network: Network, shapes: &Shapes) -> Table {
+    Table::new(network, "", &|name| shapes.get(name).cloned())
+}
+
+/// The published Flux dev, in the authors' names.
+pub(crate) fn flux() -> Shapes {
+    let dim = 3072;
+    let mut shapes = Shapes::new();
+    let mut linear = |name: String, output: u64, input: u64| {
+        shapes.insert(format!("{name}.weight"), vec![output, input]);
+        shapes.insert(format!("{name}.bias"), vec![output]);
+    };
+    for (name, output, input) in [
+        ("img_in", dim, 64),
+        ("txt_in", dim, 4096),
+        ("time_in.in_layer", dim, 256),
+        ("time_in.out_layer", dim, dim),
+        ("vector_in.in_layer", dim, 768),
+        ("vector_in.out_layer", dim, dim),
+        ("guidance_in.in_layer", dim, 256),
+        ("guidance_in.out_layer", dim, dim),
+        ("final_layer.linear", 64, dim),
+        ("final_layer.adaLN_modulation.1", 2 * dim, dim),
+    ] {
+        linear(name.to_owned(), output, input);
+    }
+    for block in 0..19 {
+        for side in ["img", "txt"] {
+            let name = |part: &str| format!("double_blocks.{block}.{side}_{part}");
+            linear(name("mod.lin"), 6 * dim, dim);
+            linear(name("attn.qkv"), 3 * dim, dim);
+            linear(name("attn.proj"), dim, dim);
+            linear(name("mlp.0"), 4 * dim, dim);
+            linear(name("mlp.2"), dim, 4 * dim);
+        }
+    }
+    for block in 0..38 {
+        let name = |part: &str| format!("single_blocks.{block}.{part}");
+        linear(name("modulation.lin"), 3 * dim, dim);
+        linear(name("linear1"), 7 * dim, dim);
+        linear(name("linear2"), dim, 5 * dim);
+    }
+    shapes
+}
+
+/// A LoRA of every matrix in `base` whose name `wanted` takes, in the names that `rename` gives.
+pub(crate) fn lora_of(
+    base: &Shapes,
+    wanted: impl Fn(&str) -> bool,
+    rename: impl Fn(&str) -> String,
+    [down, up]: [&str; 2],
+) -> Shapes {
+    let mut lora = Shapes::new();
+    for (name, shape) in base {
+        let Some(layer) = name.strip_suffix(".weight").filter(|layer| wanted(layer)) else {
+            continue;
+        };
+        let &[output, input] = &shape[..] else {
+            continue;
+        };
+        let layer = rename(layer);
+        lora.insert(format!("{layer}.{down}"), vec![RANK, input]);
+        lora.insert(format!("{layer}.{up}"), vec![output, RANK]);
+    }
+    lora
+}
+
+pub(crate) const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
+pub(crate) const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
+
+pub(crate) fn comfy(dims: Dims) -> Shapes {
+    let rename = |layer: &str| format!("diffusion_model.{layer}");
+    lora_of(
+        &transformer(dims),
+        |layer| layer.contains("attn") || layer.contains("ffn"),
+        rename,
+        PEFT,
+    )
+}
+
+pub(crate) struct Files(pub(crate) tempfile::TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn write(&self, name: &str, shapes: &Shapes) -> PathBuf {
+        write(&self.0.path().join(name), shapes, "BF16")
+    }
+
+    pub(crate) fn read(&self, shapes: &Shapes) -> LoraFile {
+        LoraFile::read(&self.write("x.safetensors", shapes)).unwrap()
+    }
+}
+
+pub(crate) fn lora(path: impl Into<PathBuf>) -> Lora {
+    Lora {
+        path: path.into(),
+        strength: 1.0,
+        strength_2: None,
+    }
+}
+
+#[test]
+fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
+    let files = Files::new();
+    let underscores = |layer: &str| layer.replace('.', "_");
+    for dims in [T2V_1_3B, T2V_14B, I2V_14B, I2V_EXPERT, TI2V_5B] {
+        let base = transformer(dims);
+        let table = table_of(wan::lora::NETWORK, &base);
+        let renames: [&dyn Fn(&str) -> String; 4] = [
+            &|layer| format!("lora_unet_{}", underscores(layer)),
+            &|layer| format!("lora_unet__{}", underscores(layer)),
+            &|layer| format!("diffusion_model.{layer}"),
+            &|layer| layer.to_owned(),
+        ];
+        for rename in renames {
+            let file = files.read(&lora_of(&base, |_| true, rename, KOHYA));
+            let plan = Plan::new(&file, std::slice::from_ref(&table));
+            assert_eq!(
+                plan.coverage.applied, plan.coverage.total,
+                "{}",
+                plan.coverage
+            );
+            let layers: BTreeSet<&str> = plan
+                .updates
+                .iter()
+                .map(|update| &update.layer.name[..])
+                .collect();
+            assert_eq!(
+                2 * layers.len(),
+                plan.coverage.total,
+                "each layer is found once"
+            );
+        }
+    }
+    let base = flux();
+    let table = table_of(flux::lora::network(false), &base);
+    for start in [
+        "lora_unet_",
+        "lycoris_",
+        "diffusion_model.",
+        "transformer.",
+        "",
+    ] {
+        let rename = |layer: &str| {
+            if start.ends_with('_') {
+                format!("{start}{}", underscores(layer))
+            } else {
+                format!("{start}{layer}")
+            }
+        };
+        let plan = Plan::new(
+            &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
+            std::slice::from_ref(&table),
+        );
+        assert_eq!(
+            plan.coverage.applied, plan.coverage.total,
+            "{start}: {}",
+            plan.coverage
+        );
+    }
+}
+
+#[test]
+fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
+    let files = Files::new();
+    let table = table_of(flux::lora::network(false), &flux());
+    let rows_of = |name: &str, output: u64, input: u64| {
+        let shapes = Shapes::from([
+            (format!("{name}.lora_A.weight"), vec![RANK, input]),
+            (format!("{name}.lora_B.weight"), vec![output, RANK]),
+        ]);
+        let plan = Plan::new(&files.read(&shapes), std::slice::from_ref(&table));
+        assert_eq!(plan.coverage.applied, 2, "{name}: {}", plan.coverage);
+        (plan.updates[0].layer.name.clone(), plan.updates[0].rows)
+    };
+    let dim = 3072;
+    for (name, output, layer, rows) in [
+        (
+            "transformer.transformer_blocks.3.attn.to_k",
+            dim,
+            "double_blocks.3.img_attn.qkv",
+            Rows::Range(dim, dim),
+        ),
+        (
+            "transformer.transformer_blocks.3.attn.add_v_proj",
+            dim,
+            "double_blocks.3.txt_attn.qkv",
+            Rows::Range(2 * dim, dim),
+        ),
+        (
+            "transformer.single_transformer_blocks.37.proj_mlp",
+            4 * dim,
+            "single_blocks.37.linear1",
+            Rows::Range(3 * dim, 4 * dim),
+        ),
+        (
+            "lora_transformer_single_transformer_blocks_0_attn_to_q",
+            dim,
+            "single_blocks.0.linear1",
+            Rows::Range(0, dim),
+        ),
+        (
+            "transformer.norm_out.linear",
+            2 * dim,
+            "final_layer.adaLN_modulation.1",
+            Rows::SwappedHalves,
+        ),
+        (
+            "diffusion_model.final_layer.adaLN_modulation.1",
+            2 * dim,
+            "final_layer.adaLN_modulation.1",
+            Rows::All,
+        ),
+    ] {
+        assert_eq!(
+            rows_of(name, output, dim),
+            (layer.to_owned(), rows),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
+    let files = Files::new();
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_14B));
+    let refused = |shapes: &Shapes, family, table: &Table| {
+        let file = files.read(shapes);
+        fitting_plan(&file, family, std::slice::from_ref(table))
+            .unwrap_err()
+            .to_string()
+    };
+    let small = refused(&comfy(TI2V_5B), wan::FAMILY, &table);
+    assert!(
+        small.contains("Wan 14B") && small.contains("Wan 5B"),
+        "{small}"
+    );
+    assert!(small.contains("5120") && small.contains("3072"), "{small}");
+    let hunyuan = Shapes::from([
+        (
+            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_A.weight".to_owned(),
+            vec![RANK, 3072],
+        ),
+        (
+            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_B.weight".to_owned(),
+            vec![12288, RANK],
+        ),
+    ]);
+    let of_flux = table_of(flux::lora::network(false), &flux());
+    assert!(refused(&hunyuan, flux::FAMILY, &of_flux).contains("HunyuanVideo"));
+    // All names are Flux's, but Flux has 19 such blocks.
+    let deep = |block: u64| {
+        let layer = format!("transformer.transformer_blocks.{block}.attn.to_q");
+        Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 3072]),
+            (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
+        ])
+    };
+    assert!(refused(&deep(19), flux::FAMILY, &of_flux).contains("HunyuanVideo"));
+    assert!(
+        fitting_plan(
+            &files.read(&deep(18)),
+            flux::FAMILY,
+            std::slice::from_ref(&of_flux)
+        )
+        .is_ok()
+    );
+    assert!(refused(&comfy(T2V_14B), flux::FAMILY, &of_flux).contains("Wan 14B"));
+    let control = Shapes::from([
+        ("img_in.lora_A.weight".to_owned(), vec![RANK, 128]),
+        ("img_in.lora_B.weight".to_owned(), vec![3072, RANK]),
+        (
+            "double_blocks.0.img_attn.proj.lora_A.weight".to_owned(),
+            vec![RANK, 3072],
+        ),
+        (
+            "double_blocks.0.img_attn.proj.lora_B.weight".to_owned(),
+            vec![3072, RANK],
+        ),
+        (
+            "double_blocks.0.img_attn.proj.lora_B.bias".to_owned(),
+            vec![3072],
+        ),
+    ]);
+    assert!(refused(&control, flux::FAMILY, &of_flux).contains("control LoRA"));
+    let sd = Shapes::from([
+        (
+            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_down.weight".to_owned(),
+            vec![RANK, 320],
+        ),
+        (
+            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_up.weight".to_owned(),
+            vec![320, RANK],
+        ),
+    ]);
+    assert!(refused(&sd, wan::FAMILY, &table).contains("Stable Diffusion"));
+}
+
+#[test]
+fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
+    let files = Files::new();
+    for (layer, family) in [
+        ("transformer.blocks.0.attn1.to_q", "wan"),
+        ("lora_unet_blocks_0_attn1_to_q", "wan"),
+        ("base_model.model.blocks.0.cross_attn.k", "wan"),
+        ("transformer.transformer_blocks.0.attn1.to_q", "ltx"),
+        ("transformer.transformer_blocks.0.attn.to_q", "flux"),
+        (
+            "lora_transformer_single_transformer_blocks_0_proj_mlp",
+            "flux",
+        ),
+        ("lora_unet_single_blocks_0_linear1", "flux"),
+        ("lora_unet_single_blocks_0_modulation_linear", "hunyuan"),
+        ("something.else", ""),
+    ] {
+        let shapes = Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
+            (format!("{layer}.lora_B.weight"), vec![8, RANK]),
+        ]);
+        assert_eq!(LoraCard::of(&files.read(&shapes)).family, family, "{layer}");
+    }
+}
+
+#[test]
+fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
+    let files = Files::new();
+    let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
+    let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
+    let Coverage {
+        applied,
+        pictures,
+        total,
+        ..
+    } = plan.coverage;
+    assert_eq!((applied + pictures, pictures), (total, 40 * 2 * 2));
+    assert!(!plan.coverage.is_poor());
+    assert!(
+        plan.coverage.to_string().contains("for pictures"),
+        "{}",
+        plan.coverage
+    );
+}
+
+#[test]
+fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
+    let files = Files::new();
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let mut shapes = comfy(T2V_1_3B);
+    let whole = shapes.len();
+    for block in 30..40 {
+        let name = format!("diffusion_model.blocks.{block}.ffn.0");
+        shapes.insert(format!("{name}.lora_A.weight"), vec![RANK, 1536]);
+        shapes.insert(format!("{name}.lora_B.weight"), vec![8960, RANK]);
+    }
+    shapes.insert("lora_te1_text_model_x.alpha".into(), vec![]);
+    let coverage = fitting_plan(
+        &files.read(&shapes),
+        wan::FAMILY,
+        std::slice::from_ref(&table),
+    )
+    .unwrap()
+    .coverage;
+    assert_eq!((coverage.applied, coverage.total), (whole, whole + 21));
+    assert!(!coverage.is_poor());
+    let text = coverage.to_string();
+    assert!(
+        text.starts_with(&format!(
+            "{whole} of {} keys applied; 1 for a text encoder",
+            whole + 21
+        )),
+        "{text}"
+    );
+    assert!(
+        text.contains("blocks.30.ffn.0") && text.ends_with("and 17 more"),
+        "{text}"
+    );
+    for block in 40..140 {
+        shapes.insert(format!("blocks.{block}.ffn.0.alpha"), vec![]);
+    }
+    let plan = fitting_plan(
+        &files.read(&shapes),
+        wan::FAMILY,
+        std::slice::from_ref(&table),
+    )
+    .unwrap();
+    assert!(plan.coverage.is_poor());
+    let none = Shapes::from([
+        ("foo.lora_A.weight".to_owned(), vec![RANK, 8]),
+        ("foo.lora_B.weight".to_owned(), vec![8, RANK]),
+    ]);
+    let err = fitting_plan(&files.read(&none), wan::FAMILY, &[table])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        err.contains("none of this LoRA's keys") && err.contains("foo"),
+        "{err}"
+    );
+}

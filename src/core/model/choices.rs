@@ -1,0 +1,353 @@
+//! What a job chooses between: samplers and their sigmas, LoRAs, devices, number types, how pictures are fitted.
+//!
+//! Each is written and read by one name everywhere: in settings, arguments, requests and files.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::InputUse;
+
+/// How the latents walk from noise to picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
+    #[default]
+    UniPc,
+    /// UniPC with `B(h) = h`.
+    #[serde(rename = "unipc_bh1")]
+    UniPcBh1,
+    /// Flow-match Euler.
+    Euler,
+    /// Flow-match Heun: second order, two calls of the model a step.
+    Heun,
+    /// DPM-Solver++, second order, multistep.
+    #[serde(rename = "dpmpp_2m")]
+    DpmPp2m,
+    /// For models distilled to a few steps: new noise between steps.
+    Lcm,
+}
+
+impl Sampler {
+    pub const ALL: [Self; 6] = [
+        Self::UniPc,
+        Self::UniPcBh1,
+        Self::Euler,
+        Self::Heun,
+        Self::DpmPp2m,
+        Self::Lcm,
+    ];
+
+    /// The name on the command line, in settings and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UniPc => "unipc",
+            Self::UniPcBh1 => "unipc_bh1",
+            Self::Euler => "euler",
+            Self::Heun => "heun",
+            Self::DpmPp2m => "dpmpp_2m",
+            Self::Lcm => "lcm",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::UniPc => "UniPC",
+            Self::UniPcBh1 => "UniPC bh1",
+            Self::Euler => "Euler",
+            Self::Heun => "Heun",
+            Self::DpmPp2m => "DPM++ 2M",
+            Self::Lcm => "LCM",
+        }
+    }
+}
+
+impl FromStr for Sampler {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|sampler| sampler.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("expected a sampler ({names}), found {text:?}")
+            })
+    }
+}
+
+/// How the sigmas of a walk are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigmaSchedule {
+    /// The model's own: timesteps as far from each other, shifted.
+    #[default]
+    Simple,
+    /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
+    Beta,
+    /// Karras and others 2022, with a rho of 7.
+    Karras,
+    /// As far from each other in the logarithm of sigma.
+    Exponential,
+}
+
+impl SigmaSchedule {
+    pub const ALL: [Self; 4] = [Self::Simple, Self::Beta, Self::Karras, Self::Exponential];
+
+    /// The name on the command line, in settings and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Beta => "beta",
+            Self::Karras => "karras",
+            Self::Exponential => "exponential",
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Simple => "Simple",
+            Self::Beta => "Beta",
+            Self::Karras => "Karras",
+            Self::Exponential => "Exponential",
+        }
+    }
+}
+
+impl FromStr for SigmaSchedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|schedule| schedule.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                format!("expected a sigma schedule ({names}), found {text:?}")
+            })
+    }
+}
+
+/// In which order sections are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SectionOrder {
+    /// The last section first, each next one before it, so that the start picture holds all together
+    /// ("inverted anti-drifting": the first FramePack).
+    #[default]
+    Original,
+    /// The first section first, each next one behind it ("vanilla": FramePack-F1).
+    F1,
+}
+
+impl SectionOrder {
+    pub const ALL: [Self; 2] = [Self::Original, Self::F1];
+
+    /// The name on the command line and in metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Original => "original",
+            Self::F1 => "f1",
+        }
+    }
+
+    /// Whether a clip may end on a given picture: only where its end is made first.
+    pub fn end_image(self) -> InputUse {
+        match self {
+            Self::Original => InputUse::Optional,
+            Self::F1 => InputUse::No,
+        }
+    }
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Original => "Back to front",
+            Self::F1 => "Front to back (F1)",
+        }
+    }
+}
+
+impl fmt::Display for SectionOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SectionOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_lowercase().as_str() {
+            "original" | "inverted_anti_drifting" => Ok(Self::Original),
+            "f1" | "vanilla" => Ok(Self::F1),
+            _ => Err(format!(
+                "expected an order of sections (original, f1), found {text:?}"
+            )),
+        }
+    }
+}
+
+/// A file of low-rank updates, and how strongly they act.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lora {
+    pub path: PathBuf,
+    /// 1 as trained; 0 not at all; may be negative.
+    pub strength: f64,
+    /// On the low-noise expert of models with two; as `strength` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength_2: Option<f64>,
+}
+
+impl Lora {
+    /// The name of its file's fingerprint among those of a job, in which it has this number.
+    pub fn fingerprint_name(&self, index: usize) -> String {
+        format!("loras.{index}")
+    }
+}
+
+impl FromStr for Lora {
+    type Err = String;
+
+    /// `FILE`, `FILE:STRENGTH` or `FILE:STRENGTH:STRENGTH_LOW`; what is no number belongs to the file's name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+        let mut rest = text;
+        let mut numbers = Vec::new();
+        while numbers.len() < 2
+            && let Some((before, end)) = rest.rsplit_once(':')
+            && let Some(value) = number(end)
+        {
+            numbers.push(value);
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!(
+                "expected the file of a LoRA, perhaps with :STRENGTH or :STRENGTH:STRENGTH_LOW behind it, found {text:?}"
+            ));
+        }
+        numbers.reverse();
+        Ok(Self {
+            path: PathBuf::from(rest),
+            strength: numbers.first().copied().unwrap_or(1.0),
+            strength_2: numbers.get(1).copied(),
+        })
+    }
+}
+
+/// Which device computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DeviceChoice {
+    /// The GPU of the chosen runtime where there is one, the CPU otherwise.
+    #[default]
+    Auto,
+    Cpu,
+    /// The GPU with this number. ROCm's GPUs present themselves as `cuda` too.
+    Cuda(usize),
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|index| index.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| format!("expected a device (auto, cpu, cuda:N), found {text:?}")),
+        }
+    }
+}
+
+impl TryFrom<String> for DeviceChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<DeviceChoice> for String {
+    fn from(choice: DeviceChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+/// The type that the transformer computes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DtypeChoice {
+    /// bf16 on a GPU, f32 on the CPU.
+    #[default]
+    Auto,
+    F32,
+    Bf16,
+    F16,
+}
+
+impl DtypeChoice {
+    pub const ALL: [Self; 4] = [Self::Auto, Self::F32, Self::Bf16, Self::F16];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+impl FromStr for DtypeChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .ok_or_else(|| format!("expected a dtype (auto, f32, bf16, f16), found {text:?}"))
+    }
+}
+
+/// How a start picture of another aspect comes to the clip's size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// Stretched to the size, as diffusers does.
+    #[default]
+    Stretch,
+    /// Cropped around its middle to the clip's aspect, then resized.
+    Crop,
+}
+
+impl FromStr for Fit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "stretch" => Ok(Self::Stretch),
+            "crop" => Ok(Self::Crop),
+            _ => Err(format!("expected a fit (stretch, crop), found {text:?}")),
+        }
+    }
+}

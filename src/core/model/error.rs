@@ -1,0 +1,220 @@
+//! What can be wrong with a model or with the catalogue, and what its user can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::units::size_text;
+
+#[derive(Debug, Error)]
+pub enum CatalogError {
+    /// Neither an id nor something on the disk.
+    #[error("there is no model with the id or path '{name}'; known here: {known}")]
+    Unknown { name: String, known: String },
+    /// Known, but not on the disk.
+    #[error("{name} is not on this disk; get {what}{}", and_size(*bytes))]
+    NotHere {
+        name: String,
+        what: String,
+        /// 0 where it is not known.
+        bytes: u64,
+    },
+    #[error("there is no file or folder here: {}", path.display())]
+    NoSuchPath { path: PathBuf },
+    #[error("expected a diffusers folder with a model_index.json, or a folder with one transformer's file, found neither: {}", path.display())]
+    NoModel { path: PathBuf },
+    #[error("{what} is missing: {}", path.display())]
+    Missing { what: String, path: PathBuf },
+    /// A file that only goes with a transformer.
+    #[error("this is {what} alone; name the transformer that it goes with: {}", path.display())]
+    PartAlone { what: String, path: PathBuf },
+    /// A component that a single file does not hold is in no place where one would lie.
+    #[error("expected {what} beside it, such as {example}; looked in {looked}: {}", path.display())]
+    MissingCompanion {
+        what: String,
+        example: &'static str,
+        looked: String,
+        path: PathBuf,
+    },
+    /// Several of them.
+    #[error("expected beside it {} looked in {looked}: {}", listed(parts), path.display())]
+    MissingCompanions {
+        /// Each with the file to get.
+        parts: Vec<(String, &'static str)>,
+        looked: String,
+        path: PathBuf,
+    },
+    /// A component that is of another model.
+    #[error("expected {what}, such as {example}, found {found}: {}", path.display())]
+    WrongCompanion {
+        what: String,
+        example: &'static str,
+        found: String,
+        path: PathBuf,
+    },
+    /// One of two experts is not there, or is of another kind.
+    #[error("{reason}: {}", path.display())]
+    Expert { reason: String, path: PathBuf },
+    #[error("cannot read: {source}: {}", path.display())]
+    Io { source: io::Error, path: PathBuf },
+    /// A file that says something about a model, not its weights.
+    #[error("{reason}: {}", path.display())]
+    Config { reason: String, path: PathBuf },
+    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
+    Weights { reason: String, path: PathBuf },
+    /// Not the weights of anything.
+    #[error("expected a model, found {found}: {}", path.display())]
+    NotWeights { found: &'static str, path: PathBuf },
+    #[error(
+        "this is a pickle, which can run code when opened; get {instead} instead: {}",
+        path.display()
+    )]
+    Pickle { instead: String, path: PathBuf },
+    #[error("tensor '{key}' is missing, expected the shape {expected:?}: {}", path.display())]
+    MissingTensor {
+        key: String,
+        expected: Vec<u64>,
+        path: PathBuf,
+    },
+    #[error(
+        "tensor '{key}' has the wrong shape, expected {expected:?}, found {found:?}: {}",
+        path.display()
+    )]
+    WrongShape {
+        key: String,
+        expected: Vec<u64>,
+        found: Vec<u64>,
+        path: PathBuf,
+    },
+    /// A LoRA that is none, or that is for another model.
+    #[error("{reason}: {}", path.display())]
+    Lora { reason: String, path: PathBuf },
+    /// Sound as far as anyone knows, but not for this version.
+    #[error("this is {what}, which this version cannot run yet: {}", path.display())]
+    Unsupported { what: String, path: PathBuf },
+    /// A catalogue file that is not right.
+    #[error("line {line}, column {column}: {reason}: {}", path.display())]
+    Catalogue {
+        line: usize,
+        column: usize,
+        reason: String,
+        path: PathBuf,
+    },
+}
+
+impl CatalogError {
+    /// What the user can do; empty when the sentence itself says it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } | Self::NoSuchPath { .. } => {
+                "Run `safelight models` to see what is here and where it was looked for"
+            }
+            Self::NotHere { .. } => {
+                "`safelight download` with its id fetches it; or put its folder where `safelight models` says that models are looked for, or name the folder with --model"
+            }
+            Self::Missing { .. } | Self::Weights { .. } => {
+                "The download may be incomplete: fetch this file again"
+            }
+            Self::MissingTensor { .. } | Self::WrongShape { .. } => {
+                "The weights and their config.json do not belong together: fetch both again from the same place"
+            }
+            Self::MissingCompanion { .. } => {
+                "Put that file beside the model or into ComfyUI's folder for it, or name the one that you have"
+            }
+            Self::MissingCompanions { .. } => {
+                "Put those files beside the model or into ComfyUI's folders for them, or name the ones that you have"
+            }
+            Self::WrongCompanion { .. } => {
+                "Name the right file, or leave it out where the right one lies beside the model"
+            }
+            Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
+                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model, or a FLUX.1 model: a diffusers folder, or a transformer's .safetensors or .gguf file"
+            }
+            Self::Lora { .. } => "Name the LoRA's file; `safelight inspect` says what one is for",
+            Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
+            Self::Io { .. }
+            | Self::Config { .. }
+            | Self::Pickle { .. }
+            | Self::PartAlone { .. }
+            | Self::Expert { .. } => "",
+        }
+    }
+}
+
+impl CatalogError {
+    /// What it is about on the disk.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unknown { .. } | Self::NotHere { .. } => None,
+            Self::NoSuchPath { path }
+            | Self::NoModel { path }
+            | Self::Missing { path, .. }
+            | Self::PartAlone { path, .. }
+            | Self::MissingCompanion { path, .. }
+            | Self::MissingCompanions { path, .. }
+            | Self::WrongCompanion { path, .. }
+            | Self::Expert { path, .. }
+            | Self::Io { path, .. }
+            | Self::Config { path, .. }
+            | Self::Weights { path, .. }
+            | Self::NotWeights { path, .. }
+            | Self::Pickle { path, .. }
+            | Self::MissingTensor { path, .. }
+            | Self::WrongShape { path, .. }
+            | Self::Lora { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::Catalogue { path, .. } => Some(path),
+        }
+    }
+}
+
+/// Parts with the file to get for each, as people list them.
+fn listed(parts: &[(String, &'static str)]) -> String {
+    let one = |(what, example): &(String, &str)| format!("{what}, such as {example}");
+    let all: Vec<String> = parts.iter().map(one).collect();
+    match &all[..] {
+        [rest @ .., last] if !rest.is_empty() => format!("{}; and {last};", rest.join("; ")),
+        _ => all.concat(),
+    }
+}
+
+/// Where in a text a byte offset lies; both count from 1, columns in characters.
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |rest| rest.chars().count())
+        + 1;
+    (line, column)
+}
+
+/// The format that a weight file is by its name.
+pub fn format_name(path: &Path) -> &'static str {
+    let is_gguf = path
+        .extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+    if is_gguf { "GGUF" } else { "safetensors" }
+}
+
+fn and_size(bytes: u64) -> String {
+    if bytes == 0 {
+        String::new()
+    } else {
+        format!(", {}", size_text(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_from_one_and_in_characters() {
+        assert_eq!(line_and_column("ab\nçd", 0), (1, 1));
+        assert_eq!(line_and_column("ab\nçd", 5), (2, 2));
+        assert_eq!(line_and_column("ab", 99), (1, 3));
+    }
+}

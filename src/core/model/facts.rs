@@ -1,0 +1,61 @@
+//! What configs and headers say about a model, in the terms that all families share.
+//!
+//! The families find it out; names, entries of the catalogue and where the parts lie are others' business.
+
+use serde::Deserialize;
+
+use crate::families::Family;
+use crate::model::choices::{Sampler, SectionOrder};
+use crate::model::{Guidance, ImageRole, InputUse, Limits};
+
+/// What is known of a whole model once it has been checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub family: Family,
+    /// The published variant's name, such as `TI2V`.
+    pub variant: &'static str,
+    pub shape: TransformerShape,
+    pub start_image: InputUse,
+    pub image_role: ImageRole,
+    pub mask: InputUse,
+    pub end_image: InputUse,
+    pub guidance: Guidance,
+    /// The order in which it makes the sections of a clip, if it does.
+    pub section_order: Option<SectionOrder>,
+    /// Channels of the latents.
+    pub latent_channels: u64,
+    pub limits: Limits,
+    /// What the model's own scheduler says, where it has one.
+    pub schedule: Option<Schedule>,
+    /// Bytes of all weight files.
+    pub bytes: u64,
+}
+
+/// The defaults that are a scheduler's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Schedule {
+    pub sampler: Sampler,
+    pub shift: Option<f64>,
+}
+
+/// What tells published models of one variant apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TransformerShape {
+    pub heads: i64,
+    pub head_dim: i64,
+    /// Blocks of all kinds.
+    pub layers: i64,
+    /// Of the input.
+    pub channels: i64,
+}
+
+impl TransformerShape {
+    /// About how many numbers a transformer of this shape has: within a tenth for all published ones.
+    pub(crate) fn numbers(&self, family: Family) -> u64 {
+        let width = (self.heads * self.head_dim) as f64;
+        // Matrices of width × width in a block: attentions, and a feed-forward of four to six times the width.
+        let matrices = (family.matrices_a_block)(width);
+        (self.layers as f64 * matrices * width * width) as u64
+    }
+}

@@ -1,0 +1,23 @@
+//! One model: what it is, where its files lie, what it can make, and what can be wrong with it.
+//!
+//! The words that the catalogue, jobs and families share. Nothing here searches a disk or opens weights.
+
+pub mod choices;
+mod component;
+pub(crate) mod configs;
+mod error;
+pub(crate) mod facts;
+mod files;
+mod spec;
+
+pub use component::Component;
+pub use configs::read_json;
+pub(crate) use error::line_and_column;
+pub use error::{CatalogError, format_name};
+pub use files::ModelFiles;
+#[cfg(test)]
+pub(crate) use spec::test_spec;
+pub use spec::{
+    Defaults, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift,
+};
+pub(crate) use spec::{nearest_multiple, usable_aspect};

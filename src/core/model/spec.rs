@@ -1,0 +1,276 @@
+//! One model: what it is, where it lies, what it can make and what it makes by default.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::ModelFiles;
+use super::choices::{Sampler, SectionOrder};
+use crate::families::Family;
+
+/// A model that is on this disk and can be asked for clips.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelSpec {
+    /// The catalogue's id, or the path for a folder that the catalogue does not know.
+    pub id: String,
+    pub name: String,
+    /// One sentence for the picker.
+    pub description: String,
+    pub licence: String,
+    pub family: Family,
+    /// The published variant, such as `TI2V`.
+    pub variant: String,
+    /// The diffusers folder, or the transformer's file.
+    pub folder: PathBuf,
+    pub files: ModelFiles,
+    /// Bytes of all weight files.
+    pub bytes: u64,
+    pub start_image: InputUse,
+    /// What becomes of the start picture.
+    #[serde(default)]
+    pub image_role: ImageRole,
+    /// Which part of the start picture is made anew.
+    #[serde(default)]
+    pub mask: InputUse,
+    pub end_image: InputUse,
+    /// What the model's `guidance_scale` is.
+    #[serde(default)]
+    pub guidance: Guidance,
+    /// The order in which the model was made to make a clip's sections; absent for those that make it at once.
+    #[serde(default)]
+    pub section_order: Option<SectionOrder>,
+    pub defaults: Defaults,
+    /// Named sets of values that go together.
+    pub presets: Vec<Preset>,
+    pub limits: Limits,
+    pub example_prompts: Vec<String>,
+    pub latent_rgb: Option<LatentRgb>,
+}
+
+/// Whether a model can do with an input, or without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InputUse {
+    #[default]
+    No,
+    Optional,
+    Required,
+}
+
+impl InputUse {
+    pub fn is_possible(self) -> bool {
+        self != Self::No
+    }
+}
+
+/// What a model does with a start picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageRole {
+    /// It is the clip's first frame.
+    #[default]
+    FirstFrame,
+    /// The walk begins on the way to it, as far as `strength` says.
+    Base,
+    /// The model sees it, and what the mask hides of it, at every step (Fill).
+    Canvas,
+    /// The model sees it beside what it makes (Kontext).
+    Reference,
+}
+
+/// What a model's `guidance_scale` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guidance {
+    /// Classifier-free guidance, by a second pass with the negative prompt.
+    #[default]
+    Cfg,
+    /// A number that the model was trained to be told; classifier-free guidance is apart (`true_cfg_scale`).
+    Distilled,
+    /// The model takes none; classifier-free guidance is apart (`true_cfg_scale`).
+    None,
+}
+
+/// Values that go together, such as what a distilled LoRA needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// The name on the command line, such as `fast-4`.
+    pub id: String,
+    /// The name in the interface.
+    pub name: String,
+    /// What it is for and what it needs, one sentence.
+    pub note: String,
+    pub num_steps: u32,
+    pub guidance_scale: f64,
+    pub shift: Option<f64>,
+    pub sampler: Sampler,
+}
+
+/// What a request gets where its user said nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Defaults {
+    pub width: u32,
+    pub height: u32,
+    pub num_frames: u32,
+    pub fps: f64,
+    pub num_steps: u32,
+    pub guidance_scale: f64,
+    /// The low-noise expert's, in models that have one; as the other when absent.
+    #[serde(default)]
+    pub guidance_scale_2: Option<f64>,
+    /// The scheduler's own when absent.
+    #[serde(default)]
+    pub shift: Option<f64>,
+    /// Instead of `shift`, where frames are small.
+    #[serde(default)]
+    pub small_shift: Option<SmallShift>,
+    #[serde(default)]
+    pub sampler: Sampler,
+    #[serde(default)]
+    pub negative_prompt: String,
+    /// How much of a start picture is made anew; absent in models to which that means nothing.
+    #[serde(default)]
+    pub strength: Option<f64>,
+}
+
+/// A shift of the schedule for frames of at most so many pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmallShift {
+    pub max_pixels: u64,
+    pub shift: f64,
+}
+
+impl Defaults {
+    /// The shift for frames of a size; the scheduler's own when absent.
+    pub fn shift_at(&self, width: u32, height: u32) -> Option<f64> {
+        let pixels = u64::from(width) * u64::from(height);
+        self.small_shift
+            .filter(|small| pixels <= small.max_pixels)
+            .map(|small| small.shift)
+            .or(self.shift)
+    }
+}
+
+/// What the model can make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
+    pub size_multiple: u32,
+    /// No width or height is larger: the transformer knows no places beyond.
+    pub max_edge: u32,
+    pub max_pixels: u64,
+    /// Frames are `frame_stride` × n + 1.
+    pub frame_stride: u32,
+    pub max_frames: u32,
+    /// The model knows one size only, so a start picture does not change it.
+    pub fixed_size: bool,
+    /// Pictures that one job may make at once.
+    #[serde(default = "one")]
+    pub max_batch: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A linear map from normalised latents to colours, for live previews.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatentRgb {
+    /// One row a latent channel; red, green, blue in 0…1.
+    pub factors: Vec<[f32; 3]>,
+    pub bias: [f32; 3],
+}
+
+impl ModelSpec {
+    /// Whether the model makes pictures of any aspect at one of a few sizes.
+    pub fn has_buckets(&self) -> bool {
+        let default = (self.defaults.width, self.defaults.height);
+        self.family.trained_sizes.contains(&default)
+    }
+
+    /// The size with the default's area that is nearest to an aspect (width / height).
+    pub fn size_for_aspect(&self, aspect: f64) -> (u32, u32) {
+        let default = (self.defaults.width, self.defaults.height);
+        if self.limits.fixed_size || !aspect.is_finite() || aspect <= 0.0 {
+            return default;
+        }
+        if self.has_buckets() {
+            let far =
+                |(width, height): (u32, u32)| (f64::from(width) - aspect * f64::from(height)).abs();
+            // Of two that are as near, the later one.
+            return self
+                .family
+                .trained_sizes
+                .iter()
+                .copied()
+                .reduce(|best, next| if far(next) <= far(best) { next } else { best })
+                .unwrap_or(default);
+        }
+        let area = f64::from(default.0) * f64::from(default.1);
+        let aspect = usable_aspect(aspect);
+        let snap = |value: f64| nearest_multiple(value, self.limits.size_multiple);
+        (snap((area * aspect).sqrt()), snap((area / aspect).sqrt()))
+    }
+}
+
+/// The nearest aspect of frames that anybody can mean; beyond, most of a picture is cut off or letterboxed.
+pub(crate) fn usable_aspect(aspect: f64) -> f64 {
+    aspect.clamp(0.25, 4.0)
+}
+
+/// The multiple of `multiple` nearest to `value`, at least one of it.
+pub(crate) fn nearest_multiple(value: f64, multiple: u32) -> u32 {
+    let multiple = multiple.max(1);
+    let times = (value / f64::from(multiple)).round().max(1.0) as u32;
+    times.min(u32::MAX / multiple) * multiple
+}
+
+/// A made-up model for tests.
+#[cfg(test)]
+pub(crate) fn test_spec() -> ModelSpec {
+    ModelSpec {
+        id: "test".into(),
+        name: "Test model".into(),
+        description: String::new(),
+        licence: "MIT".into(),
+        family: crate::families::wan::FAMILY,
+        variant: "TI2V".into(),
+        folder: PathBuf::new(),
+        files: ModelFiles::default(),
+        bytes: 0,
+        start_image: InputUse::Optional,
+        image_role: ImageRole::FirstFrame,
+        mask: InputUse::No,
+        end_image: InputUse::No,
+        guidance: Guidance::Cfg,
+        section_order: None,
+        presets: Vec::new(),
+        defaults: Defaults {
+            width: 256,
+            height: 256,
+            num_frames: 17,
+            fps: 8.0,
+            num_steps: 12,
+            guidance_scale: 4.0,
+            guidance_scale_2: None,
+            shift: Some(3.0),
+            small_shift: None,
+            sampler: Sampler::UniPc,
+            negative_prompt: String::new(),
+            strength: None,
+        },
+        limits: Limits {
+            size_multiple: 32,
+            max_edge: 32768,
+            max_pixels: 1 << 24,
+            frame_stride: 4,
+            max_frames: 257,
+            fixed_size: true,
+            max_batch: 1,
+        },
+        example_prompts: Vec::new(),
+        latent_rgb: None,
+    }
+}
