@@ -1,4 +1,5 @@
-//! A display of its own: Xvfb, what stands on it as pictures, a mouse, a keyboard and files that are dragged.
+//! A display of its own: Xvfb, what stands on it as pictures, a mouse, a keyboard, files that are dragged, and the
+//! clipboard.
 //!
 //! Speaks X11 as other programs on a desktop do. Knows nothing of Safelight.
 
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use safelight_core::media::Picture;
 use x11rb::connection::Connection as _;
+use x11rb::errors::ReplyError;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
     AtomEnum, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, ImageFormat,
     InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MapState, PropMode, SELECTION_NOTIFY_EVENT,
-    SelectionNotifyEvent, Window, WindowClass,
+    SelectionNotifyEvent, SelectionRequestEvent, Window, WindowClass,
 };
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::rust_connection::RustConnection;
@@ -26,6 +28,12 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Keys by their place on a keyboard, as X counts them.
 pub const CONTROL: u8 = 37;
 pub const ENTER: u8 = 36;
+pub const ESCAPE: u8 = 9;
+pub const KEY_1: u8 = 10;
+pub const KEY_A: u8 = 38;
+pub const KEY_C: u8 = 54;
+pub const KEY_L: u8 = 46;
+pub const KEY_V: u8 = 55;
 
 pub struct Display {
     server: Child,
@@ -145,23 +153,7 @@ impl Display {
     /// Drags a file over the window to this place, and drops it: the protocol XDND, version 5.
     pub fn drop_file(&self, window: Window, (x, y): (i16, i16), file: &Path) {
         let connection = &self.connection;
-        let source = connection.generate_id().unwrap();
-        let events = CreateWindowAux::new().event_mask(EventMask::PROPERTY_CHANGE);
-        connection
-            .create_window(
-                0,
-                source,
-                self.root,
-                0,
-                0,
-                1,
-                1,
-                0,
-                WindowClass::INPUT_OUTPUT,
-                0,
-                &events,
-            )
-            .unwrap();
+        let source = hidden_window(connection, self.root);
         let selection = self.atom("XdndSelection");
         connection
             .set_selection_owner(source, selection, x11rb::CURRENT_TIME)
@@ -185,28 +177,7 @@ impl Display {
             while let Some(event) = connection.poll_for_event().unwrap() {
                 match event {
                     Event::SelectionRequest(asked) => {
-                        connection
-                            .change_property8(
-                                PropMode::REPLACE,
-                                asked.requestor,
-                                asked.property,
-                                asked.target,
-                                text.as_bytes(),
-                            )
-                            .unwrap();
-                        let answer = SelectionNotifyEvent {
-                            response_type: SELECTION_NOTIFY_EVENT,
-                            sequence: 0,
-                            time: asked.time,
-                            requestor: asked.requestor,
-                            selection: asked.selection,
-                            target: asked.target,
-                            property: asked.property,
-                        };
-                        connection
-                            .send_event(false, asked.requestor, EventMask::NO_EVENT, answer)
-                            .unwrap();
-                        connection.sync().unwrap();
+                        give(connection, asked, asked.target, text.as_bytes()).unwrap();
                     }
                     Event::ClientMessage(said) if said.type_ == self.atom("XdndStatus") => {
                         let is_accepted = said.data.as_data32()[1] & 1 == 1;
@@ -223,6 +194,72 @@ impl Display {
             }
             None
         });
+    }
+
+    /// Puts something on the clipboard as another program does: a format, such as `UTF8_STRING`, and its bytes.
+    pub fn copy(&self, format: &str, bytes: &[u8]) {
+        // The program answers while the test waits, and is gone with the display.
+        let (connection, _) = x11rb::connect(Some(&self.name)).unwrap();
+        let owner = hidden_window(&connection, self.root);
+        let clipboard = self.atom("CLIPBOARD");
+        connection
+            .set_selection_owner(owner, clipboard, x11rb::CURRENT_TIME)
+            .unwrap();
+        connection.sync().unwrap();
+        let (targets, format, bytes) = (self.atom("TARGETS"), self.atom(format), bytes.to_vec());
+        thread::spawn(move || {
+            while let Ok(event) = connection.wait_for_event() {
+                let given = match event {
+                    Event::SelectionRequest(asked) if asked.target == targets => connection
+                        .change_property32(
+                            PropMode::REPLACE,
+                            asked.requestor,
+                            asked.property,
+                            AtomEnum::ATOM,
+                            &[targets, format],
+                        )
+                        .map_err(ReplyError::from)
+                        .and_then(|_| answer(&connection, asked)),
+                    Event::SelectionRequest(asked) if asked.target == format => {
+                        give(&connection, asked, format, &bytes)
+                    }
+                    Event::SelectionRequest(asked) => {
+                        let refused = SelectionRequestEvent {
+                            property: x11rb::NONE,
+                            ..asked
+                        };
+                        answer(&connection, refused)
+                    }
+                    Event::SelectionClear(_) => return,
+                    _ => Ok(()),
+                };
+                if given.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// What is on the clipboard in a format, as another program pastes it; nothing where it is not there.
+    pub fn paste(&self, format: &str) -> Option<Vec<u8>> {
+        let (connection, _) = x11rb::connect(Some(&self.name)).unwrap();
+        let asker = hidden_window(&connection, self.root);
+        let (clipboard, format) = (self.atom("CLIPBOARD"), self.atom(format));
+        let property = self.atom("PASTED");
+        connection
+            .convert_selection(asker, clipboard, format, property, x11rb::CURRENT_TIME)
+            .unwrap();
+        connection.sync().unwrap();
+        loop {
+            if let Event::SelectionNotify(given) = connection.wait_for_event().unwrap() {
+                if given.property == x11rb::NONE {
+                    return None;
+                }
+                let asked =
+                    connection.get_property(true, asker, property, AtomEnum::ANY, 0, u32::MAX / 4);
+                return Some(asked.unwrap().reply().unwrap().value);
+            }
+        }
     }
 
     fn send(&self, window: Window, kind: &str, data: [u32; 5]) {
@@ -245,6 +282,55 @@ impl Drop for Display {
         self.server.kill().ok();
         self.server.wait().ok();
     }
+}
+
+/// A window that nobody sees: who gives and takes what is dragged or copied.
+fn hidden_window(connection: &RustConnection, root: Window) -> Window {
+    let window = connection.generate_id().unwrap();
+    let events = CreateWindowAux::new().event_mask(EventMask::PROPERTY_CHANGE);
+    connection
+        .create_window(
+            0,
+            window,
+            root,
+            0,
+            0,
+            1,
+            1,
+            0,
+            WindowClass::INPUT_OUTPUT,
+            0,
+            &events,
+        )
+        .unwrap();
+    window
+}
+
+/// Gives a program the selection that it asked for.
+fn give(
+    connection: &RustConnection,
+    asked: SelectionRequestEvent,
+    kind: u32,
+    bytes: &[u8],
+) -> Result<(), ReplyError> {
+    let (window, property) = (asked.requestor, asked.property);
+    connection.change_property8(PropMode::REPLACE, window, property, kind, bytes)?;
+    answer(connection, asked)
+}
+
+/// Says that the property holds the selection, or with none that there is none.
+fn answer(connection: &RustConnection, asked: SelectionRequestEvent) -> Result<(), ReplyError> {
+    let answer = SelectionNotifyEvent {
+        response_type: SELECTION_NOTIFY_EVENT,
+        sequence: 0,
+        time: asked.time,
+        requestor: asked.requestor,
+        selection: asked.selection,
+        target: asked.target,
+        property: asked.property,
+    };
+    connection.send_event(false, asked.requestor, EventMask::NO_EVENT, answer)?;
+    connection.sync()
 }
 
 /// Looks again and again until there is something.

@@ -14,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use display::{CONTROL, Display, ENTER, wait};
-use safelight_core::media::{Picture, read_settings, write_png};
+use display::{CONTROL, Display, ENTER, ESCAPE, KEY_1, KEY_A, KEY_C, KEY_L, KEY_V, wait};
+use safelight_core::media::{Picture, open_picture, read_settings, write_png};
 use x11rb::protocol::xproto::Window;
 
 struct App(Child);
@@ -69,29 +69,35 @@ fn clips(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Starts the program as its icon does, in a home of its own -> it, its window, and how that looks at first.
+fn open(display: &Display, home: &Path) -> (App, Window, Picture) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+    command
+        .env("HOME", home)
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_DATA_HOME", home.join("data"))
+        .env("DISPLAY", &display.name)
+        .env("XDG_RUNTIME_DIR", home)
+        .env("XDG_VIDEOS_DIR", home.join("videos"))
+        .env_remove("WAYLAND_DISPLAY")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let app = App(command.spawn().unwrap());
+    let window = display.window("Safelight");
+    let fresh = wait("a drawn window", || {
+        let picture = display.picture(window);
+        (colours(&picture) > 100).then_some(picture)
+    });
+    (app, window, fresh)
+}
+
 #[test]
 fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
     let home = tempfile::tempdir().unwrap();
     let picture = home.path().join("sunset over a hill.png");
     write_png(&picture, &sunset()).unwrap();
     let display = Display::start();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
-    command
-        .env("HOME", home.path())
-        .env("XDG_CONFIG_HOME", home.path().join("config"))
-        .env("XDG_DATA_HOME", home.path().join("data"))
-        .env("DISPLAY", &display.name)
-        .env("XDG_RUNTIME_DIR", home.path())
-        .env("XDG_VIDEOS_DIR", home.path().join("videos"))
-        .env_remove("WAYLAND_DISPLAY")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut app = App(command.spawn().unwrap());
-    let window = display.window("Safelight");
-    let fresh = wait("a drawn window", || {
-        let picture = display.picture(window);
-        (colours(&picture) > 100).then_some(picture)
-    });
+    let (mut app, window, fresh) = open(&display, home.path());
     keep(&display, window, "1 opened");
     display.focus(window);
 
@@ -120,7 +126,55 @@ fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
     assert!(colours(&first) > 1_000, "{}", colours(&first));
     keep(&display, window, "4 playing");
 
+    // The frame that is shown goes to other programs.
+    display.press(&[KEY_C]);
+    let copied = wait("the copied frame", || display.paste("image/png"));
+    fs::write(home.path().join("copied.png"), copied).unwrap();
+    let copied = open_picture(&home.path().join("copied.png")).unwrap();
+    assert_eq!((copied.width, copied.height), (256, 256));
+    assert!(colours(&copied) > 1_000, "{}", colours(&copied));
+
     display.close(window);
     let status = wait("the end", || app.0.try_wait().unwrap());
     assert!(status.success(), "{status}");
+}
+
+#[test]
+fn text_and_pictures_come_from_other_programs_and_go_to_them() {
+    let home = tempfile::tempdir().unwrap();
+    let display = Display::start();
+    let (_app, window, fresh) = open(&display, home.path());
+    display.focus(window);
+
+    let prompt = "ein Leuchtturm im Nebel, 灯台";
+    display.copy("UTF8_STRING", prompt.as_bytes());
+    display.press(&[CONTROL, KEY_L]);
+    wait("the prompt's field", || {
+        (display.picture(window) != fresh).then_some(())
+    });
+    display.press(&[CONTROL, KEY_A]);
+    display.press(&[CONTROL, KEY_V]);
+    // What comes back was in the field: it is not what was put there.
+    display.press(&[KEY_1]);
+    let written = wait("the prompt on the clipboard", || {
+        display.press(&[CONTROL, KEY_A]);
+        display.press(&[CONTROL, KEY_C]);
+        let text = display.paste("UTF8_STRING")?;
+        (text != prompt.as_bytes()).then_some(text)
+    });
+    assert_eq!(String::from_utf8(written).unwrap(), format!("{prompt}1"));
+
+    let file = home.path().join("sunset.png");
+    write_png(&file, &sunset()).unwrap();
+    display.copy("image/png", &fs::read(&file).unwrap());
+    display.press(&[ESCAPE]);
+    display.press(&[CONTROL, KEY_V]);
+    let pasted = wait("the pasted picture", || {
+        let folder = fs::read_dir(home.path().join("data/safelight/pasted")).ok()?;
+        let mut files = folder.flatten().map(|entry| entry.path());
+        files.find(|path| path.extension().is_some_and(|end| end == "png"))
+    });
+    assert_eq!(open_picture(&pasted).unwrap(), sunset());
+    thread::sleep(Duration::from_secs(1));
+    keep(&display, window, "5 pasted");
 }
