@@ -35,6 +35,12 @@ WORDS = {
         "presets", "shape", "sources = ", "shared = ", "repository = ", "download_bytes = ", "component = ", "folder = ",
         "'''", '\\"\\"\\"', "inf", "nan", "0xffffffffffffffff", "1979-05-27T07:32:00Z", "wan", "flux", "little-world",
     ],
+    "media": [
+        "IHDR", "tEXt", "iTXt", "zTXt", "eXIf", "acTL", "fdAT", "parameters", "workflow", "Exif\\x00\\x00", "JFIF", "RIFF",
+        "WEBP", "VP8X", "EXIF", "ANMF", "GIF89a", "NETSCAPE2.0", "ftyp", "moov", "moof", "trak", "stbl", "stsd", "avc1",
+        "avcC", "hvc1", "stco", "co64", "stsz", "ctts", "elst", "udta", "ilst", "\\x1a\\x45\\xdf\\xa3",
+        "\\xff\\xff\\xff\\xff",
+    ],
 }  # fmt: skip
 
 
@@ -143,6 +149,11 @@ def main() -> None:
     put("models", 0, text.encode())
     for number, part in enumerate(text.split("\n\n")):
         put("models", 1 + number, part.encode())
+    # In the order of the endings in `targets/media.rs`.
+    endings = [".png", ".jpg", ".webp", ".gif", ".mp4", ".mov", ".webm", ".tiff", ".bmp"]
+    media = [*(FIXTURES / "media").iterdir(), *(ROOT / "src/core/media/source/tests/clips").iterdir()]
+    for number, path in enumerate(sorted(path for path in media if path.suffix in endings)):
+        put("media", number, bytes([endings.index(path.suffix)]) + path.read_bytes())
     for target, words in WORDS.items():
         plain = [word if "\\" in word else word.replace('"', '\\"') for word in words]
         (HERE / "seeds" / f"{target}.dict").write_text("".join(f'"{word}"\n' for word in plain))
