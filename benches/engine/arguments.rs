@@ -1,96 +1,87 @@
 //! What is asked of a family: its cases by name, all when none is named, their sizes and how often they run.
 //!
-//! `safelight-bench` passes these arguments on as they are, so every refusal is worded here.
+//! `safelight-bench` passes these arguments on as they are, so every refusal is worded here, in one sentence.
 
+use clap::{Args, Parser};
 use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 
 use crate::cases::{Case, FAMILIES, Family};
 use crate::error::BenchError;
 
-#[derive(Clone, Debug)]
+/// What an executable's subject reads of its own arguments.
+pub fn read<T: Parser>(arguments: impl IntoIterator<Item = String>) -> Result<T, BenchError> {
+    T::try_parse_from(arguments).map_err(|err| {
+        // What follows is how to get help, which there is none of here.
+        let text = err.to_string();
+        let sentence = text.lines().next().unwrap_or_default();
+        BenchError::Arguments(sentence.trim_start_matches("error: ").to_owned())
+    })
+}
+
+#[derive(Clone, Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub struct BenchArguments {
+    #[arg(skip)]
     pub cases: Vec<&'static Case>,
+    /// Cases by name; all where there are none.
+    names: Vec<String>,
+    #[arg(long, default_value = "auto")]
     pub device: DeviceChoice,
     /// Small networks of the same structure.
+    #[arg(long)]
     pub small: bool,
     /// Timed runs of each case; its own number when absent.
+    #[arg(long, value_parser = runs)]
     pub runs: Option<usize>,
     /// In place of the cases' own sizes.
+    #[command(flatten)]
     pub sizes: Sizes,
     /// Bytes that are kept free of weights, once each, beside a run with all weights on the device.
+    #[arg(long, value_parser = gib, value_delimiter = ',', allow_negative_numbers = true)]
     pub preserved: Vec<u64>,
     /// Bytes that the device is used to, where weights stream.
+    #[arg(long, value_parser = gib)]
     pub cap: Option<u64>,
 }
 
 /// Sizes that somebody asked for; what is absent is the case's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sizes {
     /// Pixels.
+    #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<i64>,
     /// Pixels.
+    #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<i64>,
+    #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<i64>,
     /// Texts or pictures at a time.
+    #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Edge of tiles in pixels.
+    #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tile: Option<i64>,
 }
 
 impl BenchArguments {
-    /// `FAMILY [--device DEVICE] [--runs N] [--small] [--width N] [--height N] [--frames N] [--batch N] [--tile N]
-    /// [--preserved GIB,… [--cap GIB]] [--] [CASE…]`; behind `--` everything is a case.
+    /// A family's name, and then options and cases.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
-        let mut parsed = Self {
-            cases: Vec::new(),
-            device: DeviceChoice::Auto,
-            small: false,
-            runs: None,
-            sizes: Sizes::default(),
-            preserved: Vec::new(),
-            cap: None,
-        };
         let mut arguments = arguments.into_iter();
-        let family = refused(family(arguments.next().as_deref()))?;
-        let mut are_cases = false;
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| format!("expected a value after {argument}, found none"))
-            };
-            match argument.as_str() {
-                name if are_cases => parsed.cases.push(refused(case(family, name))?),
-                "--" => are_cases = true,
-                "--small" => parsed.small = true,
-                "--device" => parsed.device = refused(value().and_then(|text| text.parse()))?,
-                "--width" => parsed.sizes.width = Some(refused(size(argument.as_str(), value()))?),
-                "--height" => {
-                    parsed.sizes.height = Some(refused(size(argument.as_str(), value()))?);
-                }
-                "--frames" => {
-                    parsed.sizes.frames = Some(refused(size(argument.as_str(), value()))?);
-                }
-                "--batch" => parsed.sizes.batch = Some(refused(size(argument.as_str(), value()))?),
-                "--tile" => parsed.sizes.tile = Some(refused(size(argument.as_str(), value()))?),
-                "--runs" => parsed.runs = Some(refused(value().and_then(|text| runs(&text)))?),
-                "--cap" => parsed.cap = Some(refused(value().and_then(|text| gib(&text)))?),
-                "--preserved" => {
-                    let all = value().and_then(|text| text.split(',').map(gib).collect());
-                    parsed.preserved = refused(all)?;
-                }
-                name => parsed.cases.push(refused(case(family, name))?),
-            }
-        }
+        let family = family(arguments.next().as_deref()).map_err(BenchError::Arguments)?;
+        let mut parsed: Self = read(arguments)?;
         if parsed.cap.is_some() && parsed.preserved.is_empty() {
             let reason = "expected --preserved beside --cap, found none";
-            return refused(Err(reason.to_owned()));
+            return Err(BenchError::Arguments(reason.to_owned()));
         }
+        let cases = parsed.names.iter().map(|name| case(family, name));
+        let cases: Result<_, String> = cases.collect();
+        parsed.cases = cases.map_err(BenchError::Arguments)?;
         if parsed.cases.is_empty() {
             parsed.cases = family.cases.iter().collect();
         }
@@ -98,24 +89,22 @@ impl BenchArguments {
     }
 }
 
-fn refused<T>(result: Result<T, String>) -> Result<T, BenchError> {
-    result.map_err(BenchError::Arguments)
-}
-
-fn runs(text: &str) -> Result<usize, String> {
+/// How often something runs or steps.
+pub fn count(text: &str, what: &str) -> Result<u32, String> {
     match text.parse() {
-        Ok(runs) if (1..=1000).contains(&runs) => Ok(runs),
-        _ => Err(format!("expected 1 to 1000 runs, found {text:?}")),
+        Ok(count) if (1..=1000).contains(&count) => Ok(count),
+        _ => Err(format!("expected 1 to 1000 {what}, found {text:?}")),
     }
 }
 
-fn size(name: &str, text: Result<String, String>) -> Result<i64, String> {
-    let text = text?;
+pub fn runs(text: &str) -> Result<usize, String> {
+    count(text, "runs").map(|runs| runs as usize)
+}
+
+fn size(text: &str) -> Result<i64, String> {
     match text.parse() {
         Ok(size) if (1..=16_384).contains(&size) => Ok(size),
-        _ => Err(format!(
-            "expected {name} between 1 and 16384, found {text:?}"
-        )),
+        _ => Err(format!("expected 1 to 16384, found {text:?}")),
     }
 }
 
@@ -208,16 +197,13 @@ mod tests {
             ("flux umt5xxl", "expected a case (flux_1024,"),
             ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),
             ("wan --runs many", "found \"many\""),
-            ("wan --device", "expected a value after --device"),
+            ("wan --device", "a value is required for '--device"),
             ("wan --device npu", "expected a device"),
-            (
-                "wan --width 0",
-                "expected --width between 1 and 16384, found \"0\"",
-            ),
+            ("wan --width 0", "'--width <WIDTH>': expected 1 to 16384"),
             ("wan --preserved 1,x", "expected 0 to 1024 GiB, found \"x\""),
             ("wan --preserved -1", "found \"-1\""),
             ("wan --cap 20", "expected --preserved beside --cap"),
-            ("wan --fast", "found \"--fast\""),
+            ("wan --fast", "unexpected argument '--fast'"),
             ("wan -- --small", "expected a case (wan14b_480p_81f,"),
             ("wan -- umt5xxl --", "found \"--\""),
         ] {

@@ -21,7 +21,6 @@ use safelight_engine::process::{self, answer};
 
 use arguments::BenchArguments;
 use cases::FAMILIES;
-use load::LoadArguments;
 use step_cache::StepCacheArguments;
 use ways::{Ways, WaysArguments};
 
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
     }
     match subject.as_str() {
         "step-cache" => answer(|out| step_cache::run(&StepCacheArguments::parse(arguments)?, out)),
-        "load" => answer(|out| load::run(&LoadArguments::parse(arguments)?, out)),
+        "load" => answer(|out| load::run(&arguments::read(arguments)?, out)),
         "kernels" => answer(|out| kernels::run(arguments, out)),
         _ => process::main(),
     }

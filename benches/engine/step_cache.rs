@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::Parser;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, Sampler, SectionOrder, Sections, StepCache, StepCacheKind,
 };
@@ -18,23 +19,25 @@ use safelight_engine::capture::Capture;
 use safelight_engine::denoise::DenoiseState;
 use safelight_engine::error::EngineError;
 use safelight_engine::families::framepack::{
-    Conditions, FramePackTransformer, GivenImages, Guidance, LatentShape, TextEmbeds, history,
-    layout, sample, section_solver,
+    Conditions, FramePackTransformer, GivenImages, LatentShape, history, layout, sample,
+    section_solver,
 };
+use safelight_engine::guidance::GuidanceScales;
 use safelight_engine::hooks::Hooks;
 use safelight_engine::place::Placement;
 use safelight_engine::runtime::{LIBTORCH_VERSION, synchronize};
 use safelight_engine::sampling::Generator;
+use safelight_engine::text::TextEmbeds;
 use safelight_engine::weights::Weights;
 use serde::Serialize;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
+use crate::arguments::{count, read};
 use crate::error::BenchError;
 use crate::measure::rounded;
 use crate::networks::open_for;
 
-const DEFAULT_STEPS: u32 = 25;
 /// Pixels of a section at full size, and of a small one.
 const SIZE: (u32, u32) = (544, 704);
 const SMALL_SIZE: (u32, u32) = (96, 64);
@@ -42,56 +45,28 @@ const SMALL_SIZE: (u32, u32) = (96, 64);
 const TEXT_LENGTH: i64 = 128;
 const IMAGE_LENGTH: i64 = 729;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub struct StepCacheArguments {
+    #[arg(long, default_value = "auto")]
     pub device: DeviceChoice,
     /// A small network of the same structure.
+    #[arg(long)]
     pub small: bool,
+    #[arg(long, default_value = "25", value_parser = |text: &str| count(text, "steps"))]
     pub steps: u32,
+    #[arg(long, default_value = "unipc_bh1")]
     pub sampler: Sampler,
     /// A diffusers folder, or a transformer's file.
+    #[arg(long)]
     pub model: Option<PathBuf>,
     /// Which caches; each with its usual threshold where none are named.
     pub caches: Vec<StepCache>,
 }
 
 impl StepCacheArguments {
-    /// `[--device DEVICE] [--small] [--steps N] [--sampler NAME] [--model PATH] [--] [CACHE[:X]…]`
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
-        let mut parsed = Self {
-            device: DeviceChoice::Auto,
-            small: false,
-            steps: DEFAULT_STEPS,
-            sampler: Sampler::UniPcBh1,
-            model: None,
-            caches: Vec::new(),
-        };
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| format!("expected a value after {argument}, found none"))
-            };
-            let read = match argument.as_str() {
-                "--" => Ok(()),
-                "--small" => {
-                    parsed.small = true;
-                    Ok(())
-                }
-                "--device" => value()
-                    .and_then(|text| text.parse())
-                    .map(|device| parsed.device = device),
-                "--steps" => value()
-                    .and_then(|text| steps(&text))
-                    .map(|steps| parsed.steps = steps),
-                "--sampler" => value()
-                    .and_then(|text| text.parse())
-                    .map(|sampler| parsed.sampler = sampler),
-                "--model" => value().map(|place| parsed.model = Some(place.into())),
-                name => name.parse().map(|cache| parsed.caches.push(cache)),
-            };
-            read.map_err(BenchError::Arguments)?;
-        }
+        let mut parsed: Self = read(arguments)?;
         if parsed.caches.is_empty() {
             let usual = StepCacheKind::ALL.map(|kind| StepCache {
                 kind,
@@ -100,13 +75,6 @@ impl StepCacheArguments {
             parsed.caches = usual.to_vec();
         }
         Ok(parsed)
-    }
-}
-
-fn steps(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(steps) if (1..=1000).contains(&steps) => Ok(steps),
-        _ => Err(format!("expected 1 to 1000 steps, found {text:?}")),
     }
 }
 
@@ -215,12 +183,8 @@ impl Section {
         let noise = draws.normal(&self.shape.size())?;
         let conditions = self.conditions(cache, &mut draws)?;
         let mut solver = section_solver(&self.request, self.shape.tokens())?;
-        let state = DenoiseState {
-            step: solver.all_calls().start,
-            latents: solver.initial(noise),
-            history: Vec::new(),
-        };
-        let guidance = Guidance {
+        let state = DenoiseState::first(&solver, solver.initial(noise));
+        let guidance = GuidanceScales {
             distilled: self.request.guidance_scale,
             scale: 1.0,
         };
@@ -264,8 +228,8 @@ impl Section {
         Ok(Conditions {
             prompt: TextEmbeds {
                 prompt: random(&[1, TEXT_LENGTH, config.text_embed_dim])?,
-                mask: Tensor::ones([1, TEXT_LENGTH], (Kind::Int64, Device::Cpu)),
-                pooled: random(&[1, config.pooled_projection_dim])?,
+                mask: Some(Tensor::ones([1, TEXT_LENGTH], (Kind::Int64, Device::Cpu))),
+                pooled: Some(random(&[1, config.pooled_projection_dim])?),
             },
             negative: None,
             image_embeds: random(&[1, IMAGE_LENGTH, config.image_proj_dim])?,
@@ -375,7 +339,7 @@ mod tests {
         assert_eq!(kinds, StepCacheKind::ALL);
         for (line, part) in [
             ("--steps 0", "expected 1 to 1000 steps"),
-            ("--model", "expected a value after --model"),
+            ("--model", "a value is required for '--model"),
             ("quickcache", "quickcache"),
         ] {
             let text = parse(line).unwrap_err().to_string();

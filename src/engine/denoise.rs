@@ -2,6 +2,7 @@
 //!
 //! The arithmetic of a step is the sampler's, that of the network and of its guidance the family's.
 
+use std::cell::{Ref, RefCell};
 use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
@@ -17,6 +18,9 @@ use crate::store::{self, Named};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
+
+/// Calls of which it is made at once what a model is told: 2 MB each for a published model in halves.
+const CALLS_AT_ONCE: usize = 32;
 
 /// A model with all that it is given beside the latents. These are `(1, C, f, h, w)` or any form that the family has.
 pub trait Denoiser {
@@ -55,6 +59,37 @@ impl Call {
     }
 }
 
+/// What a model is told in the calls from one on, made of their timesteps in one go.
+pub struct Told<M>(RefCell<(usize, Vec<M>)>);
+
+impl<M> Default for Told<M> {
+    fn default() -> Self {
+        Self(RefCell::new((0, Vec::new())))
+    }
+}
+
+impl<M> Told<M> {
+    /// What `make` gives for the timestep of `call`; `timesteps`: of every call of the whole schedule. `make` gets fixed
+    /// parts of the schedule, not what follows the run's first call, so that a resumed run gets the same numbers.
+    pub fn at(
+        &self,
+        call: usize,
+        timesteps: &[f32],
+        make: impl FnOnce(&[f32]) -> Vec<M>,
+    ) -> Ref<'_, M> {
+        let first = call / CALLS_AT_ONCE * CALLS_AT_ONCE;
+        let is_at_hand = {
+            let told = self.0.borrow();
+            told.0 == first && !told.1.is_empty()
+        };
+        if !is_at_hand {
+            let last = timesteps.len().min(first + CALLS_AT_ONCE);
+            self.0.replace((first, make(&timesteps[first..last])));
+        }
+        Ref::map(self.0.borrow(), |(first, told)| &told[call - first])
+    }
+}
+
 /// The loop between two calls of the model: enough to go on bit for bit, but for the rounding of a GPU that now has
 /// room for both passes of the guidance together where it had not, or the other way round.
 #[derive(Debug)]
@@ -68,6 +103,24 @@ pub struct DenoiseState {
 }
 
 impl DenoiseState {
+    /// Before the solver's first call.
+    pub fn first(solver: &Solver, latents: Tensor) -> Self {
+        Self {
+            step: solver.all_calls().start,
+            latents,
+            history: Vec::new(),
+        }
+    }
+
+    /// Behind the last call: on the CPU, and without what only a next one would need.
+    pub fn last(self) -> Self {
+        Self {
+            step: self.step,
+            latents: self.latents.to_device(Device::Cpu),
+            history: Vec::new(),
+        }
+    }
+
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
         let mut tensors = vec![
             ("step".to_owned(), Tensor::from(self.step as i64)),
@@ -116,6 +169,39 @@ impl DenoiseState {
         hooks.warn("the saved state is of another job; starting from the first step".to_owned());
         None
     }
+}
+
+/// Records with what a walk begins.
+pub fn record_start(latents: &Tensor, solver: &Solver, capture: &mut Capture) {
+    capture.put("latents.initial", latents);
+    capture.put("timesteps", &solver.timesteps());
+    capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
+}
+
+/// Brings the solver to where `state` is, and records it where that is the beginning.
+pub fn begin(
+    state: &DenoiseState,
+    solver: &mut Solver,
+    device: Device,
+    capture: &mut Capture,
+) -> Result<(), EngineError> {
+    let history = state.history.iter().map(|past| past.to_device(device));
+    if !solver.restore(state.step, history.collect()) {
+        return Err(EngineError::internal(
+            "the state to go on from is not this sampler's",
+        ));
+    }
+    if state.step == solver.all_calls().start {
+        record_start(&state.latents, solver, capture);
+    }
+    Ok(())
+}
+
+/// Whether `xs` has such a size, of which any negative number is any number, and is not empty.
+pub fn fits(xs: &Tensor, size: &[i64]) -> bool {
+    let found = xs.size();
+    let same = |(found, wanted): (&i64, &i64)| *wanted < 0 || found == wanted;
+    found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
 }
 
 /// Makes the solver's calls from `state` on to the one before `end` -> the state behind them, on the device; `None`
@@ -205,11 +291,9 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
         Kind::BFloat16 => "bf16",
         _ => "f32",
     };
-    Err(EngineError::Request {
-        reason: format!(
-            "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
-        ),
-    })
+    Err(EngineError::request(format!(
+        "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
+    )))
 }
 
 #[cfg(test)]

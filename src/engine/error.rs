@@ -47,6 +47,16 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    pub fn internal(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Internal { reason }
+    }
+
+    pub fn request(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Request { reason }
+    }
+
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. })
     }

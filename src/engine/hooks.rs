@@ -5,12 +5,23 @@
 use tch::Tensor;
 
 use crate::denoise::DenoiseState;
+use crate::fault::{self, Site};
 
 /// Everything has a default, so that a caller implements what it needs.
 pub trait Hooks {
     /// Asked between blocks, tiles and steps. Once true, the stage ends with `None` soon.
     fn cancelled(&self) -> bool {
         false
+    }
+
+    /// `None` once cancelled, so that `?` leaves a network between two of its parts. `next`: the part that follows, where
+    /// a test may ask for a fault.
+    fn go_on(&self, next: Site) -> Option<()> {
+        if self.cancelled() {
+            return None;
+        }
+        fault::at(next);
+        Some(())
     }
 
     /// `step` of `num_steps` is done, counted from 1.

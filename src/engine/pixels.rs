@@ -6,13 +6,27 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 
+/// Refuses a picture whose edges are not multiples of `step`.
+pub fn check_multiples(width: u32, height: u32, step: u32) -> Result<(), EngineError> {
+    if [width, height]
+        .iter()
+        .all(|&edge| edge > 0 && edge.is_multiple_of(step))
+    {
+        return Ok(());
+    }
+    Err(EngineError::request(format!(
+        "this model makes widths and heights that are multiples of {step}, not {width}×{height}"
+    )))
+}
+
 /// RGB bytes, row by row, to what the VAE reads: `(1, 3, H, W)` in -1..1.
 pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, EngineError> {
     let (width, height) = (i64::from(width), i64::from(height));
     if rgb.len() as i64 != width * height * 3 {
-        return Err(EngineError::Internal {
-            reason: format!("a {width}×{height} picture cannot have {} bytes", rgb.len()),
-        });
+        return Err(EngineError::internal(format!(
+            "a {width}×{height} picture cannot have {} bytes",
+            rgb.len()
+        )));
     }
     let bytes = Tensor::from_slice(rgb).view([height, width, 3]);
     // h w c -> 1 c h w

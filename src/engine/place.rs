@@ -8,7 +8,8 @@ use tch::{Device, Kind};
 
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::weights::Weights;
+use crate::memory::Lent;
+use crate::weights::{Weights, WeightsError, warn_unused_updates};
 
 /// Where a stage computes, and in which kind of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +38,50 @@ impl Placement {
         let weights = Weights::open(place, self.kind, self.device)?;
         Ok(weights.with_residency(self.resident_bytes))
     }
+
+    /// Opens a component and gives what [`made`] makes of it.
+    pub fn load<T>(
+        self,
+        component: &str,
+        home: &Path,
+        hooks: &dyn Hooks,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<T, EngineError> {
+        made(&self.open(home)?, component, hooks, new, unexpected)
+    }
+
+    /// The same for the decoder of an autoencoder, which may stay loaded when its stage ends.
+    pub fn decoder<T: 'static>(
+        self,
+        home: &Path,
+        hooks: &dyn Hooks,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<Lent<T>, EngineError> {
+        self.network("decoder", home, &[], || {
+            self.load("autoencoder", home, hooks, new, unexpected)
+        })
+    }
+}
+
+/// The network that `new` makes of a component's weights. Warns of tensors that nothing asked for, which `unexpected`
+/// lists, and of layers that LoRAs change and that the network does not have.
+pub fn made<T>(
+    weights: &Weights,
+    component: &str,
+    hooks: &dyn Hooks,
+    new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+    unexpected: fn(&Weights) -> Vec<String>,
+) -> Result<T, EngineError> {
+    let network = new(weights)?;
+    warn_unexpected(&unexpected(weights), component, hooks);
+    warn_unused_updates(weights, hooks);
+    Ok(network)
 }
 
 /// Tells of tensors that nobody asked for.
-pub fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
+fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
     if let [first, ..] = keys {
         hooks.warn(format!(
             "the {component} has {} tensors that are not used, such as '{first}'",

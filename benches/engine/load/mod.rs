@@ -11,27 +11,38 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use safelight_engine::weights::{Weights, WeightsError};
 use serde::Serialize;
 use tch::{Device, Kind, Tensor};
 
+use crate::arguments::runs;
 use crate::error::BenchError;
 use crate::measure::rounded;
 
 const GIB: f64 = (1_u64 << 30) as f64;
-const DEFAULT_RUNS: usize = 5;
-const DEFAULT_MIB: u64 = 2048;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Parser, PartialEq, Eq)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub struct LoadArguments {
     /// What to load, instead of files that are made up.
     pub place: Option<PathBuf>,
+    #[arg(long, default_value = "auto")]
     pub device: DeviceChoice,
+    #[arg(long, default_value = "5", value_parser = runs)]
     pub runs: usize,
     /// Of each file that is made up.
+    #[arg(long, default_value = "2048", value_parser = mib)]
     pub mib: u64,
+}
+
+fn mib(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) if (1..=1 << 20).contains(&number) => Ok(number),
+        _ => Err(format!("expected 1 to {} MiB, found {text:?}", 1 << 20)),
+    }
 }
 
 /// One line of output.
@@ -67,56 +78,6 @@ struct Cold {
     gib_per_s: f64,
     /// Reading the same files and nothing else, past the page cache.
     disk_gib_per_s: f64,
-}
-
-impl LoadArguments {
-    /// `[--device DEVICE] [--runs N] [--mib N] [--] [PATH]`
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
-        let refused = |text: String| BenchError::Arguments(text);
-        let mut parsed = Self {
-            place: None,
-            device: DeviceChoice::Auto,
-            runs: DEFAULT_RUNS,
-            mib: DEFAULT_MIB,
-        };
-        let mut arguments = arguments.into_iter();
-        let mut is_place = false;
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| {
-                    refused(format!("expected a value after {argument}, found none"))
-                })
-            };
-            match argument.as_str() {
-                "--" if !is_place => is_place = true,
-                "--device" if !is_place => parsed.device = value()?.parse().map_err(refused)?,
-                "--runs" if !is_place => {
-                    parsed.runs = number(&value()?, "runs", 1000).map_err(refused)? as usize;
-                }
-                "--mib" if !is_place => {
-                    parsed.mib = number(&value()?, "MiB", 1 << 20).map_err(refused)?;
-                }
-                name if is_place || !name.starts_with('-') => {
-                    if let Some(first) = parsed.place.replace(PathBuf::from(name)) {
-                        let first = first.display();
-                        return Err(refused(format!(
-                            "expected one path, found {first} and {name}"
-                        )));
-                    }
-                }
-                name => return Err(refused(format!("expected a path, found {name:?}"))),
-            }
-        }
-        Ok(parsed)
-    }
-}
-
-fn number(text: &str, what: &str, most: u64) -> Result<u64, String> {
-    match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("expected 1 to {most} {what}, found {text:?}")),
-    }
 }
 
 /// Measures what `arguments` ask for. `false` when something else came to the device than is in the files.
@@ -295,9 +256,10 @@ fn own_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::read;
 
     fn parse(line: &str) -> Result<LoadArguments, BenchError> {
-        LoadArguments::parse(line.split_whitespace().map(str::to_owned))
+        read(line.split_whitespace().map(str::to_owned))
     }
 
     #[test]
@@ -312,10 +274,10 @@ mod tests {
         assert_eq!(given, expected);
         for (line, part) in [
             ("--runs 0", "expected 1 to 1000 runs, found \"0\""),
-            ("--mib", "expected a value after --mib"),
+            ("--mib", "a value is required for '--mib"),
             ("--mib 9999999", "MiB, found \"9999999\""),
-            ("--fast", "expected a path, found \"--fast\""),
-            ("a b", "expected one path, found a and b"),
+            ("--fast", "unexpected argument '--fast'"),
+            ("a b", "unexpected argument 'b'"),
             ("--device npu", "expected a device"),
         ] {
             let err = parse(line).unwrap_err();

@@ -8,6 +8,7 @@ mod conv;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_engine::error::EngineError;
 use safelight_engine::probe::dtype_name;
@@ -15,10 +16,9 @@ use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};
 
+use crate::arguments::{read, runs};
 use crate::error::BenchError;
 use crate::measure::{Measured, rounded};
-
-const DEFAULT_RUNS: usize = 5;
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,58 +37,34 @@ impl Ways {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub struct WaysArguments {
+    #[arg(long, default_value = "auto")]
     pub device: DeviceChoice,
+    #[arg(long, default_value = "5", value_parser = runs)]
     pub runs: usize,
     /// A fraction of the work.
+    #[arg(long)]
     pub small: bool,
     /// Cases by name; all where there are none.
     pub cases: Vec<String>,
 }
 
 impl WaysArguments {
-    /// `[--device DEVICE] [--runs N] [--small] [--] [CASE…]`
     pub fn parse(
         ways: Ways,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<Self, BenchError> {
-        let mut parsed = Self {
-            device: DeviceChoice::Auto,
-            runs: DEFAULT_RUNS,
-            small: false,
-            cases: Vec::new(),
-        };
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| format!("expected a value after {argument}, found none"))
-            };
-            let read = match argument.as_str() {
-                "--" => Ok(()),
-                "--small" => {
-                    parsed.small = true;
-                    Ok(())
-                }
-                "--device" => value()
-                    .and_then(|text| text.parse())
-                    .map(|device| parsed.device = device),
-                "--runs" => value()
-                    .and_then(|text| number(&text))
-                    .map(|runs| parsed.runs = runs),
-                name if names(ways).any(|known| known == name) => {
-                    parsed.cases.push(name.to_owned());
-                    Ok(())
-                }
-                name => Err(format!(
-                    "expected a case ({}), found {name:?}",
-                    names(ways).collect::<Vec<_>>().join(", ")
-                )),
-            };
-            read.map_err(BenchError::Arguments)?;
+        let parsed: Self = read(arguments)?;
+        let is_known = |name: &&String| names(ways).any(|known| known == name.as_str());
+        match parsed.cases.iter().find(|name| !is_known(name)) {
+            None => Ok(parsed),
+            Some(name) => Err(BenchError::Arguments(format!(
+                "expected a case ({}), found {name:?}",
+                names(ways).collect::<Vec<_>>().join(", ")
+            ))),
         }
-        Ok(parsed)
     }
 
     fn has(&self, case: &str) -> bool {
@@ -100,13 +76,6 @@ fn names(ways: Ways) -> Box<dyn Iterator<Item = &'static str>> {
     match ways {
         Ways::Conv => Box::new(conv::names()),
         Ways::Attention => Box::new(attention::names()),
-    }
-}
-
-fn number(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(runs) if (1..=1000).contains(&runs) => Ok(runs),
-        _ => Err(format!("expected 1 to 1000 runs, found {text:?}")),
     }
 }
 

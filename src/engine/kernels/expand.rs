@@ -89,13 +89,8 @@ impl Kernels {
             blocks,
             threads: [THREADS, 1],
         };
-        #[expect(unsafe_code, reason = "a kernel writes through pointers")]
-        // SAFETY: only the passes in this file call this, with the struct that the kernel takes. Its pointers are
-        // those of tensors whose kinds, sizes and alignment were checked, and which libtorch allocated on its
-        // current stream; a thread beyond `pieces` does nothing.
-        unsafe {
-            self.launch(self.single_kernel(kernel), grid, args)
-        }
+        // A thread beyond `pieces` does nothing.
+        self.launch_single(kernel, grid, args)
     }
 }
 

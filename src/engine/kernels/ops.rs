@@ -8,7 +8,7 @@ use std::ptr;
 
 use tch::{Device, Kind, Tensor};
 
-use super::driver::Grid;
+use super::driver::{Grid, Handle};
 use super::loaded::{HELD, Kernels, RowKernel, SingleKernel};
 use super::terms::{Gate, Norm, TokenRows};
 
@@ -182,12 +182,7 @@ impl Kernels {
             row_pieces,
             is_silu: i32::from(is_silu),
         };
-        #[expect(unsafe_code, reason = "a kernel writes through a pointer")]
-        // SAFETY: `ActivationArgs` is what the kernel takes, and the tensor has `count` numbers of its kind, one
-        // behind the other or in rows of whole pieces at one distance.
-        unsafe {
-            self.launch(self.single_kernel(SingleKernel::Activate), grid, &mut args)
-        }
+        self.launch_single(SingleKernel::Activate, grid, &mut args)
     }
 
     pub(super) fn launch_rows<T>(
@@ -201,11 +196,24 @@ impl Kernels {
             blocks: shape.rows.div_ceil(threads[1]),
             threads,
         };
-        let kernel = self.row_kernel(kernel, pieces)?;
+        self.launch_checked(self.row_kernel(kernel, pieces)?, grid, args)
+    }
+
+    /// A kernel that goes over numbers and not over rows.
+    pub(super) fn launch_single<T>(
+        &self,
+        kernel: SingleKernel,
+        grid: Grid,
+        args: &mut T,
+    ) -> Option<()> {
+        self.launch_checked(self.single_kernel(kernel), grid, args)
+    }
+
+    fn launch_checked<T>(&self, kernel: Handle, grid: Grid, args: &mut T) -> Option<()> {
         #[expect(unsafe_code, reason = "a kernel writes through pointers")]
         // SAFETY: only the passes in this folder call this, with the struct that the kernel takes. Its pointers are
-        // those of tensors whose kinds, sizes, strides, alignment and device were checked against `shape`, and
-        // which libtorch allocated on its current stream.
+        // those of tensors whose kinds, sizes, strides, alignment and device were checked, and which libtorch
+        // allocated on its current stream.
         unsafe {
             self.launch(kernel, grid, args)
         }

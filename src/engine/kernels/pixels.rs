@@ -266,16 +266,6 @@ impl Kernels {
             threads,
         })
     }
-
-    fn launch_single<T>(&self, kernel: SingleKernel, grid: Grid, args: &mut T) -> Option<()> {
-        #[expect(unsafe_code, reason = "a kernel writes through pointers")]
-        // SAFETY: only the passes in this file call this, with the struct that the kernel takes. Its pointers are
-        // those of tensors whose kinds, sizes, alignment and device were checked, and which libtorch allocated on
-        // its current stream.
-        unsafe {
-            self.launch(self.single_kernel(kernel), grid, args)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,31 @@ struct RmsArgs {
     with_silu: i32,
 }
 
+impl RmsArgs {
+    /// In place, with one weight for all of a row, and no turns.
+    fn of(xs: &Tensor, shape: &RowsOf) -> Self {
+        Self {
+            xs: xs.data_ptr(),
+            out: xs.data_ptr(),
+            weight: ptr::null(),
+            turns: ptr::null(),
+            xs_stride: shape.stride,
+            out_stride: shape.stride,
+            rows: shape.rows,
+            tokens: shape.tokens,
+            channels: shape.channels,
+            head_dim: shape.channels,
+            parts: 1,
+            sharing: 1,
+            factor: 1.0 / shape.channels as f32,
+            eps: 0.0,
+            least: 0.0,
+            is_wide: 0,
+            with_silu: 0,
+        }
+    }
+}
+
 impl Kernels {
     /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
     pub(super) fn rms_norm_rope(
@@ -45,23 +70,10 @@ impl Kernels {
         let shape = self.rows(xs)?;
         let weight_arg = self.one_row(weight, &shape, xs.device())?;
         let mut args = RmsArgs {
-            xs: xs.data_ptr(),
-            out: xs.data_ptr(),
             weight: weight_arg.at,
-            turns: ptr::null(),
-            xs_stride: shape.stride,
-            out_stride: shape.stride,
-            rows: shape.rows,
-            tokens: shape.tokens,
-            channels: shape.channels,
-            head_dim: shape.channels,
-            parts: 1,
-            sharing: 1,
-            factor: 1.0 / shape.channels as f32,
             eps: eps as f32,
-            least: 0.0,
             is_wide: weight_arg.is_wide,
-            with_silu: 0,
+            ..RmsArgs::of(xs, &shape)
         };
         if let Some(turns) = turns {
             let head_dim = 2 * turns.size().last()?;
@@ -116,23 +128,13 @@ impl Kernels {
             stride,
         };
         let mut args = RmsArgs {
-            xs: xs.data_ptr(),
-            out: xs.data_ptr(),
             weight: weights.data_ptr(),
             turns: self.turns(turns, &shape, head_dim, xs.device())?,
-            xs_stride: stride,
-            out_stride: stride,
-            rows: shape.rows,
-            tokens: shape.tokens,
-            channels: shape.channels,
-            head_dim: shape.channels,
             parts: heads as u32,
             sharing: (heads / vectors) as u32,
-            factor: 1.0 / head_dim as f32,
             eps: eps as f32,
-            least: 0.0,
             is_wide: self.is_wide(weights)?,
-            with_silu: 0,
+            ..RmsArgs::of(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
@@ -179,23 +181,14 @@ impl Kernels {
         let fits = out.size() == xs.size() && out.device() == xs.device();
         let out_stride = self.rows(out).filter(|_| fits)?.stride;
         let mut args = RmsArgs {
-            xs: xs.data_ptr(),
             out: out.data_ptr(),
             weight: factor.at,
-            turns: ptr::null(),
-            xs_stride: shape.stride,
             out_stride,
-            rows: shape.rows,
-            tokens: shape.tokens,
-            channels: shape.channels,
-            head_dim: shape.channels,
-            parts: 1,
-            sharing: 1,
             factor: 1.0,
-            eps: 0.0,
             least: (SHORTEST_PIXEL * SHORTEST_PIXEL) as f32,
             is_wide: factor.is_wide,
             with_silu: i32::from(with_silu),
+            ..RmsArgs::of(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }

@@ -43,3 +43,14 @@ pub enum Norm<'a> {
         scale: i64,
     },
 }
+
+impl<'a> Norm<'a> {
+    /// With the vectors `first` and `first + 1` as shift and scale.
+    pub fn modulated(rows: TokenRows<'a>, first: i64) -> Self {
+        Self::Modulated {
+            rows,
+            shift: first,
+            scale: first + 1,
+        }
+    }
+}

@@ -222,9 +222,7 @@ mod tests {
         forget_all();
         assert_eq!(get(half, &[]), 8);
         let failed = half.network("transformer", &folder.path().join("x"), &[], || {
-            Err::<i32, _>(EngineError::Internal {
-                reason: "no".to_owned(),
-            })
+            Err::<i32, _>(EngineError::internal("no"))
         });
         // The one before it was gone already: there is no room for two.
         assert!(failed.is_err());

@@ -87,9 +87,7 @@ pub fn assert_unloaded(device: Device, baseline: u64) -> Result<(), EngineError>
     if left <= slack(device) {
         return Ok(());
     }
-    Err(EngineError::Internal {
-        reason: format!(
-            "expected no weights on the device after unloading, found {left} live bytes beyond the {baseline} from before"
-        ),
-    })
+    Err(EngineError::internal(format!(
+        "expected no weights on the device after unloading, found {left} live bytes beyond the {baseline} from before"
+    )))
 }

@@ -1,4 +1,4 @@
-//! The layer that CLIP's text and vision transformers are made of, in the names of `transformers`.
+//! The layers that CLIP's text and vision transformers are made of, in the names of `transformers`.
 //!
 //! What comes before and behind the layers is each encoder's own.
 //!
@@ -7,11 +7,48 @@
 use safelight_core::networks::{ClipActivation, ClipLayers};
 use tch::Tensor;
 
-use super::{LayerNorm, Linear, attention};
+use super::{LayerNorm, Linear, attention, join_heads, split_heads};
+use crate::fault::Site;
+use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
 
+/// All layers of a transformer.
+pub struct ClipTower(Vec<ClipLayer>);
+
+impl ClipTower {
+    /// `w`: where the encoder's own names begin.
+    pub fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
+        let layers = (0..config.num_hidden_layers)
+            .map(|i| ClipLayer::new(config, &(w / "encoder" / "layers" / i)));
+        layers.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// `xs`: `(B, L, C)` through all layers but the last `left`, `mask`: added to the scores, `(L, L)` -> the same as
+    /// `xs`; `None` when cancelled
+    pub fn forward(
+        &self,
+        mut xs: Tensor,
+        left: usize,
+        mask: Option<&Tensor>,
+        site: Site,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        for layer in &self.0[..self.0.len().saturating_sub(left)] {
+            hooks.go_on(site)?;
+            xs = layer.forward(&xs, mask);
+        }
+        Some(xs)
+    }
+
+    /// The last layer alone, without a mask.
+    pub fn last(&self, xs: &Tensor) -> Tensor {
+        let last = self.0.last();
+        last.map_or_else(|| xs.shallow_clone(), |layer| layer.forward(xs, None))
+    }
+}
+
 /// Attention and two products, each behind a norm.
-pub struct ClipLayer {
+struct ClipLayer {
     layer_norm1: LayerNorm,
     self_attn: SelfAttention,
     layer_norm2: LayerNorm,
@@ -21,7 +58,7 @@ pub struct ClipLayer {
 }
 
 impl ClipLayer {
-    pub fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, inner) = (config.hidden_size, config.intermediate_size);
         let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
         let mlp = &(w / "mlp");
@@ -36,7 +73,7 @@ impl ClipLayer {
     }
 
     /// `xs`: `(B, L, C)`, `mask`: added to the scores, `(L, L)` -> the same as `xs`
-    pub fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
+    fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
         let normal = self.layer_norm1.forward_as_kind(xs);
         let xs = xs + self.self_attn.forward(&normal, mask);
         let normal = self.layer_norm2.forward_as_kind(&xs);
@@ -76,15 +113,9 @@ impl SelfAttention {
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
-        let (b, l, c) = xs.size3().expect("hidden states have three dimensions");
-        let heads = |linear: &Linear| {
-            // b l (h d) -> b h l d
-            let xs = linear.forward(xs).view([b, l, self.num_heads, -1]);
-            xs.transpose(1, 2)
-        };
+        let heads = |linear: &Linear| split_heads(&linear.forward(xs), self.num_heads);
         let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj].map(heads);
         let attended = attention(&q, &k, &v, mask, None);
-        let attended = attended.transpose(1, 2).reshape([b, l, c]);
-        self.out_proj.forward(&attended)
+        self.out_proj.forward(&join_heads(&attended))
     }
 }

@@ -17,10 +17,10 @@ pub use crate::kernels::{
     pixel_norm_silu_into, silu,
 };
 pub use attention::{
-    Backend, attention, attention_is_sliced, libtorch_backend, lowest, pixel_attention,
-    wide_attention,
+    Backend, attention, attention_is_sliced, join_heads, libtorch_backend, lowest, pixel_attention,
+    split_heads, wide_attention,
 };
-pub use clip::ClipLayer;
+pub use clip::ClipTower;
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, axis_angles};

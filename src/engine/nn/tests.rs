@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 use crate::kernels;
 use crate::weights::Weights;
-use crate::weights::made_up_gguf::both_forms;
+use crate::weights::tests::made_up_gguf::both_forms;
 
 fn recorded(kind: Kind) -> Weights {
     let path =

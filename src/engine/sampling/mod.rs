@@ -7,6 +7,7 @@
 
 mod dpmpp;
 mod euler;
+mod flow;
 mod heun;
 mod lcm;
 mod noise;
@@ -16,17 +17,20 @@ mod unipc;
 
 use std::ops::Range;
 
-use safelight_core::job::Sampler;
+use safelight_core::job::{GenerateRequest, Sampler};
 use tch::Tensor;
 
 pub use dpmpp::DpmPp2m;
 pub use euler::Euler;
+pub use flow::FlowSchedule;
 pub use heun::Heun;
 pub use lcm::Lcm;
 pub use noise::{Generator, noise};
 pub use schedule::{End, Schedule, Spacing, Timesteps, linspace};
 pub use spacing::spaced;
 pub use unipc::{UniPc, UniPcOptions};
+
+use crate::error::EngineError;
 
 /// What one call gives.
 pub struct Stepped {
@@ -83,6 +87,22 @@ impl Algorithm {
     }
 }
 
+/// The steps that a request wants of its schedule.
+pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
+    let end = request.end_step.unwrap_or(request.num_steps);
+    request.start_step as usize..end as usize
+}
+
+/// Whether there is a schedule of so many steps with such a shift.
+pub fn check_schedule(num_steps: usize, shift: f64) -> Result<(), EngineError> {
+    if num_steps > 0 && shift.is_finite() && shift > 0.0 {
+        return Ok(());
+    }
+    Err(EngineError::request(format!(
+        "cannot make a schedule of {num_steps} steps with a shift of {shift}"
+    )))
+}
+
 /// A sampler in the middle of its schedule.
 pub struct Solver {
     algorithm: Algorithm,
@@ -96,6 +116,20 @@ impl Solver {
         let solver = Self { algorithm, steps };
         let is_sound = !solver.steps.is_empty() && solver.steps.end <= solver.num_steps();
         is_sound.then_some(solver)
+    }
+
+    /// The same for a request, where there being none such is its mistake.
+    pub fn of_steps(
+        algorithm: Algorithm,
+        steps: Range<usize>,
+        num_steps: usize,
+    ) -> Result<Self, EngineError> {
+        let Range { start, end } = steps;
+        Self::new(algorithm, steps).ok_or_else(|| {
+            EngineError::request(format!(
+                "cannot make the steps from {start} to {end} of {num_steps}"
+            ))
+        })
     }
 
     /// How often each picture's generator was asked before the first call: once for noise alone, which is what counts
@@ -157,6 +191,12 @@ impl Solver {
     /// What the model is told in `call`, counted from 0 in the whole schedule.
     pub fn timestep(&self, call: usize) -> f32 {
         self.schedule().timesteps.get(call)
+    }
+
+    /// The same of every call.
+    pub fn all_timesteps(&self) -> Vec<f32> {
+        let count = self.schedule().timesteps.count();
+        (0..count).map(|call| self.timestep(call)).collect()
     }
 
     /// What the first call begins with. Noise alone is what a flow is at its very beginning; a later beginning

@@ -22,12 +22,12 @@ use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, 
 use safelight_core::memory::tiers::ConvolutionTier;
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
-use tch::{Device, Kind};
+use tch::{Device, Kind, Tensor};
 
 use crate::capture::{self, Capture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families;
+use crate::families::{self, Done};
 use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
@@ -35,6 +35,8 @@ use crate::place::Placement;
 use crate::preview::Previewer;
 use crate::runtime::{self, enter_ways};
 use crate::serve::Outgoing;
+use crate::store;
+use crate::text::PromptEmbeds;
 use hooks::StageHooks;
 
 /// What a stage works with.
@@ -244,6 +246,29 @@ impl StageContext<'_> {
         Ok(done)
     }
 
+    /// The family's stage of texts: leaves what it read, and gives memory back.
+    pub(crate) fn texts(
+        &self,
+        part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<PromptEmbeds>, EngineError>,
+    ) -> Done {
+        let embeds = self.part(part)?;
+        self.reclaim(Boundary::PostUnloadTextEncoder);
+        embeds
+            .map(|embeds| embeds.save(&self.own_result()))
+            .transpose()
+    }
+
+    /// A family's stage whose result is one tensor.
+    pub(crate) fn tensor(
+        &self,
+        name: &str,
+        part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<Tensor>, EngineError>,
+    ) -> Done {
+        self.part(part)?
+            .map(|tensor| store::write_one(&self.own_result(), name, &tensor))
+            .transpose()
+    }
+
     /// Where an earlier run of this stage got to.
     pub(crate) fn checkpoint(&self) -> Option<DenoiseState> {
         // A checkpoint that cannot be read costs the steps it saved, not the job.
@@ -261,12 +286,10 @@ impl StageContext<'_> {
     /// A stage that the family's recipes do not have.
     pub(crate) fn no_such_stage(&self) -> EngineError {
         let family = self.request().family.label;
-        EngineError::Internal {
-            reason: format!(
-                "{} is no stage of {family} in the engine",
-                self.order.stage.name()
-            ),
-        }
+        EngineError::internal(format!(
+            "{} is no stage of {family} in the engine",
+            self.order.stage.name()
+        ))
     }
 }
 

@@ -30,6 +30,21 @@ pub(crate) fn of_job(
     Ok((start, end.transpose()?))
 }
 
+/// The same as large as the clip, and recorded as they were opened.
+pub(crate) fn frames_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+    capture: &mut Capture,
+) -> Result<(Picture, Option<Picture>), EngineError> {
+    let (start, end) = of_job(folder, request)?;
+    start.record("image", capture);
+    if let Some(end) = &end {
+        end.record("last_image", capture);
+    }
+    let end = end.map(|end| end.resized(request)).transpose()?;
+    Ok((start.resized(request)?, end))
+}
+
 /// What says which part of the start picture is made anew, where the request has it. Cropped as that picture is.
 pub(crate) fn mask_of_job(
     folder: &JobFolder,
@@ -82,14 +97,12 @@ impl GivenPicture {
     }
 
     /// As large as the clip.
-    pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
         media::resize_lanczos(&self.fitted, request.width, request.height)
             .map_err(|err| error_of(&err))
     }
 }
 
 fn error_of(err: &MediaError) -> EngineError {
-    EngineError::Request {
-        reason: err.to_string(),
-    }
+    EngineError::request(err.to_string())
 }

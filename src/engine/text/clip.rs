@@ -10,9 +10,9 @@ use safelight_core::networks::{ClipTextConfig, clip_text};
 use tch::{Kind, Tensor};
 
 use crate::encoder_home;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{ClipLayer, LayerNorm};
+use crate::nn::{ClipTower, LayerNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// What the network makes of a prompt.
@@ -26,7 +26,7 @@ pub struct ClipTextEmbeds {
 pub struct ClipTextEncoder {
     token_embedding: Tensor,
     position_embedding: Tensor,
-    layers: Vec<ClipLayer>,
+    layers: ClipTower,
     final_layer_norm: LayerNorm,
     config: ClipTextConfig,
 }
@@ -39,14 +39,11 @@ impl ClipTextEncoder {
         // A list of numbers from 0 on, which old versions of `transformers` saved.
         embeddings.ignore("position_ids");
         let (dim, length) = (config.hidden_size, config.max_position_embeddings);
-        let layer = config.layers();
         Ok(Self {
             token_embedding: embeddings
                 .tensor("token_embedding.weight", &[config.vocab_size, dim])?,
             position_embedding: embeddings.tensor("position_embedding.weight", &[length, dim])?,
-            layers: (0..config.num_hidden_layers)
-                .map(|i| ClipLayer::new(&layer, &(w / "encoder" / "layers" / i)))
-                .collect::<Result<_, _>>()?,
+            layers: ClipTower::new(&config.layers(), w)?,
             final_layer_norm: LayerNorm::new(
                 dim,
                 config.layer_norm_eps,
@@ -80,16 +77,12 @@ impl ClipTextEncoder {
             length <= self.config.max_position_embeddings,
             "the tokenizer cuts texts to the positions there are"
         );
-        let mut xs = Tensor::embedding(&self.token_embedding, &ids, -1, false, false)
+        let xs = Tensor::embedding(&self.token_embedding, &ids, -1, false, false)
             + self.position_embedding.narrow(0, 0, length);
         let ahead = Tensor::full([length, length], f64::NEG_INFINITY, (xs.kind(), device)).triu(1);
-        for layer in &self.layers {
-            if hooks.cancelled() {
-                return None;
-            }
-            fault::at(Site::Text);
-            xs = layer.forward(&xs, Some(&ahead));
-        }
+        let xs = self
+            .layers
+            .forward(xs, 0, Some(&ahead), Site::Text, hooks)?;
         let last_hidden_state = self.final_layer_norm.forward_as_kind(&xs);
         let ends = self.ends(&ids);
         let index = ends.view([-1, 1, 1]);

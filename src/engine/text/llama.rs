@@ -10,9 +10,9 @@ use safelight_core::networks::{LlamaConfig, LlamaKeys};
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, T5Norm, attention, lowest, silu};
+use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, silu, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// What a layer has.
@@ -126,10 +126,7 @@ impl LlamaEncoder {
         let turns = Turns::new(length, &self.config, device);
         for (number, layer) in self.layers.iter().enumerate() {
             each(number, &xs);
-            if hooks.cancelled() {
-                return None;
-            }
-            fault::at(Site::Text);
+            hooks.go_on(Site::Text)?;
             xs = layer.forward(&xs, &hidden, &turns);
         }
         if let Some(norm) = &self.norm {
@@ -244,11 +241,8 @@ impl SelfAttention {
 
     /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
     fn forward(&self, xs: &Tensor, hidden: &Tensor, turns: &Turns) -> Tensor {
-        let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
         let heads = |linear: &Linear| {
-            // b l (h d) -> b h l d
-            let xs = linear.forward(xs).view([b, l, -1, self.head_dim]);
-            xs.transpose(1, 2)
+            split_heads(&linear.forward(xs), linear.out_features() / self.head_dim)
         };
         let q = turns.turn(&heads(&self.q_proj), self.order);
         let k = turns.turn(&heads(&self.k_proj), self.order);
@@ -256,12 +250,11 @@ impl SelfAttention {
         let sharing = q.size()[1] / k.size()[1];
         // b g l d -> b (g sharing) l d
         let repeated = |xs: &Tensor| {
-            let size = [b, xs.size()[1], sharing, l, self.head_dim];
-            xs.unsqueeze(2).expand(size, false).flatten(1, 2)
+            let shared = xs.unsqueeze(2).expand([-1, -1, sharing, -1, -1], false);
+            shared.flatten(1, 2)
         };
         let attended = attention(&q, &repeated(&k), &repeated(&v), Some(hidden), None);
-        let attended = attended.transpose(1, 2).reshape([b, l, -1]);
-        self.o_proj.forward(&attended)
+        self.o_proj.forward(&join_heads(&attended))
     }
 }
 

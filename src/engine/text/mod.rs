@@ -1,17 +1,21 @@
-//! Token ids to embeddings.
+//! Texts to embeddings.
 //!
 //! How prompts become ids is `core`'s ([`safelight_core::tokens`]). Encoders here know nothing of the model that reads
 //! their embeddings; rules that belong to one family are named after it.
 
 mod clip;
+mod embeds;
 mod hunyuan;
 mod llama;
+mod reading;
 mod t5;
 mod tokenizer;
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
+pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use hunyuan::HunyuanTemplate;
 pub use llama::LlamaEncoder;
+pub use reading::{EncoderFiles, Text, read_clip};
 pub use t5::T5Encoder;
 pub use tokenizer::{TextTokenizer, Tokens};
 

@@ -11,9 +11,9 @@ use safelight_core::tokens::spiece::SPIECE_TENSOR;
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, T5Norm, attention, gelu_tanh, lowest};
+use crate::nn::{Linear, T5Norm, attention, gelu_tanh, join_heads, lowest, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct T5Encoder {
@@ -87,10 +87,7 @@ impl T5Encoder {
         let buckets = position_buckets(ids.size()[1], &self.config).to_device(device);
         let mut bias = None;
         for block in &self.block {
-            if hooks.cancelled() {
-                return None;
-            }
-            fault::at(Site::Text);
+            hooks.go_on(Site::Text)?;
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());
@@ -172,17 +169,11 @@ impl SelfAttention {
 
     /// `xs`: `(B, L, C)`, `bias`: broadcast to `(B, H, L, L)` -> `(B, L, C)`
     fn forward(&self, xs: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
-        let heads = |linear: &Linear| {
-            // b l (h d) -> b h l d
-            let xs = linear.forward(xs).view([b, l, self.num_heads, -1]);
-            xs.transpose(1, 2)
-        };
+        let heads = |linear: &Linear| split_heads(&linear.forward(xs), self.num_heads);
         let (q, k, v) = (heads(&self.q), heads(&self.k), heads(&self.v));
         // T5 does not scale its scores.
         let attended = attention(&q, &k, &v, bias, Some(1.0));
-        let attended = attended.transpose(1, 2).reshape([b, l, -1]);
-        self.o.forward(&attended)
+        self.o.forward(&join_heads(&attended))
     }
 }
 

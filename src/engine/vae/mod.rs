@@ -2,11 +2,13 @@
 //!
 //! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
+mod attention;
 mod causal;
 mod doubling;
 pub mod hunyuan;
 mod keys;
 pub mod kl;
+mod level;
 mod pointwise;
 pub(crate) mod slices;
 mod tiles;
@@ -31,4 +33,16 @@ pub struct Posterior {
     pub mean: Tensor,
     /// The logarithm of the variance.
     pub logvar: Tensor,
+}
+
+impl Posterior {
+    /// `moments`: `(B, 2 C, ..)`, the means first
+    fn of(moments: &Tensor) -> Self {
+        let channels = moments.size()[1] / 2;
+        Self {
+            mean: moments.narrow(1, 0, channels),
+            // As diffusers limits it.
+            logvar: moments.narrow(1, channels, channels).clamp(-30.0, 20.0),
+        }
+    }
 }

@@ -121,6 +121,21 @@ impl Grid {
         })
     }
 
+    /// What `of_tile` makes of each tile, `(T, h, w, C)`, as one result with `cell` pixels to a latent, `(T, H, W, C)`;
+    /// `None` as soon as `of_tile` gives that.
+    pub(super) fn put_together(
+        self,
+        cell: i64,
+        of_tile: &dyn Fn(&Tile) -> Option<Tensor>,
+    ) -> Option<Tensor> {
+        let mut mosaic = Mosaic::new(self, cell);
+        let mut whole = None;
+        for tile in self.tiles() {
+            whole = mosaic.put(&tile, 0, &of_tile(&tile)?);
+        }
+        whole
+    }
+
     fn rows(self) -> usize {
         self.count(self.height)
     }

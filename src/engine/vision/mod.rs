@@ -7,6 +7,7 @@ mod processor;
 mod siglip;
 mod siglip_head;
 mod siglip_processor;
+mod tower;
 
 pub use clip::{ClipVisionEncoder, Finished};
 pub use processor::{ClipImageProcessor, pixel_values};
@@ -14,7 +15,5 @@ pub use siglip::SiglipVisionEncoder;
 pub use siglip_head::SiglipHead;
 pub use siglip_processor::SiglipImageProcessor;
 
-#[cfg(test)]
-mod siglip_tests;
 #[cfg(test)]
 mod tests;

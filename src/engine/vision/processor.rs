@@ -204,9 +204,9 @@ impl ClipImageProcessor {
             Size::ShortestEdge(edge) => [edge, edge * width / height],
         };
         if size[0] * size[1] * 3 > MAX_RESIZED {
-            return Err(EngineError::Request {
-                reason: format!("a picture of {width}x{height} is too long for the image encoder"),
-            });
+            return Err(EngineError::request(format!(
+                "a picture of {width}x{height} is too long for the image encoder"
+            )));
         }
         if size == [height, width] {
             return Ok(picture);
@@ -277,12 +277,10 @@ pub fn pixel_values(
     let size = [i64::from(height), i64::from(width)];
     let count = u64::from(width) * u64::from(height) * 3;
     if count == 0 || rgb.len() as u64 != count {
-        return Err(EngineError::Request {
-            reason: format!(
-                "a picture of {width}x{height} has {count} bytes, but {} came",
-                rgb.len()
-            ),
-        });
+        return Err(EngineError::request(format!(
+            "a picture of {width}x{height} has {count} bytes, but {} came",
+            rgb.len()
+        )));
     }
     let picture = Tensor::f_from_data_size(rgb, &[size[0], size[1], 3], Kind::Uint8)?;
     // h w c -> 1 c h w

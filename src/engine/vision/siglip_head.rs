@@ -7,7 +7,7 @@ use safelight_core::networks::SiglipConfig;
 use tch::Tensor;
 
 use super::siglip::position;
-use crate::nn::{LayerNorm, attention};
+use crate::nn::{LayerNorm, attention, join_heads, split_heads};
 use crate::weights::{Weights, WeightsError};
 
 pub struct SiglipHead {
@@ -58,18 +58,13 @@ impl SiglipHead {
     /// `states`: `(N, L, C)`, behind the last norm -> `(N, C)`
     pub fn pooled(&self, states: &Tensor) -> Tensor {
         let [weights, biases] = self.in_proj.each_ref().map(|all| all.chunk(3, 0));
-        // n l (h d) -> n h l d
         let heads = |xs: &Tensor, part: usize| {
             let xs = xs.linear(&weights[part], Some(&biases[part]));
-            let size = xs.size();
-            xs.view([size[0], size[1], self.num_heads, -1])
-                .transpose(1, 2)
+            split_heads(&xs, self.num_heads)
         };
         let asked = self.probe.expand([states.size()[0], -1, -1], false);
         let (q, k, v) = (heads(&asked, 0), heads(states, 1), heads(states, 2));
-        let answers = attention(&q, &k, &v, None, None)
-            .transpose(1, 2)
-            .flatten(2, 3);
+        let answers = join_heads(&attention(&q, &k, &v, None, None));
         let xs = linear(&answers, &self.out_proj);
         let normal = self.layernorm.forward_as_kind(&xs);
         let inner = linear(&normal, &self.fc1).gelu("tanh");

@@ -5,8 +5,6 @@
 //! [`Weights::random`], for measuring networks that have no files.
 //! Does not translate the key dialects of a family (the catalogue knows them; see [`Weights::translated`]).
 
-#[cfg(test)]
-pub(crate) mod as_fp8;
 mod error;
 mod file;
 mod folder;
@@ -14,10 +12,6 @@ mod fp8;
 mod gguf;
 mod lane;
 mod lora;
-#[cfg(test)]
-pub(crate) mod made_up;
-#[cfg(test)]
-pub(crate) mod made_up_gguf;
 mod mapping;
 mod random;
 mod read_ahead;
@@ -83,23 +77,15 @@ impl Weights {
     /// Opens a `.safetensors` or `.gguf` file, an index of shards, or a component folder that holds one of them.
     pub fn open(path: &Path, kind: Kind, device: Device) -> Result<Self, WeightsError> {
         let (files, keys) = folder::open(path, device)?;
-        Ok(Self {
-            source: Arc::new(Source {
-                path: path.to_owned(),
-                files,
-                has_scales: scales::stand_among(keys.keys().map(String::as_str)),
-                keys,
-                random: None,
-                asked: Mutex::default(),
-            }),
-            prefix: String::new(),
-            translate: None,
-            loras: None,
-            stream: None,
-            is_seldom: false,
-            kind,
-            device,
-        })
+        let source = Source {
+            path: path.to_owned(),
+            files,
+            has_scales: scales::stand_among(keys.keys().map(String::as_str)),
+            keys,
+            random: None,
+            asked: Mutex::default(),
+        };
+        Ok(Self::of(source, kind, device))
     }
 
     /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
@@ -120,15 +106,21 @@ impl Weights {
     }
 
     fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
+        let source = Source {
+            path: PathBuf::from("random weights"),
+            files: Vec::new(),
+            keys: BTreeMap::new(),
+            has_scales: false,
+            random: Some(random),
+            asked: Mutex::default(),
+        };
+        Self::of(source, kind, device)
+    }
+
+    /// Where its names begin.
+    fn of(source: Source, kind: Kind, device: Device) -> Self {
         Self {
-            source: Arc::new(Source {
-                path: PathBuf::from("random weights"),
-                files: Vec::new(),
-                keys: BTreeMap::new(),
-                has_scales: false,
-                random: Some(random),
-                asked: Mutex::default(),
-            }),
+            source: Arc::new(source),
             prefix: String::new(),
             translate: None,
             loras: None,
@@ -497,4 +489,4 @@ impl<S: Display> Div<S> for Weights {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

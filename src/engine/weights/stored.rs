@@ -221,7 +221,7 @@ impl StoredMatrix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::weights::made_up::write;
+    use crate::weights::tests::made_up::write;
     use crate::weights::{Weights, WeightsError};
 
     fn numbers(rows: i64, columns: i64, kind: Kind) -> Tensor {

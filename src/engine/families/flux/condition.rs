@@ -13,10 +13,10 @@ use super::prepare::{Draws, LatentShape, reference_size, seeds};
 use super::state::GivenImage;
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::Placement;
 use crate::vae::{KlVaeEncoder, Posterior, Tiling, kl};
 
 /// The luma of a mask's pixel from which on it is made anew.
@@ -101,9 +101,7 @@ fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
         (Role::Reference, true) => "this model takes no mask",
         _ => return Ok(()),
     };
-    Err(EngineError::Request {
-        reason: reason.to_owned(),
-    })
+    Err(EngineError::request(reason))
 }
 
 /// The encoder's half, where it computes.
@@ -123,10 +121,9 @@ impl<'a> Autoencoder<'a> {
     ) -> Result<Self, EngineError> {
         let home = &request.files.vae;
         let config = KlVaeConfig::read(home)?;
-        let weights = place.open(home)?;
-        let encoder = KlVaeEncoder::new(&config, &weights)?;
-        let unexpected = KlVaeEncoder::unexpected_keys(&weights);
-        warn_unexpected(&unexpected, "autoencoder", hooks);
+        let new = |w: &_| KlVaeEncoder::new(&config, w);
+        let unexpected = KlVaeEncoder::unexpected_keys;
+        let encoder = place.load("autoencoder", home, hooks, new, unexpected)?;
         Ok(Self {
             encoder,
             config,
@@ -140,10 +137,7 @@ impl<'a> Autoencoder<'a> {
     fn encode(&self, pixels: &Tensor, number: usize, capture: &mut Capture) -> Option<Posterior> {
         let name = |part: &str| format!("vae.encode.{number}.{part}");
         capture.put(name("input"), pixels);
-        let cancelled = || {
-            fault::at(Site::VaeEncode);
-            self.hooks.cancelled()
-        };
+        let cancelled = || self.hooks.go_on(Site::VaeEncode).is_none();
         let found = match (self.tile, bands(pixels, 1, self.place)) {
             (Some(tile), _) => {
                 let tiling = Tiling::of_size(i64::from(tile));
@@ -205,9 +199,7 @@ fn luma([red, green, blue]: [u8; 3]) -> u32 {
 }
 
 fn error_of(err: &MediaError) -> EngineError {
-    EngineError::Request {
-        reason: err.to_string(),
-    }
+    EngineError::request(err.to_string())
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use tch::{Device, Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::Placement;
 use crate::vae::{Bands, KlVaeDecoder, Tiling, kl};
 
 /// Pixels that a CPU takes at once: bands cost it time.
@@ -28,23 +28,19 @@ pub fn decode(
     let config = KlVaeConfig::read(home)?;
     let size = latents.size();
     if size.len() != 4 || size[1] != config.latent_channels || latents.numel() == 0 {
-        return Err(EngineError::Internal {
-            reason: format!("these are no latents of this model: {size:?}"),
-        });
+        return Err(EngineError::internal(format!(
+            "these are no latents of this model: {size:?}"
+        )));
     }
-    let decoder = place.network("decoder", home, &[], || {
-        let weights = place.open(home)?;
-        let decoder = KlVaeDecoder::new(&config, &weights)?;
-        let unexpected = KlVaeDecoder::unexpected_keys(&weights);
-        warn_unexpected(&unexpected, "autoencoder", hooks);
-        Ok(decoder)
-    })?;
+    let decoder = place.decoder(
+        home,
+        hooks,
+        |w| KlVaeDecoder::new(&config, w),
+        KlVaeDecoder::unexpected_keys,
+    )?;
     let latents = kl::denormalize(&config, &latents.to_kind(Kind::Float));
     capture.put("vae.decode.0.input", &latents);
-    let cancelled = || {
-        fault::at(Site::VaeDecode);
-        hooks.cancelled()
-    };
+    let cancelled = || hooks.go_on(Site::VaeDecode).is_none();
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
         let pixels = match (

@@ -10,17 +10,17 @@ use tch::{Device, Tensor};
 
 use super::condition::Role;
 use super::prepare::{Draws, LatentShape, folded_mask, latent_mask, noised, seeds};
-use super::sample::{Conditions, Guidance, Kept, Reference, sample};
-use super::schedule::FlowSchedule;
-use super::state::{GivenImage, PromptEmbeds};
+use super::sample::{Conditions, Kept, Reference, sample};
+use super::state::GivenImage;
 use super::transformer::FluxTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
+use crate::guidance::GuidanceScales;
 use crate::hooks::Hooks;
-use crate::place::{Placement, warn_unexpected};
-use crate::sampling::Solver;
-use crate::weights::warn_unused_updates;
+use crate::place::{Placement, made};
+use crate::sampling::{FlowSchedule, Solver, wanted_steps};
+use crate::text::PromptEmbeds;
 
 /// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
@@ -67,23 +67,18 @@ pub fn denoise(
     job.record(&draws, &conditions, capture);
 
     let transformer = place.network("transformer", home, &request.loras, || {
-        let transformer = FluxTransformer::new(&config, &weights)?;
-        let unexpected = FluxTransformer::unexpected_keys(&weights);
-        warn_unexpected(&unexpected, "transformer", hooks);
-        warn_unused_updates(&weights, hooks);
+        let new = |w: &_| FluxTransformer::new(&config, w);
+        let unexpected = FluxTransformer::unexpected_keys;
+        let transformer = made(&weights, "transformer", hooks, new, unexpected)?;
         weights.settle()?;
         Ok(transformer)
     })?;
     drop(weights);
-    let guidance = Guidance {
-        distilled: request.guidance_scale,
-        scale: request.true_cfg_scale.unwrap_or(1.0),
-    };
     let behind = sample(
         &transformer,
         shape,
         &conditions,
-        guidance,
+        GuidanceScales::of(request),
         &mut solver,
         &state,
         capture,
@@ -112,9 +107,7 @@ impl Job<'_> {
             _ if self.request.batch_size == 0 => "no picture was asked for",
             _ => return Ok(()),
         };
-        Err(EngineError::Request {
-            reason: reason.to_owned(),
-        })
+        Err(EngineError::request(reason))
     }
 
     /// Whether the walk begins on the way to the picture.
@@ -133,16 +126,13 @@ impl Job<'_> {
             });
             first = first_step(self.request.num_steps, strength) as usize;
             if first >= num_steps {
-                return Err(EngineError::Request {
-                    reason: format!(
-                        "a strength of {strength} leaves none of {num_steps} steps to make"
-                    ),
-                });
+                return Err(EngineError::request(format!(
+                    "a strength of {strength} leaves none of {num_steps} steps to make"
+                )));
             }
         }
-        let start = first.max(self.request.start_step as usize);
-        let end = self.request.end_step.map_or(num_steps, |end| end as usize);
-        Ok(start..end)
+        let wanted = wanted_steps(self.request);
+        Ok(first.max(wanted.start)..wanted.end)
     }
 
     fn draws_per_seed(&self) -> usize {
@@ -160,11 +150,7 @@ impl Job<'_> {
             }
             None => solver.initial(noise),
         };
-        DenoiseState {
-            step: first,
-            latents: self.shape.pack(&latents),
-            history: Vec::new(),
-        }
+        DenoiseState::first(solver, self.shape.pack(&latents))
     }
 
     fn conditions(&self, embeds: PromptEmbeds, draws: &Draws) -> Conditions {

@@ -2,7 +2,7 @@
 //!
 //! The stages of a job, each a function of its own, because each may run in a process of its own:
 //!
-//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
 //! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
 //! 4. [`decode()`]: latents to pictures.
@@ -19,11 +19,10 @@ mod decode;
 mod denoise;
 mod prepare;
 mod sample;
-mod schedule;
 mod stages;
 mod state;
 mod text;
-pub(crate) mod transformer;
+mod transformer;
 
 pub use condition::encode_image;
 pub use decode::decode;
@@ -32,12 +31,11 @@ pub use prepare::{
     Draws, LatentShape, folded_mask, image_ids, latent_mask, noised, reference_ids, reference_size,
     seeds, text_ids,
 };
-pub use sample::{Conditions, Guidance, Kept, Reference, sample};
-pub use schedule::FlowSchedule;
+pub use sample::{Conditions, Kept, Reference, sample};
 pub(crate) use stages::Flux;
-pub use state::{GivenImage, PromptEmbeds, TextEmbeds};
+pub use state::GivenImage;
 pub use text::encode_text;
-pub use transformer::{Context, FluxTransformer, Modulations};
+pub use transformer::{Context, FluxTransformer};
 
 use safelight_core::families::flux::lora;
 use safelight_core::job::Lora;

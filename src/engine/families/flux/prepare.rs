@@ -4,6 +4,7 @@ use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
+use crate::pixels::check_multiples;
 use crate::sampling::Generator;
 
 /// Pixels that make one latent, along each edge.
@@ -45,16 +46,7 @@ impl LatentShape {
     /// `width` and `height` in pixels: multiples of 16.
     pub fn new(channels: i64, width: u32, height: u32) -> Result<Self, EngineError> {
         let step = PIXELS * PATCH as u32;
-        if [width, height]
-            .iter()
-            .any(|&n| n == 0 || !n.is_multiple_of(step))
-        {
-            return Err(EngineError::Request {
-                reason: format!(
-                    "this model makes widths and heights that are multiples of {step}, not {width}×{height}"
-                ),
-            });
-        }
+        check_multiples(width, height, step)?;
         Ok(Self {
             channels,
             height: i64::from(height / PIXELS),
@@ -150,9 +142,7 @@ impl Draws {
         };
         Ok(Self {
             posterior,
-            noise: noise.ok_or_else(|| EngineError::Internal {
-                reason: "no picture was asked for".to_owned(),
-            })?,
+            noise: noise.ok_or_else(|| EngineError::internal("no picture was asked for"))?,
             masked,
         })
     }

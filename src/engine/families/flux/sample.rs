@@ -3,23 +3,20 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use std::cell::RefCell;
-
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::{LatentShape, image_ids, noised, reference_ids, text_ids};
-use super::state::TextEmbeds;
-use super::transformer::{Context, FluxTransformer, Modulations};
+use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
+use crate::guidance::{Guidance, GuidanceScales};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
-
-/// Calls whose modulations are made at once: 2 MB each for a published model in halves.
-const CALLS_AT_ONCE: usize = 32;
+use crate::streams::Modulations;
+use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
 pub struct Conditions {
@@ -48,20 +45,10 @@ pub struct Kept {
     pub mask: Tensor,
 }
 
-/// Two controls that have nothing to do with each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guidance {
-    /// What the model is told, where it was trained to be.
-    pub distilled: f64,
-    /// How far answers to the prompt are pushed from those to the negative prompt. Up to 1 there is only one answer.
-    pub scale: f64,
-}
-
 /// What all steps share.
 struct Loop<'a> {
     transformer: &'a FluxTransformer,
-    prompt: Context,
-    negative: Option<(Context, f64)>,
+    guidance: Guidance<Asked>,
     image: Option<Tensor>,
     reference: Option<Tensor>,
     kept: Option<Kept>,
@@ -70,17 +57,14 @@ struct Loop<'a> {
     pictures_at_once: i64,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
-    told: RefCell<Told>,
     shape: LatentShape,
     hooks: &'a dyn Hooks,
 }
 
-/// What the model is told in the calls from `first` on, in the form of each text.
-#[derive(Default)]
-struct Told {
-    first: usize,
-    prompt: Vec<Modulations>,
-    negative: Vec<Modulations>,
+/// A text, and what the model is told beside it.
+struct Asked {
+    context: Context,
+    told: Told<Modulations>,
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
@@ -90,7 +74,7 @@ pub fn sample(
     transformer: &FluxTransformer,
     shape: LatentShape,
     conditions: &Conditions,
-    guidance: Guidance,
+    scales: GuidanceScales,
     solver: &mut Solver,
     state: &DenoiseState,
     capture: &mut Capture,
@@ -98,36 +82,23 @@ pub fn sample(
 ) -> Result<Option<DenoiseState>, EngineError> {
     tch::no_grad(|| {
         check(transformer, shape, conditions, state)?;
-        let calls = solver.all_calls();
         let place = Placement::new(transformer.device(), transformer.kind());
-        let history = state
-            .history
-            .iter()
-            .map(|past| past.to_device(place.device));
-        if !solver.restore(state.step, history.collect()) {
-            return Err(EngineError::Internal {
-                reason: "the state to go on from is not this sampler's".to_owned(),
-            });
-        }
-        if state.step == calls.start {
-            capture.put("latents.initial", &state.latents);
-            capture.put("timesteps", &solver.timesteps());
-            capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
-        }
+        begin(state, solver, place.device, capture)?;
         let pictures = state.latents.size()[0];
-        let timesteps =
-            (0..solver.timesteps().size()[0] as usize).map(|call| solver.timestep(call));
-        let run = Loop {
-            timesteps: timesteps.collect(),
-            ..Loop::new(transformer, shape, conditions, guidance, pictures, hooks)
-        };
-        run.record(conditions, guidance, capture);
-        let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
-        Ok(behind.map(|behind| DenoiseState {
-            step: behind.step,
-            latents: behind.latents.to_device(Device::Cpu),
-            history: Vec::new(),
-        }))
+        let timesteps = solver.all_timesteps();
+        let run = Loop::new(
+            transformer,
+            shape,
+            conditions,
+            scales,
+            pictures,
+            timesteps,
+            hooks,
+        )?;
+        run.record(conditions, scales, capture);
+        let end = solver.all_calls().end;
+        let behind = walk(&run, state, end, solver, place, capture, hooks)?;
+        Ok(behind.map(DenoiseState::last))
     })
 }
 
@@ -139,17 +110,15 @@ fn check(
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
     let config = transformer.config();
-    let fits = |xs: &Tensor, size: &[i64]| {
-        let found = xs.size();
-        let same = |(found, wanted): (&i64, &i64)| *wanted < 0 || found == wanted;
-        found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
-    };
     let (tokens, channels) = (shape.tokens(), config.out_channels());
     let texts = [Some(&conditions.prompt), conditions.negative.as_ref()];
     let text_len = conditions.prompt.prompt.size().get(1).copied().unwrap_or(0);
     let are_texts_fit = texts.into_iter().flatten().all(|text| {
         fits(&text.prompt, &[1, text_len, config.joint_attention_dim])
-            && fits(&text.pooled, &[1, config.pooled_projection_dim])
+            && text
+                .pooled
+                .as_ref()
+                .is_some_and(|pooled| fits(pooled, &[1, config.pooled_projection_dim]))
     });
     let pictures = state.latents.size().first().copied().unwrap_or(0);
     let image_channels = config.condition_channels();
@@ -178,7 +147,7 @@ fn check(
     } else {
         return Ok(());
     };
-    Err(EngineError::Internal { reason })
+    Err(EngineError::internal(reason))
 }
 
 impl<'a> Loop<'a> {
@@ -186,14 +155,20 @@ impl<'a> Loop<'a> {
         transformer: &'a FluxTransformer,
         shape: LatentShape,
         conditions: &Conditions,
-        guidance: Guidance,
+        scales: GuidanceScales,
         pictures: i64,
+        timesteps: Vec<f32>,
         hooks: &'a dyn Hooks,
-    ) -> Self {
-        let read =
-            |text: &TextEmbeds| transformer.context(&text.prompt, &text.pooled, guidance.distilled);
+    ) -> Result<Self, EngineError> {
+        let read = |text: &TextEmbeds| {
+            let pooled = text.pooled()?;
+            Ok(Asked {
+                context: transformer.context(&text.prompt, pooled, scales.distilled),
+                told: Told::default(),
+            })
+        };
         let here = |xs: &Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
-        let negative = conditions.negative.as_ref();
+        let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
         let reference = conditions.reference.as_ref();
         let (txt_ids, img_ids) = conditions.ids(shape);
         // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
@@ -201,11 +176,8 @@ impl<'a> Loop<'a> {
             Device::Cpu => 1,
             _ => pictures,
         };
-        Self {
-            prompt: read(&conditions.prompt),
-            negative: negative
-                .filter(|_| guidance.scale > 1.0)
-                .map(|text| (read(text), guidance.scale)),
+        Ok(Self {
+            guidance: Guidance::new(prompt, negative, scales.scale, read)?,
             image: conditions.image.as_ref().map(here),
             reference: reference.map(|seen| here(&seen.tokens).expand([pictures, -1, -1], false)),
             kept: conditions.kept.as_ref().map(|kept| Kept {
@@ -215,40 +187,28 @@ impl<'a> Loop<'a> {
             }),
             rope: transformer.rope(&txt_ids, &img_ids, pictures_at_once),
             pictures_at_once,
-            timesteps: Vec::new(),
-            told: RefCell::default(),
+            timesteps,
             transformer,
             shape,
             hooks,
-        }
+        })
     }
 
-    /// Makes what the model is told in `call` and those behind it, where that is not at hand. Parts of the whole
-    /// schedule and not from where a run begins, so that one that goes on from a checkpoint gets the same numbers.
-    fn tell(&self, call: usize) {
-        let mut told = self.told.borrow_mut();
-        let first = call / CALLS_AT_ONCE * CALLS_AT_ONCE;
-        if told.first == first && !told.prompt.is_empty() {
-            return;
-        }
-        let last = self.timesteps.len().min(first + CALLS_AT_ONCE);
-        let of = |context| {
+    /// The model's answer to one text.
+    fn ask(&self, asked: &Asked, input: &Tensor, call: usize) -> Option<Tensor> {
+        let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
+        let told = asked.told.at(call, &self.timesteps, make);
+        let pictures = input.split(self.pictures_at_once, 0).into_iter();
+        let answers = pictures.map(|input| {
+            let Asked { context, .. } = asked;
             self.transformer
-                .modulations(&self.timesteps[first..last], context)
-        };
-        *told = Told {
-            first,
-            prompt: of(&self.prompt),
-            negative: self
-                .negative
-                .iter()
-                .flat_map(|(context, _)| of(context))
-                .collect(),
-        };
+                .forward(&input, &told, context, &self.rope, self.hooks)
+        });
+        Some(Tensor::cat(&answers.collect::<Option<Vec<_>>>()?, 0))
     }
 
     /// What the model is told in every call.
-    fn record(&self, conditions: &Conditions, guidance: Guidance, capture: &mut Capture) {
+    fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
         if !capture.is_on() {
             return;
         }
@@ -260,7 +220,7 @@ impl<'a> Loop<'a> {
             (
                 "negative_",
                 "uncond",
-                negative.filter(|_| self.negative.is_some()),
+                negative.filter(|_| self.guidance.is_guided()),
             ),
         ];
         for (prefix, branch, text) in texts {
@@ -270,9 +230,11 @@ impl<'a> Loop<'a> {
             capture.put(name("txt_ids"), &txt_ids);
             capture.put(name("img_ids"), &img_ids);
             capture.put(name("encoder_hidden_states"), &text.prompt);
-            capture.put(name("pooled_projections"), &text.pooled);
+            if let Some(pooled) = &text.pooled {
+                capture.put(name("pooled_projections"), pooled);
+            }
             if self.transformer.config().guidance_embeds {
-                let told = Tensor::from_slice(&[guidance.distilled as f32]);
+                let told = Tensor::from_slice(&[scales.distilled as f32]);
                 capture.put(name("guidance"), &told);
             }
         }
@@ -306,35 +268,9 @@ impl Denoiser for Loop<'_> {
             "in.timestep",
             &Tensor::from_slice(&[call.timestep / 1000.0]),
         );
-        self.tell(call.index);
-        let told = self.told.borrow();
-        let at = call.index - told.first;
-        let ask = |context, modulations: &[Modulations]| {
-            let answers: Option<Vec<Tensor>> = input
-                .split(self.pictures_at_once, 0)
-                .iter()
-                .map(|input| {
-                    self.transformer.forward(
-                        input,
-                        &modulations[at],
-                        context,
-                        &self.rope,
-                        self.hooks,
-                    )
-                })
-                .collect();
-            Some(Tensor::cat(&answers?, 0))
-        };
         let own = |answer: &Tensor| answer.narrow(1, 0, self.shape.tokens());
-        let cond = ask(&self.prompt, &told.prompt)?;
-        put("cond", &cond);
-        let Some((negative, scale)) = &self.negative else {
-            return Some(own(&cond));
-        };
-        let uncond = ask(negative, &told.negative)?;
-        put("uncond", &uncond);
-        let (cond, uncond) = (own(&cond), own(&uncond));
-        Some(&uncond + (cond - &uncond) * *scale)
+        let ask = |asked: &Asked| self.ask(asked, &input, call.index);
+        self.guidance.velocity(call, capture, own, ask)
     }
 
     fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {

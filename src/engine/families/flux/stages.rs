@@ -3,11 +3,11 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
-use crate::families::flux::{self, GivenImage, PromptEmbeds};
+use crate::families::flux::{self, GivenImage};
 use crate::families::{Done, EngineFamily};
-use crate::memory::Boundary;
 use crate::stages::{StageContext, pictures};
 use crate::store;
+use crate::text::PromptEmbeds;
 
 pub(crate) struct Flux;
 
@@ -18,12 +18,7 @@ impl EngineFamily for Flux {
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
         let (request, place) = (context.request(), context.placement());
-        let embeds =
-            context.part(|capture, hooks| flux::encode_text(request, place, capture, hooks))?;
-        context.reclaim(Boundary::PostUnloadTextEncoder);
-        embeds
-            .map(|embeds| embeds.save(&context.own_result()))
-            .transpose()
+        context.texts(|capture, hooks| flux::encode_text(request, place, capture, hooks))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
@@ -48,20 +43,10 @@ impl EngineFamily for Flux {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
-        let latents = context.part(|capture, hooks| {
-            flux::denoise(
-                request,
-                embeds,
-                image.as_ref(),
-                resume,
-                place,
-                capture,
-                hooks,
-            )
-        })?;
-        latents
-            .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
-            .transpose()
+        context.tensor("latents", |capture, hooks| {
+            let image = image.as_ref();
+            flux::denoise(request, embeds, image, resume, place, capture, hooks)
+        })
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {

@@ -1,4 +1,4 @@
-//! What stages leave for those behind them, on disk between processes: texts and given pictures.
+//! What the encoding of a given picture leaves for the stages behind it, on disk between processes.
 
 use std::path::Path;
 
@@ -6,52 +6,6 @@ use tch::Tensor;
 
 use crate::error::EngineError;
 use crate::store::{self, Named};
-
-/// What the text encoders made of one text.
-#[derive(Debug)]
-pub struct TextEmbeds {
-    /// `(1, T, joint_attention_dim)`, padding included
-    pub prompt: Tensor,
-    /// `(1, pooled_projection_dim)`
-    pub pooled: Tensor,
-}
-
-#[derive(Debug)]
-pub struct PromptEmbeds {
-    pub prompt: TextEmbeds,
-    /// Only where the job has real guidance.
-    pub negative: Option<TextEmbeds>,
-}
-
-impl PromptEmbeds {
-    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
-        let mut tensors = vec![
-            ("prompt_embeds", &self.prompt.prompt),
-            ("pooled_prompt_embeds", &self.prompt.pooled),
-        ];
-        if let Some(negative) = &self.negative {
-            tensors.push(("negative_prompt_embeds", &negative.prompt));
-            tensors.push(("negative_pooled_prompt_embeds", &negative.pooled));
-        }
-        store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
-    }
-
-    pub fn load(path: &Path) -> Result<Self, EngineError> {
-        let mut stored = Named::read(path)?;
-        let prompt = TextEmbeds {
-            prompt: stored.take("prompt_embeds")?,
-            pooled: stored.take("pooled_prompt_embeds")?,
-        };
-        let negative = match stored.find("negative_prompt_embeds") {
-            None => None,
-            Some(prompt) => Some(TextEmbeds {
-                prompt,
-                pooled: stored.take("negative_pooled_prompt_embeds")?,
-            }),
-        };
-        Ok(Self { prompt, negative })
-    }
-}
 
 /// A given picture in latents as the transformer has them, in f32.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use super::prepare::{Draws, LatentShape};
 use super::state::GivenImages;
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::{Placement, made};
 use crate::vae::{HunyuanVaeEncoder, Tiling, hunyuan};
 use crate::vision::{SiglipHead, SiglipImageProcessor, SiglipVisionEncoder};
 
@@ -39,18 +39,14 @@ pub fn encode_image(
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels, request)?;
-    let weights = place.open(home)?;
-    let encoder = HunyuanVaeEncoder::new(&config, &weights)?;
-    let unexpected = HunyuanVaeEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
+    let new = |w: &_| HunyuanVaeEncoder::new(&config, w);
+    let unexpected = HunyuanVaeEncoder::unexpected_keys;
+    let encoder = place.load("autoencoder", home, hooks, new, unexpected)?;
     let mut draws = Draws::new(request.seed, shape);
     let tiling = request
         .vae_tile
         .map(|tile| Tiling::of_size(i64::from(tile)));
-    let cancelled = || {
-        fault::at(Site::VaeEncode);
-        hooks.cancelled()
-    };
+    let cancelled = || hooks.go_on(Site::VaeEncode).is_none();
     let mut given = Vec::new();
     for (number, (name, rgb)) in [("image", Some(pixels.start)), ("last_image", pixels.end)]
         .into_iter()
@@ -110,9 +106,7 @@ pub fn encode_vision(
 ) -> Result<Option<Tensor>, EngineError> {
     let files = &request.files;
     let home = files.image_encoder.as_deref();
-    let home = home.ok_or_else(|| EngineError::Request {
-        reason: "this model has no image encoder".to_owned(),
-    })?;
+    let home = home.ok_or_else(|| EngineError::request("this model has no image encoder"))?;
     let config = SiglipConfig::read(home)?;
     let processor = SiglipImageProcessor::read(files.image_processor.as_deref())?;
     processor.check(&config, files.image_processor.as_deref().unwrap_or(home))?;
@@ -121,9 +115,9 @@ pub fn encode_vision(
         ..place
     };
     let weights = exact.open(home)?;
-    let encoder = SiglipVisionEncoder::new(&config, &weights)?;
-    let unexpected = SiglipVisionEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "image encoder", hooks);
+    let new = |w: &_| SiglipVisionEncoder::new(&config, w);
+    let unexpected = SiglipVisionEncoder::unexpected_keys;
+    let encoder = made(&weights, "image encoder", hooks, new, unexpected)?;
     let head = if capture.is_on() {
         SiglipHead::read(&config, &weights)?
     } else {

@@ -9,11 +9,11 @@ use tch::{Device, Kind, Tensor};
 use super::prepare::{decoded_latents, sections};
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::Placement;
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 
 /// What earlier stages made.
@@ -44,13 +44,12 @@ pub fn decode(
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     check(&config, &sections, section, latents)?;
-    let decoder = place.network("decoder", home, &[], || {
-        let weights = place.open(home)?;
-        let decoder = HunyuanVaeDecoder::new(&config, &weights)?;
-        let unexpected = HunyuanVaeDecoder::unexpected_keys(&weights);
-        warn_unexpected(&unexpected, "autoencoder", hooks);
-        Ok(decoder)
-    })?;
+    let decoder = place.decoder(
+        home,
+        hooks,
+        |w| HunyuanVaeDecoder::new(&config, w),
+        HunyuanVaeDecoder::unexpected_keys,
+    )?;
     let job = Job {
         config,
         decoder,
@@ -136,9 +135,9 @@ fn check(
     if is_lead && are_sections && section < sections.count && latents.lead.numel() > 0 {
         return Ok(());
     }
-    Err(EngineError::Internal {
-        reason: format!("these are no latents of section {section} of this job: {size:?}"),
-    })
+    Err(EngineError::internal(format!(
+        "these are no latents of section {section} of this job: {size:?}"
+    )))
 }
 
 /// The decoder, and what it needs of every section.
@@ -164,10 +163,7 @@ impl Job<'_> {
         let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
         let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
-        let cancelled = || {
-            fault::at(Site::VaeDecode);
-            self.hooks.cancelled()
-        };
+        let cancelled = || self.hooks.go_on(Site::VaeDecode).is_none();
         self.decoder
             .decode(&latents, self.tiling, &cancelled, frames)
     }

@@ -7,17 +7,19 @@ use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 
 use super::prepare::{Draws, LatentShape, history, layout, sections};
-use super::sample::{Conditions, Guidance, sample};
-use super::state::{GivenImages, PromptEmbeds};
+use super::sample::{Conditions, sample};
+use super::state::GivenImages;
 use super::transformer::FramePackTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::flux::FlowSchedule;
+use crate::guidance::GuidanceScales;
 use crate::hooks::Hooks;
-use crate::place::{Placement, warn_unexpected};
-use crate::sampling::{Algorithm, Schedule, Solver, UniPc, UniPcOptions, spaced};
-use crate::weights::warn_unused_updates;
+use crate::place::{Placement, made};
+use crate::sampling::{
+    Algorithm, FlowSchedule, Schedule, Solver, UniPc, UniPcOptions, wanted_steps,
+};
+use crate::text::{PromptEmbeds, TextEmbeds};
 
 /// `exp(mu)` is never larger: the schedule of no section is shifted more.
 const LARGEST_SHIFT: f64 = 7.0;
@@ -57,30 +59,21 @@ pub fn denoise(
     let resume = resume.filter(|_| request.step_cache.is_none());
     let resumed =
         resume.and_then(|state| state.resumed(&shape.size(), &mut solver, place.device, hooks));
-    let state = resumed.unwrap_or_else(|| DenoiseState {
-        step: solver.all_calls().start,
-        latents: solver.initial(noise),
-        history: Vec::new(),
-    });
+    let state = resumed.unwrap_or_else(|| DenoiseState::first(&solver, solver.initial(noise)));
 
     let transformer = place.network("transformer", home, &request.loras, || {
-        let transformer = FramePackTransformer::new(&config, &weights)?;
-        let unexpected = FramePackTransformer::unexpected_keys(&weights);
-        warn_unexpected(&unexpected, "transformer", hooks);
-        warn_unused_updates(&weights, hooks);
+        let new = |w: &_| FramePackTransformer::new(&config, w);
+        let unexpected = FramePackTransformer::unexpected_keys;
+        let transformer = made(&weights, "transformer", hooks, new, unexpected)?;
         weights.settle()?;
         Ok(transformer)
     })?;
     drop(weights);
-    let guidance = Guidance {
-        distilled: request.guidance_scale,
-        scale: request.true_cfg_scale.unwrap_or(1.0),
-    };
     tracing::debug!("section {} of {}", section + 1, sections.count);
     let behind = sample(
         &transformer,
         &conditions,
-        guidance,
+        GuidanceScales::of(request),
         &mut solver,
         &state,
         capture,
@@ -107,9 +100,9 @@ fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
     if are_ours {
         return Ok(());
     }
-    Err(EngineError::Internal {
-        reason: "the latents of pictures and earlier sections are not of this job".to_owned(),
-    })
+    Err(EngineError::internal(
+        "the latents of pictures and earlier sections are not of this job",
+    ))
 }
 
 fn num_pictures(given: &Given<'_>) -> u32 {
@@ -139,18 +132,16 @@ fn conditions(
     shape: LatentShape,
 ) -> Result<Conditions, EngineError> {
     let sections = sections(request)?;
-    let wrong = |reason| EngineError::Request { reason };
-    let prompts = request.section_prompts().map_err(wrong)?;
+    let prompts = request.section_prompts().map_err(EngineError::request)?;
     let shares = prompts
         .as_ref()
         .and_then(|it| it.shares.get(section as usize));
-    let shares = shares.ok_or_else(|| EngineError::Internal {
-        reason: format!("the clip has no section {section}"),
-    })?;
+    let shares = shares
+        .ok_or_else(|| EngineError::internal(format!("the clip has no section {section}")))?;
     let negative = given.embeds.negative.as_ref();
     Ok(Conditions {
         prompt: given.embeds.of_section(shares)?,
-        negative: negative.map(|text| super::TextEmbeds::blended(&[(text, 1.0)])),
+        negative: negative.map(TextEmbeds::shallow_clone),
         image_embeds: given.image_embeds.to_kind(Kind::Float),
         history: history(sections.order, given.images, given.earlier, shape),
         layout: layout(&sections, section),
@@ -169,19 +160,12 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
     let mut scheduler = FlowSchedule::read(folder.filter(|_| !is_own), true)?;
     scheduler.largest_mu = Some(LARGEST_SHIFT.ln());
     let num_steps = request.num_steps as usize;
-    let steps = request.start_step as usize..request.end_step.map_or(num_steps, |end| end as usize);
-    let (start, end) = (steps.start, steps.end);
+    let steps = wanted_steps(request);
     if !is_own || num_steps == 0 {
         return scheduler.solver(request, tokens, steps);
     }
-    let mut simple = scheduler
-        .of_request(request)
-        .schedule(num_steps, tokens)
-        .sigmas;
-    simple.pop();
-    let simple = simple.into_iter().map(f64::from).collect();
-    let sigmas = spaced(request.sigma_schedule, simple).into_iter();
-    let sigmas = sigmas.map(|sigma| sigma as f32).collect();
+    let sigmas = scheduler.of_request(request).spaced(request, tokens);
+    let sigmas = sigmas.into_iter().map(|sigma| sigma as f32).collect();
     let options = UniPcOptions {
         order: num_steps.saturating_sub(1).clamp(1, 3),
         is_of_sigma: true,
@@ -190,7 +174,5 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
     };
     let schedule = Schedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
     let algorithm = Algorithm::UniPc(UniPc::along(schedule, options.of(request.sampler)));
-    Solver::new(algorithm, steps).ok_or_else(|| EngineError::Request {
-        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
-    })
+    Solver::of_steps(algorithm, steps, num_steps)
 }

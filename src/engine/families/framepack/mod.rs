@@ -2,7 +2,7 @@
 //!
 //! The stages of a job, each a function of its own, because each may run in a process of its own:
 //!
-//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`],
+//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: start and end picture to [`GivenImages`],
 //! 3. [`encode_vision`]: what SigLIP sees in the start picture,
 //! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
@@ -31,9 +31,9 @@ pub use decode::{Latents, decode};
 pub use denoise::{Given, denoise, solver as section_solver};
 pub use layout::{History, Layout};
 pub use prepare::{Draws, LatentShape, decoded_latents, history, layout, sections};
-pub use sample::{Conditions, Guidance, sample};
+pub use sample::{Conditions, sample};
 pub(crate) use stages::FramePack;
-pub use state::{GivenImages, PromptEmbeds, TextEmbeds, overlap_file};
+pub use state::{GivenImages, overlap_file};
 pub use text::encode_text;
 pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 

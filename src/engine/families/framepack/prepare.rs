@@ -7,6 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::layout::{History, Layout};
 use super::state::GivenImages;
 use crate::error::EngineError;
+use crate::pixels::check_multiples;
 use crate::sampling::Generator;
 
 /// Pixels that make one latent, along each edge.
@@ -30,16 +31,7 @@ impl LatentShape {
     pub fn new(channels: i64, request: &GenerateRequest) -> Result<Self, EngineError> {
         let (width, height) = (request.width, request.height);
         let step = PIXELS * PATCH as u32;
-        if [width, height]
-            .iter()
-            .any(|&n| n == 0 || !n.is_multiple_of(step))
-        {
-            return Err(EngineError::Request {
-                reason: format!(
-                    "this model makes widths and heights that are multiples of {step}, not {width}×{height}"
-                ),
-            });
-        }
+        check_multiples(width, height, step)?;
         Ok(Self {
             channels,
             frames: i64::from(sections(request)?.window),
@@ -67,8 +59,8 @@ impl LatentShape {
 /// How the job's clip is made.
 pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
     let sections = request.sections.filter(|it| it.count > 0 && it.window > 0);
-    sections.ok_or_else(|| EngineError::Request {
-        reason: "this model makes its clips in sections, and none were asked for".to_owned(),
+    sections.ok_or_else(|| {
+        EngineError::request("this model makes its clips in sections, and none were asked for")
     })
 }
 

@@ -8,8 +8,10 @@ use safelight_core::networks::FramePackTransformerConfig;
 use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Kind, Tensor};
 
-use crate::families::flux::transformer::MlpEmbedder;
-use crate::nn::{Gate, LayerNorm, Linear, TokenRows, attention, gated_add, gated_add_norm, silu};
+use crate::nn::{
+    Gate, LayerNorm, Linear, TokenRows, attention, gated_add, gated_add_norm, join_heads, silu,
+};
+use crate::streams::MlpEmbedder;
 use crate::weights::{Weights, WeightsError};
 
 const EPS: f64 = 1e-6;
@@ -140,8 +142,6 @@ impl RefinerBlock {
         let qkv = qkv.view([1, size[1], 3, self.num_heads, -1]);
         let [q, k, v] = [0, 1, 2].map(|i| qkv.select(2, i).transpose(1, 2));
         let ys = attention(&q, &k, &v, None, None);
-        // b h l d -> b l (h d)
-        let ys = ys.transpose(1, 2).reshape(size);
-        self.proj.forward(&ys)
+        self.proj.forward(&join_heads(&ys))
     }
 }

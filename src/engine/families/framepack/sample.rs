@@ -3,25 +3,21 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use std::cell::RefCell;
-
 use safelight_core::job::{SectionOrder, StepCache as Choice};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::layout::{History, Layout};
-use super::state::TextEmbeds;
 use super::transformer::{Context, FramePackTransformer, Modulations, Section};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
+use crate::guidance::{Guidance, GuidanceScales};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
 use crate::step_cache::{StepCache, Walk};
-
-/// Calls whose modulations are made at once: 2 MB each for a published model in halves.
-const CALLS_AT_ONCE: usize = 32;
+use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
 pub struct Conditions {
@@ -36,22 +32,13 @@ pub struct Conditions {
     pub step_cache: Option<(Choice, SectionOrder)>,
 }
 
-/// Two controls that have nothing to do with each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guidance {
-    /// What the model is told, where it was trained to be.
-    pub distilled: f64,
-    /// How far answers to the prompt are pushed from those to the negative prompt. Up to 1 there is only one answer.
-    pub scale: f64,
-}
-
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the noise,
 /// `(1, C, f, h, w)` in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU;
 /// `None` when cancelled.
 pub fn sample(
     transformer: &FramePackTransformer,
     conditions: &Conditions,
-    guidance: Guidance,
+    scales: GuidanceScales,
     solver: &mut Solver,
     state: &DenoiseState,
     capture: &mut Capture,
@@ -59,34 +46,19 @@ pub fn sample(
 ) -> Result<Option<DenoiseState>, EngineError> {
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
-        let calls = solver.all_calls();
         let place = Placement::new(transformer.device(), transformer.kind());
-        let past = state.history.iter();
-        let past = past.map(|past| past.to_device(place.device)).collect();
-        if !solver.restore(state.step, past) {
-            return Err(EngineError::Internal {
-                reason: "the state to go on from is not this sampler's".to_owned(),
-            });
-        }
-        if state.step == calls.start {
-            capture.put("latents.initial", &state.latents);
-            capture.put("timesteps", &solver.timesteps());
-            capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
-        }
-        let num_calls = solver.timesteps().size()[0] as usize;
-        let timesteps = (0..num_calls).map(|call| solver.timestep(call)).collect();
-        let run = Loop::new(transformer, conditions, guidance, timesteps, state, hooks);
-        run.record(conditions, guidance, capture);
-        let behind = walk(&run, state, calls.end, solver, place, capture, hooks)?;
-        if let Some(cache) = &run.prompt.cache {
+        begin(state, solver, place.device, capture)?;
+        let timesteps = solver.all_timesteps();
+        let num_calls = timesteps.len();
+        let run = Loop::new(transformer, conditions, scales, timesteps, state, hooks)?;
+        run.record(conditions, scales, capture);
+        let end = solver.all_calls().end;
+        let behind = walk(&run, state, end, solver, place, capture, hooks)?;
+        if let Some(cache) = &run.guidance.first().cache {
             tracing::info!("{} of {num_calls} steps were skipped", cache.num_skipped());
             hooks.skipped(cache.num_skipped(), num_calls);
         }
-        Ok(behind.map(|behind| DenoiseState {
-            step: behind.step,
-            latents: behind.latents.to_device(Device::Cpu),
-            history: Vec::new(),
-        }))
+        Ok(behind.map(DenoiseState::last))
     })
 }
 
@@ -97,11 +69,6 @@ fn check(
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
     let config = transformer.config();
-    let fits = |xs: &Tensor, size: &[i64]| {
-        let found = xs.size();
-        let same = |(found, wanted): (&i64, &i64)| *wanted < 0 || found == wanted;
-        found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
-    };
     let Conditions {
         history, layout, ..
     } = conditions;
@@ -114,7 +81,10 @@ fn check(
         .flatten()
         .all(|text| {
             fits(&text.prompt, &[1, -1, config.text_embed_dim])
-                && fits(&text.pooled, &[1, config.pooled_projection_dim])
+                && text
+                    .pooled
+                    .as_ref()
+                    .is_some_and(|pooled| fits(pooled, &[1, config.pooled_projection_dim]))
                 && (1..=text.prompt.size()[1]).contains(&text.len())
         });
     let is_history_fit = [
@@ -135,7 +105,7 @@ fn check(
     } else {
         return Ok(());
     };
-    Err(EngineError::Internal { reason })
+    Err(EngineError::internal(reason))
 }
 
 /// A text with all that does not change from step to step.
@@ -144,22 +114,14 @@ struct Asked {
     rope: Rope,
     /// Its own: answers to other texts are not this one's.
     cache: Option<StepCache>,
-    /// What the model is told in the calls from `first` on.
-    told: RefCell<Told>,
-}
-
-#[derive(Default)]
-struct Told {
-    first: usize,
-    modulations: Vec<Modulations>,
+    told: Told<Modulations>,
 }
 
 /// What all steps share.
 struct Loop<'a> {
     transformer: &'a FramePackTransformer,
     section: Section,
-    prompt: Asked,
-    negative: Option<(Asked, f64)>,
+    guidance: Guidance<Asked>,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
     hooks: &'a dyn Hooks,
@@ -169,11 +131,11 @@ impl<'a> Loop<'a> {
     fn new(
         transformer: &'a FramePackTransformer,
         conditions: &Conditions,
-        guidance: Guidance,
+        scales: GuidanceScales,
         timesteps: Vec<f32>,
         state: &DenoiseState,
         hooks: &'a dyn Hooks,
-    ) -> Self {
+    ) -> Result<Self, EngineError> {
         let size = state.latents.size();
         let size = [size[3], size[4]];
         let section = transformer.section(&conditions.history, &conditions.layout, size);
@@ -182,9 +144,9 @@ impl<'a> Loop<'a> {
             let context = transformer.context(
                 &text.prompt,
                 text.len(),
-                &text.pooled,
+                text.pooled()?,
                 image,
-                guidance.distilled,
+                scales.distilled,
             );
             let cache = conditions.step_cache.map(|(choice, order)| {
                 // A latent is 8 pixels wide and high.
@@ -199,32 +161,30 @@ impl<'a> Loop<'a> {
                     },
                 )
             });
-            Asked {
+            Ok(Asked {
                 rope: transformer.rope(&context, &section),
                 cache,
                 context,
-                told: RefCell::default(),
-            }
+                told: Told::default(),
+            })
         };
-        let negative = conditions.negative.as_ref();
-        let negative = negative.filter(|_| guidance.scale > 1.0);
-        Self {
+        let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
+        Ok(Self {
+            guidance: Guidance::new(prompt, negative, scales.scale, read)?,
             transformer,
-            prompt: read(&conditions.prompt),
-            negative: negative.map(|text| (read(text), guidance.scale)),
             section,
             timesteps,
             hooks,
-        }
+        })
     }
 
     /// The model's answer to one text.
     fn ask(&self, asked: &Asked, latents: &Tensor, call: usize) -> Option<Tensor> {
-        self.tell(asked, call);
-        let told = asked.told.borrow();
+        let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
+        let told = asked.told.at(call, &self.timesteps, make);
         self.transformer.forward_cached(
             latents,
-            &told.modulations[call - told.first],
+            &told,
             &asked.context,
             &self.section,
             &asked.rope,
@@ -233,24 +193,8 @@ impl<'a> Loop<'a> {
         )
     }
 
-    /// Makes what the model is told in `call` and those behind it, where that is not at hand. Parts of the whole
-    /// schedule and not from where a run begins, so that one that goes on from a checkpoint gets the same numbers.
-    fn tell(&self, asked: &Asked, call: usize) {
-        let mut told = asked.told.borrow_mut();
-        let first = call / CALLS_AT_ONCE * CALLS_AT_ONCE;
-        if told.first == first && !told.modulations.is_empty() {
-            return;
-        }
-        let last = self.timesteps.len().min(first + CALLS_AT_ONCE);
-        let timesteps = &self.timesteps[first..last];
-        *told = Told {
-            first,
-            modulations: self.transformer.modulations(timesteps, &asked.context),
-        };
-    }
-
     /// What the model is told in every call.
-    fn record(&self, conditions: &Conditions, guidance: Guidance, capture: &mut Capture) {
+    fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
         if !capture.is_on() {
             return;
         }
@@ -258,18 +202,22 @@ impl<'a> Loop<'a> {
             history, layout, ..
         } = conditions;
         let negative = conditions.negative.as_ref();
-        let negative = negative.filter(|_| self.negative.is_some());
+        let negative = negative.filter(|_| self.guidance.is_guided());
         for (branch, text) in [("cond", Some(&conditions.prompt)), ("uncond", negative)] {
             let Some(text) = text else { continue };
             let mut put = |part: &str, xs: &Tensor| {
                 capture.put(format!("transformer.in.{branch}.{part}"), xs);
             };
             put("encoder_hidden_states", &text.prompt);
-            put("encoder_attention_mask", &text.mask);
-            put("pooled_projections", &text.pooled);
+            if let Some(mask) = &text.mask {
+                put("encoder_attention_mask", mask);
+            }
+            if let Some(pooled) = &text.pooled {
+                put("pooled_projections", pooled);
+            }
             put("image_embeds", &conditions.image_embeds);
             if self.transformer.config().guidance_embeds {
-                let told = guidance.distilled as f32 * 1000.0;
+                let told = scales.distilled as f32 * 1000.0;
                 put("guidance", &Tensor::from_slice(&[told]));
             }
             for (name, places) in [
@@ -294,14 +242,9 @@ impl Denoiser for Loop<'_> {
         };
         put("in.hidden_states", latents);
         put("in.timestep", &call.told.view([1]).to_kind(Kind::Float));
-        let cond = self.ask(&self.prompt, latents, call.index)?;
-        put("cond", &cond);
-        let Some((negative, scale)) = &self.negative else {
-            return Some(cond);
-        };
-        let uncond = self.ask(negative, latents, call.index)?;
-        put("uncond", &uncond);
-        Some(&uncond + (cond - &uncond) * *scale)
+        let ask = |asked: &Asked| self.ask(asked, latents, call.index);
+        self.guidance
+            .velocity(call, capture, Tensor::shallow_clone, ask)
     }
 
     fn first_recorded(&self, first: usize) -> usize {

@@ -6,12 +6,13 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 use tch::Tensor;
 
+use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::families::framepack::{self, Given, GivenImages, GivenPixels, Latents, PromptEmbeds};
+use crate::families::framepack::{self, Given, GivenImages, GivenPixels, Latents};
 use crate::families::{Done, EngineFamily};
-use crate::memory::Boundary;
 use crate::stages::{StageContext, pictures};
 use crate::store;
+use crate::text::PromptEmbeds;
 
 pub(crate) struct FramePack;
 
@@ -22,24 +23,13 @@ impl EngineFamily for FramePack {
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
         let (request, place) = (context.request(), context.placement());
-        let embeds = context
-            .part(|capture, hooks| framepack::encode_text(request, place, capture, hooks))?;
-        context.reclaim(Boundary::PostUnloadTextEncoder);
-        embeds
-            .map(|embeds| embeds.save(&context.own_result()))
-            .transpose()
+        context.texts(|capture, hooks| framepack::encode_text(request, place, capture, hooks))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let (request, place) = (context.request(), context.placement());
-        let (start, end) = pictures::of_job(&context.folder(), request)?;
         let images = context.part(|capture, hooks| {
-            start.record("image", capture);
-            if let Some(end) = &end {
-                end.record("last_image", capture);
-            }
-            let start = start.resized(request)?;
-            let end = end.map(|end| end.resized(request)).transpose()?;
+            let (start, end) = pictures::frames_of_job(&context.folder(), request, capture)?;
             let clip = pictures::seen_of_job(&context.folder(), request)?;
             let pixels = GivenPixels {
                 start: &start.rgb,
@@ -55,16 +45,13 @@ impl EngineFamily for FramePack {
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
         let (request, place) = (context.request(), context.placement());
-        let (start, end) = pictures::of_job(&context.folder(), request)?;
-        let start = start.resized(request)?;
-        let end = end.map(|end| end.resized(request)).transpose()?;
-        let embeds = context.part(|capture, hooks| {
+        context.tensor("image_embeds", |capture, hooks| {
+            // Recorded with the latents.
+            let off = &mut Capture::off();
+            let (start, end) = pictures::frames_of_job(&context.folder(), request, off)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
             framepack::encode_vision(request, &start.rgb, end, place, capture, hooks)
-        })?;
-        embeds
-            .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
-            .transpose()
+        })
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
@@ -82,12 +69,9 @@ impl EngineFamily for FramePack {
             earlier: &earlier,
         };
         let resume = context.checkpoint();
-        let latents = context.part(|capture, hooks| {
+        context.tensor("latents", |capture, hooks| {
             framepack::denoise(request, &given, resume, place, capture, hooks)
-        })?;
-        latents
-            .map(|latents| store::write_one(&context.own_result(), "latents", &latents))
-            .transpose()
+        })
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {

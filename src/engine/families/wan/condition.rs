@@ -11,10 +11,10 @@ use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
 use super::tiling;
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::Placement;
 use crate::vae::WanVaeEncoder;
 use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
@@ -68,9 +68,7 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
     } else {
         return Ok(());
     };
-    Err(EngineError::Request {
-        reason: reason.to_owned(),
-    })
+    Err(EngineError::request(reason))
 }
 
 /// `clip`: `(1, 3, F, H, W)` -> its latents as the transformer has them, `(1, C, f, h, w)` in f32
@@ -83,14 +81,10 @@ fn encode(
     hooks: &dyn Hooks,
 ) -> Result<Option<Tensor>, EngineError> {
     capture.put("vae.encode.0.input", clip);
-    let weights = place.open(&config.files.vae)?;
-    let encoder = WanVaeEncoder::new(&config.vae, &weights)?;
-    let unexpected = WanVaeEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "autoencoder", hooks);
-    let cancelled = || {
-        fault::at(Site::VaeEncode);
-        hooks.cancelled()
-    };
+    let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
+    let unexpected = WanVaeEncoder::unexpected_keys;
+    let encoder = place.load("autoencoder", &config.files.vae, hooks, new, unexpected)?;
+    let cancelled = || hooks.go_on(Site::VaeEncode).is_none();
     let posterior = match tiling(config, request) {
         Some(tiling) => encoder.encode_tiled(clip, tiling, &cancelled),
         None => encoder.encode(clip, &cancelled),
@@ -120,21 +114,17 @@ pub fn encode_vision(
         .as_ref()
         .zip(files.image_encoder.as_deref())
     else {
-        return Err(EngineError::Internal {
-            reason: "this model has no image encoder".to_owned(),
-        });
+        return Err(EngineError::internal("this model has no image encoder"));
     };
     let expected = match config.transformer.pos_embed_seq_len {
         Some(places) => places / network.num_tokens(),
         None => 1,
     };
     if pictures.len() as i64 != expected {
-        return Err(EngineError::Request {
-            reason: format!(
-                "this model reads {expected} pictures, not {}",
-                pictures.len()
-            ),
-        });
+        return Err(EngineError::request(format!(
+            "this model reads {expected} pictures, not {}",
+            pictures.len()
+        )));
     }
     let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
     processor.check(network, files.image_processor.as_deref().unwrap_or(folder))?;
@@ -148,10 +138,9 @@ pub fn encode_vision(
         kind: Kind::Float,
         ..place
     };
-    let weights = exact.open(folder)?;
-    let encoder = ClipVisionEncoder::new(network, &weights)?;
-    let unexpected = ClipVisionEncoder::unexpected_keys(&weights);
-    warn_unexpected(&unexpected, "image encoder", hooks);
+    let new = |w: &_| ClipVisionEncoder::new(network, w);
+    let unexpected = ClipVisionEncoder::unexpected_keys;
+    let encoder = exact.load("image encoder", folder, hooks, new, unexpected)?;
     let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
         return Ok(None);
     };

@@ -12,20 +12,21 @@ use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::config::WanConfig;
-use super::guidance::Guidance;
+use super::guidance::guidance;
 use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
 use super::solver::new_solver;
-use super::state::PromptEmbeds;
-use super::transformer::WanTransformer;
+use super::transformer::{Context, WanTransformer};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::denoise::{Call, DenoiseState, Denoiser, fits, record_start as record_walk, walk};
 use crate::error::EngineError;
+use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::nn::Rope;
-use crate::place::{Placement, warn_unexpected};
+use crate::place::{Placement, made};
 use crate::sampling::{Solver, noise};
-use crate::weights::{ReadAhead, Weights, warn_unused_updates};
+use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::weights::{ReadAhead, Weights};
 
 /// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub struct Conditions<'a> {
 /// What all steps of one expert share.
 struct Loop<'a> {
     transformer: Lent<WanTransformer>,
-    guidance: Guidance,
+    guidance: Guidance<Context>,
     rope: Rope,
     /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
     first_frame: Option<Tensor>,
@@ -82,9 +83,9 @@ pub fn denoise(
         let calls = calls_of(config, expert, &solver);
         let state = start(request, shape, resume, &mut solver, place, hooks)?;
         if expert == Expert::LowNoise && state.step < calls.start {
-            return Err(EngineError::Internal {
-                reason: "the high-noise expert has not made its steps".to_owned(),
-            });
+            return Err(EngineError::internal(
+                "the high-noise expert has not made its steps",
+            ));
         }
         if expert != Expert::LowNoise {
             record_start(capture, config, conditions, shape, request, &solver)?;
@@ -161,15 +162,14 @@ impl<'a> Loop<'a> {
         };
         let transformer = place.network(component, folder, &request.loras, || {
             let weights = open_transformer(folder, place, &request.loras, expert)?;
-            let transformer = WanTransformer::new(network, &weights)?;
-            warn_unexpected(&weights.finish(), "transformer", hooks);
-            warn_unused_updates(&weights, hooks);
+            let new = |w: &_| WanTransformer::new(network, w);
+            let transformer = made(&weights, "transformer", hooks, new, Weights::finish)?;
             // What is free from here on is free of weights.
             weights.settle()?;
             Ok(transformer)
         })?;
         let (per_frame, frames) = shape.tokens(network.patch_size);
-        let guidance = Guidance::new(
+        let guidance = guidance(
             &transformer,
             conditions,
             guidance_scale,
@@ -223,15 +223,12 @@ impl Denoiser for Loop<'_> {
             };
             capture.put(call.name("transformer.in.timestep"), &told);
         }
-        let answer = self.guidance.ask(|context| {
+        let ask = |context: &Context| {
             self.transformer
                 .forward(&input, &timesteps, context, &self.rope, self.hooks)
-        })?;
-        capture.put(call.name("transformer.cond"), &answer.cond);
-        if let Some(uncond) = &answer.uncond {
-            capture.put(call.name("transformer.uncond"), uncond);
-        }
-        Some(self.guidance.guided(answer))
+        };
+        self.guidance
+            .velocity(call, capture, Tensor::shallow_clone, ask)
     }
 
     fn shown(&self, x0: &Tensor) -> Tensor {
@@ -283,9 +280,8 @@ fn expert_of<'a>(
         .transformer_2
         .as_ref()
         .zip(files.transformer_2.as_deref());
-    let (network, folder) = second.ok_or_else(|| EngineError::Internal {
-        reason: "this model has no low-noise expert".to_owned(),
-    })?;
+    let (network, folder) =
+        second.ok_or_else(|| EngineError::internal("this model has no low-noise expert"))?;
     Ok((network, folder, request.low_guidance_scale()))
 }
 
@@ -310,11 +306,8 @@ fn start(
     if let Some(state) = resumed {
         return Ok(state);
     }
-    Ok(DenoiseState {
-        step: solver.all_calls().start,
-        latents: solver.initial(noise(&shape.size(), request.seed)?),
-        history: Vec::new(),
-    })
+    let noise = noise(&shape.size(), request.seed)?;
+    Ok(DenoiseState::first(solver, solver.initial(noise)))
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
@@ -326,12 +319,7 @@ fn check_inputs(
 ) -> Result<(), EngineError> {
     let embeds = conditions.embeds;
     let network = &config.transformer;
-    let text = |embeds: &Tensor| {
-        embeds.dim() == 3
-            && embeds.size()[0] == 1
-            && embeds.size()[1] >= 1
-            && embeds.size()[2] == network.text_dim
-    };
+    let text = |embeds: &TextEmbeds| fits(&embeds.prompt, &[1, -1, network.text_dim]);
     let [_, channels, frames, height, width] = shape.size();
     let image_size = match network.condition_channels() {
         0 if config.files.expand_timesteps => Some([1, channels, 1, height, width]),
@@ -355,9 +343,7 @@ fn check_inputs(
     } else {
         return Ok(());
     };
-    Err(EngineError::Internal {
-        reason: problem.to_owned(),
-    })
+    Err(EngineError::internal(problem))
 }
 
 /// Whether there are such embeddings as the network reads, or none where it reads none.
@@ -387,9 +373,7 @@ fn record_start(
     }
     let drawn = noise(&shape.size(), request.seed)?;
     capture.put("noise.0", &drawn);
-    capture.put("latents.initial", &solver.initial(drawn));
-    capture.put("timesteps", &solver.timesteps());
-    capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
+    record_walk(&solver.initial(drawn), solver, capture);
     let embeds = conditions.embeds;
     let branches = [
         ("cond", Some(&embeds.prompt)),
@@ -398,7 +382,7 @@ fn record_start(
     for (branch, embeds) in branches {
         let Some(embeds) = embeds else { continue };
         let name = format!("transformer.in.{branch}.encoder_hidden_states");
-        capture.put(&name, embeds);
+        capture.put(&name, &embeds.prompt);
         if let Some(images) = conditions.image_embeds {
             capture.put(format!("{name}_image"), images);
         }

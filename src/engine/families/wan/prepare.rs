@@ -28,18 +28,16 @@ impl LatentShape {
         let frames = i64::from(num_frames);
         let (step_w, step_h) = (space * patch_w, space * patch_h);
         if width < 1 || height < 1 || width % step_w != 0 || height % step_h != 0 {
-            return Err(EngineError::Request {
-                reason: format!(
-                    "this model makes widths that are multiples of {step_w} and heights that are multiples of \
+            return Err(EngineError::request(format!(
+                "this model makes widths that are multiples of {step_w} and heights that are multiples of \
                      {step_h}, not {width}×{height}"
-                ),
-            });
+            )));
         }
         let latent_frames = (frames - 1).max(0) / time + 1;
         if frames < 1 || (frames - 1) % time != 0 || latent_frames % patch_t != 0 {
-            return Err(EngineError::Request {
-                reason: format!("this model makes {time}n + 1 frames, not {frames}"),
-            });
+            return Err(EngineError::request(format!(
+                "this model makes {time}n + 1 frames, not {frames}"
+            )));
         }
         Ok(Self {
             channels: config.vae.z_dim,

@@ -6,7 +6,9 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::networks::SchedulerConfig;
 
 use crate::error::EngineError;
-use crate::sampling::{Algorithm, End, Solver, Spacing, UniPcOptions};
+use crate::sampling::{
+    Algorithm, End, Solver, Spacing, UniPcOptions, check_schedule, wanted_steps,
+};
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
 pub fn new_solver(
@@ -18,11 +20,7 @@ pub fn new_solver(
         .shift
         .or_else(|| scheduler.stated_shift())
         .unwrap_or(1.0);
-    if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
-        return Err(EngineError::Request {
-            reason: format!("cannot make a schedule of {num_steps} steps with a shift of {shift}"),
-        });
-    }
+    check_schedule(num_steps, shift)?;
     let spacing = Spacing {
         schedule: request.sigma_schedule,
         num_steps,
@@ -41,9 +39,5 @@ pub fn new_solver(
         disable_corrector: scheduler.disable_corrector.clone(),
     };
     let algorithm = Algorithm::spaced(request.sampler, &spacing, unipc, request.seed);
-    let start = request.start_step as usize;
-    let end = request.end_step.map_or(num_steps, |end| end as usize);
-    Solver::new(algorithm, start..end).ok_or_else(|| EngineError::Request {
-        reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
-    })
+    Solver::of_steps(algorithm, wanted_steps(request), num_steps)
 }

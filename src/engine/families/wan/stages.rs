@@ -5,11 +5,11 @@ use safelight_core::job::Stage;
 
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::wan::{self, Conditions, Expert, PromptEmbeds, WanConfig};
+use crate::families::wan::{self, Conditions, Expert, WanConfig};
 use crate::families::{Done, EngineFamily};
-use crate::memory::Boundary;
 use crate::stages::{StageContext, pictures};
 use crate::store;
+use crate::text::PromptEmbeds;
 
 pub(crate) struct Wan;
 
@@ -21,31 +21,17 @@ impl EngineFamily for Wan {
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let (request, place) = (context.request(), context.placement());
-        let embeds = context
-            .part(|capture, hooks| wan::encode_text(&config, request, place, capture, hooks))?;
-        context.reclaim(Boundary::PostUnloadTextEncoder);
-        embeds
-            .map(|embeds| embeds.save(&context.own_result()))
-            .transpose()
+        context.texts(|capture, hooks| wan::encode_text(&config, request, place, capture, hooks))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let (request, place) = (context.request(), context.placement());
-        let (start, end) = pictures::of_job(&context.folder(), request)?;
-        let latents = context.part(|capture, hooks| {
-            start.record("image", capture);
-            if let Some(end) = &end {
-                end.record("last_image", capture);
-            }
-            let start = start.resized(request)?;
-            let end = end.map(|end| end.resized(request)).transpose()?;
+        context.tensor("image_latents", |capture, hooks| {
+            let (start, end) = pictures::frames_of_job(&context.folder(), request, capture)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
             wan::encode_image(&config, request, &start.rgb, end, place, capture, hooks)
-        })?;
-        latents
-            .map(|latents| store::write_one(&context.own_result(), "image_latents", &latents))
-            .transpose()
+        })
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
@@ -57,11 +43,9 @@ impl EngineFamily for Wan {
             .map(|picture| picture.fitted)
             .collect();
         let place = context.placement();
-        let embeds = context
-            .part(|capture, hooks| wan::encode_vision(&config, &pictures, place, capture, hooks))?;
-        embeds
-            .map(|embeds| store::write_one(&context.own_result(), "image_embeds", &embeds))
-            .transpose()
+        context.tensor("image_embeds", |capture, hooks| {
+            wan::encode_vision(&config, &pictures, place, capture, hooks)
+        })
     }
 
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done {

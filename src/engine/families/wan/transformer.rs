@@ -11,11 +11,11 @@ use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::TokenTimesteps;
-use crate::fault::{self, Site};
+use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
     Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
-    gated_add_norm, gelu_tanh, layer_norm, timestep_embedding,
+    gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -148,14 +148,11 @@ impl WanTransformer {
             values: &modulations[i],
             ranges: &ranges,
         };
-        let mut normed = layer_norm(&xs, &modulated(rows(0), 0), self.config.eps);
+        let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
         for (i, block) in self.blocks.iter().enumerate() {
-            if hooks.cancelled() {
-                return None;
-            }
-            fault::at(Site::Block);
+            hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
-            let next = modulated(rows(i + 1), 0);
+            let next = Norm::modulated(rows(i + 1), 0);
             let kept = context.kept.as_ref().map(|kept| &kept[i]);
             let made = match kept {
                 Some(_) => None,
@@ -204,17 +201,8 @@ impl WanTransformer {
     }
 }
 
-/// Layer norm with the shift and scale of a block's half: the vectors `first` and `first + 1` of its modulation.
-fn modulated(rows: TokenRows<'_>, first: i64) -> Norm<'_> {
-    Norm::Modulated {
-        rows,
-        shift: first,
-        scale: first + 1,
-    }
-}
-
 struct Block {
-    self_attn: SelfAttention,
+    self_attn: Attention,
     cross_attn: CrossAttention,
     norm3: Option<LayerNorm>,
     ffn: (Linear, Linear),
@@ -229,7 +217,7 @@ impl Block {
             .cross_attn_norm
             .then(|| LayerNorm::new(dim, config.eps, &(w / "norm3")));
         Ok(Self {
-            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
+            self_attn: Attention::new(config, &(w / "self_attn"))?,
             cross_attn: CrossAttention::new(config, &(w / "cross_attn"))?,
             norm3: norm3.transpose()?,
             ffn: (
@@ -268,7 +256,7 @@ impl Block {
         };
         let normed = {
             let ys = self.cross_attn.forward(normed, context);
-            gated_add_norm(xs, &ys, None, &modulated(rows, 3), self.eps)
+            gated_add_norm(xs, &ys, None, &Norm::modulated(rows, 3), self.eps)
         };
         let ys = self.ffn.0.forward(&normed);
         drop(normed);
@@ -277,7 +265,8 @@ impl Block {
     }
 }
 
-struct SelfAttention {
+/// Of tokens to themselves, or to others.
+struct Attention {
     q: Linear,
     k: Linear,
     v: Linear,
@@ -287,7 +276,7 @@ struct SelfAttention {
     num_heads: i64,
 }
 
-impl SelfAttention {
+impl Attention {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let linear = |name| Linear::new(dim, dim, &(w / name));
@@ -302,15 +291,14 @@ impl SelfAttention {
         })
     }
 
-    /// `xs`: `(B, L, C)` -> the same
+    /// `xs`: `(B, L, C)` to itself -> the same
     fn forward(&self, xs: Tensor, rope: &Rope) -> Tensor {
         let q = self.norm_q.forward_rope(self.q.forward(&xs), Some(rope));
         let k = self.norm_k.forward_rope(self.k.forward(&xs), Some(rope));
         let v = self.v.forward(&xs);
         drop(xs);
-        // b l (h d) -> b h l d
         let ys = {
-            let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads).transpose(1, 2));
+            let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads));
             attention(&q, &k, &v, None, None)
         };
         self.o.forward(&join_heads(&ys))
@@ -318,14 +306,8 @@ impl SelfAttention {
 }
 
 struct CrossAttention {
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    o: Linear,
-    norm_q: RmsNorm,
-    norm_k: RmsNorm,
+    text: Attention,
     image: Option<ImageKeys>,
-    num_heads: i64,
 }
 
 /// What makes keys and values of pictures.
@@ -348,46 +330,40 @@ impl ImageKeys {
 
 impl CrossAttention {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = config.dim();
-        let linear = |name| Linear::new(dim, dim, &(w / name));
         Ok(Self {
-            q: linear("q")?,
-            k: linear("k")?,
-            v: linear("v")?,
-            o: linear("o")?,
-            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
-            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            text: Attention::new(config, w)?,
             image: config
                 .image_dim
                 .map(|_| ImageKeys::new(config, w))
                 .transpose()?,
-            num_heads: config.num_attention_heads,
         })
     }
 
     /// `text`: `(B, S, C)`, `image`: `(1, S, C)`, which models that read no pictures leave alone
     fn context(&self, text: &Tensor, image: Option<&Tensor>) -> BlockContext {
-        let k = self.norm_k.forward_rope(self.k.forward(text), None);
-        let text = self.by_heads(&k, &self.v.forward(text));
-        let image = self.image.as_ref().zip(image).map(|(keys, image)| {
-            let k = keys
-                .norm_k_img
-                .forward_rope(keys.k_img.forward(image), None);
-            self.by_heads(&k, &keys.v_img.forward(image))
-        });
-        BlockContext { text, image }
-    }
-
-    fn by_heads(&self, k: &Tensor, v: &Tensor) -> KeysAndValues {
-        let by_heads = |xs| split_heads(xs, self.num_heads).transpose(1, 2);
-        (by_heads(k), by_heads(v))
+        let own = &self.text;
+        let keys_and_values = |keys: &Linear, norm: &RmsNorm, values: &Linear, xs: &Tensor| {
+            let k = norm.forward_rope(keys.forward(xs), None);
+            (
+                split_heads(&k, own.num_heads),
+                split_heads(&values.forward(xs), own.num_heads),
+            )
+        };
+        let images = self.image.as_ref().zip(image);
+        BlockContext {
+            text: keys_and_values(&own.k, &own.norm_k, &own.v, text),
+            image: images.map(|(keys, image)| {
+                keys_and_values(&keys.k_img, &keys.norm_k_img, &keys.v_img, image)
+            }),
+        }
     }
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: Tensor, context: &BlockContext) -> Tensor {
-        let q = self.norm_q.forward_rope(self.q.forward(&xs), None);
+        let own = &self.text;
+        let q = own.norm_q.forward_rope(own.q.forward(&xs), None);
         drop(xs);
-        let q = split_heads(&q, self.num_heads).transpose(1, 2);
+        let q = split_heads(&q, own.num_heads);
         let (k, v) = &context.text;
         let mut ys = attention(&q, k, v, None, None);
         if let Some((k, v)) = &context.image {
@@ -397,7 +373,7 @@ impl CrossAttention {
             ys += attention(&q, &k, &v, None, None);
         }
         drop(q);
-        self.o.forward(&join_heads(&ys))
+        own.o.forward(&join_heads(&ys))
     }
 }
 
@@ -456,16 +432,4 @@ impl Head {
                 .tensor("modulation", &[1, 2, config.dim()])?,
         })
     }
-}
-
-/// `b l (h d) -> b l h d`
-fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
-    let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
-    xs.view([b, l, num_heads, -1])
-}
-
-/// `b h l d -> b l (h d)`
-fn join_heads(xs: &Tensor) -> Tensor {
-    let (b, h, l, d) = xs.size4().expect("attention has four dimensions");
-    xs.transpose(1, 2).reshape([b, l, h * d])
 }

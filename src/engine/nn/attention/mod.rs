@@ -162,3 +162,14 @@ pub fn lowest(kind: Kind) -> f64 {
         _ => f64::from(f32::MIN),
     }
 }
+
+/// `b l (h d) -> b h l d`, a view
+pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
+    let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
+    xs.view([b, l, num_heads, -1]).transpose(1, 2)
+}
+
+/// `b h l d -> b l (h d)`
+pub fn join_heads(xs: &Tensor) -> Tensor {
+    xs.transpose(1, 2).flatten(2, 3)
+}

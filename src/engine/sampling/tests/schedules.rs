@@ -5,9 +5,8 @@ use safelight_core::job::{GenerateRequest, Sampler, SigmaSchedule};
 use tch::{Kind, Tensor};
 
 use super::super::spacing::beta_quantile;
-use super::super::{Algorithm, Solver, Spacing, UniPcOptions, linspace};
+use super::super::{Algorithm, FlowSchedule, Solver, Spacing, UniPcOptions, linspace};
 use super::{SEED, fixture, off, sampler, start, walk};
-use crate::families::flux::FlowSchedule;
 
 /// Those whose walk is an equation's; LCM's is a chain of draws.
 const SOLVERS: [Sampler; 5] = [

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, distance};
 use crate::text::tests::published::write_t5_json;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 mod layouts;
 mod parity;

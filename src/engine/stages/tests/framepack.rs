@@ -13,9 +13,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, distance};
-use crate::families::framepack::{GivenImages, PromptEmbeds, TextEmbeds};
+use crate::families::framepack::GivenImages;
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 const STEM: &str = "diffusion_pytorch_model.safetensors";
 const TOKENS: i64 = 10;
@@ -50,8 +51,8 @@ fn text(role: &str, len: i64) -> TextEmbeds {
     let mask = Tensor::arange(TOKENS, (Kind::Int64, Device::Cpu)).lt(len);
     TextEmbeds {
         prompt: made_up(&format!("{role}.text"), &[1, TOKENS, 24]),
-        mask: mask.to_kind(Kind::Int64).unsqueeze(0),
-        pooled: made_up(&format!("{role}.pooled"), &[1, 20]),
+        mask: Some(mask.to_kind(Kind::Int64).unsqueeze(0)),
+        pooled: Some(made_up(&format!("{role}.pooled"), &[1, 20])),
     }
 }
 
@@ -123,7 +124,8 @@ impl Job {
             capture: false,
         };
         let embeds = PromptEmbeds {
-            texts: vec![text("prompt", 7)],
+            prompt: text("prompt", 7),
+            later: Vec::new(),
             negative: Some(text("negative", 3)),
         };
         embeds.save(&job.result(Stage::EncodeText, 0)).unwrap();

@@ -14,7 +14,7 @@ use super::published::{fixtures, json_of};
 use crate::hooks::{Hooks, NoHooks};
 use crate::text::{ClipTextEncoder, T5Encoder};
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 const CLIP: &str = "text_encoder";
 const T5: &str = "text_encoder_2";

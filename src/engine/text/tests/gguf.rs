@@ -13,7 +13,7 @@ use super::{assets, fixtures, ids, published, used_ids};
 use crate::hooks::NoHooks;
 use crate::text::{T5Encoder, TextTokenizer};
 use crate::weights::Weights;
-use crate::weights::made_up_gguf::{GgufFile, both_forms};
+use crate::weights::tests::made_up_gguf::{GgufFile, both_forms};
 
 /// What a converter writes of a model, with a vocabulary filled up to `rows`.
 fn with_tokenizer(file: GgufFile, model: &Model, rows: usize) -> GgufFile {

@@ -16,7 +16,7 @@ use crate::closeness::assert_close;
 use crate::hooks::{Hooks, NoHooks};
 use crate::text::{HunyuanTemplate, LlamaEncoder, TextTokenizer};
 use crate::weights::Weights;
-use crate::weights::made_up::{self, made_up};
+use crate::weights::tests::made_up::{self, made_up};
 
 const CLASS: Option<&str> = Some("PreTrainedTokenizerFast");
 

@@ -5,18 +5,9 @@ use tch::Tensor;
 
 use super::conv::{CausalConv, PointConv};
 use crate::kernels;
-use crate::nn::{pixel_attention, wide_attention};
+use crate::vae::attention::{AttentionBlock, as_picture};
 use crate::vae::kl::norm::{GroupNorm, Moments};
 use crate::weights::{Weights, WeightsError};
-
-/// Scores that attention may have at a time where libtorch has no kernel that does without them in memory.
-const MAX_SCORES: i64 = 1 << 26;
-
-/// And where it has one, which still wants enough rows at a time to fill a GPU.
-const MAX_FUSED_SCORES: i64 = 1 << 29;
-
-/// Fused kernels want rows of 16 bytes.
-const FUSED_WIDTH: i64 = 8;
 
 /// One clip's way through a network.
 pub(super) struct Pass<'a> {
@@ -33,12 +24,6 @@ impl Pass<'_> {
 /// Statistics of all frames together: `(T, H, W, C)`
 fn moments(clip: &Tensor) -> Moments {
     Moments::of(&as_picture(clip))
-}
-
-/// `(T, H, W, C)` → a view, `(1, T H, W, C)`
-fn as_picture(clip: &Tensor) -> Tensor {
-    let size = clip.size();
-    clip.view([1, size[0] * size[1], size[2], size[3]])
 }
 
 /// norm, SiLU, convolution.
@@ -127,87 +112,6 @@ impl ResidualBlock {
     }
 }
 
-/// Attention of one head among the pixels of a frame and of those before it.
-#[derive(Debug)]
-struct AttentionBlock {
-    norm: GroupNorm,
-    /// Rows of q, k and v
-    to_qkv: (Tensor, Tensor),
-    to_out: (Tensor, Tensor),
-    width: i64,
-}
-
-impl AttentionBlock {
-    fn new(w: &Weights, width: i64, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
-        // diffusers' are matrices, ComfyUI's are convolutions of one pixel.
-        let pointwise = |name: &str| -> Result<(Tensor, Tensor), WeightsError> {
-            let w = w / name;
-            let axes = w.shape_of("weight").map_or(2, |shape| shape.len());
-            let shape = [width, width, 1, 1, 1];
-            let weight = w.tensor("weight", &shape[..axes.clamp(2, shape.len())])?;
-            Ok((weight.view([width, width]), w.tensor("bias", &[width])?))
-        };
-        let [q, k, v] = [pointwise("q")?, pointwise("k")?, pointwise("v")?];
-        let to_qkv = (
-            Tensor::cat(&[q.0, k.0, v.0], 0),
-            Tensor::cat(&[q.1, k.1, v.1], 0),
-        );
-        Ok(Self {
-            norm: GroupNorm::new(&(w / "norm"), width, cfg.norm_num_groups)?,
-            to_qkv,
-            to_out: pointwise("proj_out")?,
-            width,
-        })
-    }
-
-    /// `(T, H, W, C)` → the same size
-    fn forward(&self, clip: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
-        let size = clip.size();
-        let (frames, pixels) = (size[0], size[1] * size[2]);
-        let ys = self.norm.forward(&as_picture(clip), None);
-        let qkv = ys.linear(&self.to_qkv.0, Some(&self.to_qkv.1));
-        drop(ys);
-        // 1 (t h) w (3 c) -> 3 × 1 1 (t h w) c
-        let qkv = qkv.view([1, 1, frames * pixels, 3 * self.width]);
-        let qkv = qkv.chunk(3, -1);
-        let sum = Tensor::empty(size.as_slice(), (clip.kind(), clip.device()));
-        for frame in 0..frames {
-            // What a frame may see is the start of the sequence, so no mask is needed.
-            let seen = (frame + 1) * pixels;
-            let [keys, values] = [&qkv[1], &qkv[2]].map(|xs| xs.narrow(2, 0, seen));
-            let mut done = 0;
-            for queries in qkv[0]
-                .narrow(2, frame * pixels, pixels)
-                .split(self.rows_at_once(seen), 2)
-            {
-                pass.go_on()?;
-                let rows = MAX_SCORES / seen.max(1);
-                let ys = wide_attention(&queries, &keys, &values, rows.max(1))
-                    .unwrap_or_else(|| pixel_attention(&queries, &keys, &values));
-                let ys = ys.linear(&self.to_out.0, Some(&self.to_out.1));
-                let count = ys.size()[2];
-                let place = frame * pixels + done;
-                sum.view([-1, self.width])
-                    .narrow(0, place, count)
-                    .copy_(&ys.view([-1, self.width]));
-                done += count;
-            }
-        }
-        let mut sum = sum;
-        Some(sum.g_add_(clip))
-    }
-
-    fn rows_at_once(&self, seen: i64) -> i64 {
-        let scores = if self.width % FUSED_WIDTH == 0 {
-            MAX_FUSED_SCORES
-        } else {
-            MAX_SCORES
-        };
-        (scores / seen.max(1)).max(1)
-    }
-}
-
 /// Residual block, attention, residual block at the width of the latents' end.
 #[derive(Debug)]
 pub(super) struct Middle {
@@ -220,7 +124,7 @@ impl Middle {
     pub(super) fn new(w: &Weights, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
         let width = cfg.widest();
         let block = |name: &str| ResidualBlock::new(&(w / name), [width, width], cfg);
-        let attention = || AttentionBlock::new(&(w / "attn_1"), width, cfg);
+        let attention = || AttentionBlock::new(&(w / "attn_1"), width, cfg.norm_num_groups);
         Ok(Self {
             before: block("block_1")?,
             attention: cfg.mid_block_add_attention.then(attention).transpose()?,
@@ -232,7 +136,7 @@ impl Middle {
     pub(super) fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
         let mut clip = self.before.forward(clip, pass)?;
         if let Some(attention) = &self.attention {
-            clip = attention.forward(&clip, pass)?;
+            clip = attention.forward(&clip, None, &|| pass.go_on())?;
         }
         self.after.forward(clip, pass)
     }

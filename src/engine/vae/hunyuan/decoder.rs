@@ -9,7 +9,8 @@ use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
 use super::conv::{CausalConv, PointConv, UpConv};
 use super::time_tiles::{Splice, TimeTiles};
 use crate::vae::keys;
-use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::level::Level;
+use crate::vae::tiles::{Grid, Tiling};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct HunyuanVaeDecoder {
     conv_in: CausalConv,
     mid: Middle,
     /// From latents to pixels.
-    up: Vec<UpBlock>,
+    up: Vec<Level<ResidualBlock, UpConv>>,
     /// `norm_out` and `conv_out`
     head: NormedConv,
     spatial_factor: i64,
@@ -37,7 +38,7 @@ impl HunyuanVaeDecoder {
         let up = (0..levels).map(|index| {
             // The names count from the pixels.
             let list = &w / "up" / (levels - 1 - index);
-            UpBlock::new(&list, index, cfg)
+            up_level(&list, index, cfg)
         });
         Ok(Self {
             post_quant_conv: PointConv::new(&(&root / "post_quant_conv"), [latents; 2])?,
@@ -107,16 +108,12 @@ impl HunyuanVaeDecoder {
         let size = latents.size();
         let cell = self.spatial_factor;
         let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), cell, [size[3], size[4]]));
-        let Some(grid) = grid else {
-            return self.decode_tile(latents, pass);
-        };
-        let mut mosaic = Mosaic::new(grid, cell);
-        let mut whole = None;
-        for tile in grid.tiles() {
-            let clip = self.decode_tile(&tile.cut(latents, 3, 1), pass)?;
-            whole = mosaic.put(&tile, 0, &clip);
+        match grid {
+            None => self.decode_tile(latents, pass),
+            Some(grid) => grid.put_together(cell, &|tile| {
+                self.decode_tile(&tile.cut(latents, 3, 1), pass)
+            }),
         }
-        whole
     }
 
     /// The network: `(1, C, f, h, w)` → `(F, H, W, 3)`
@@ -129,8 +126,10 @@ impl HunyuanVaeDecoder {
         let as_is = |xs: &Tensor| xs.shallow_clone();
         let xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
         let mut xs = self.mid.forward(xs, pass)?;
-        for block in &self.up {
-            xs = block.forward(xs, pass)?;
+        for level in &self.up {
+            let block = |block: &ResidualBlock, xs| block.forward(xs, pass);
+            let step = |step: &UpConv, xs: Tensor| step.forward(&xs, &|| pass.go_on());
+            xs = level.forward(xs, block, step)?;
         }
         self.head.forward(&xs, pass)
     }
@@ -141,39 +140,21 @@ impl HunyuanVaeDecoder {
     }
 }
 
-/// The blocks of one level and the step to the next.
-#[derive(Debug)]
-struct UpBlock {
-    block: Vec<ResidualBlock>,
-    upsample: Option<UpConv>,
-}
-
-impl UpBlock {
-    /// `index`: counted from the latents.
-    fn new(w: &Weights, index: usize, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
-        let widths = &cfg.block_out_channels;
-        let width = |index: usize| widths[widths.len() - 1 - index];
-        let (before, own) = (width(index.saturating_sub(1)), width(index));
-        let block = (0..=cfg.layers_per_block).map(|i| {
-            let input = if i == 0 { before } else { own };
-            ResidualBlock::new(&(w / "block" / i), [input, own], cfg)
-        });
-        let [time, space] = HunyuanVaeConfig::step_behind(index);
-        let upsample = || UpConv::new(&(w / "upsample" / "conv" / "conv"), own, time == 2);
-        Ok(Self {
-            block: block.collect::<Result<_, _>>()?,
-            upsample: (space == 2).then(upsample).transpose()?,
-        })
-    }
-
-    fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        let mut xs = clip;
-        for block in &self.block {
-            xs = block.forward(xs, pass)?;
-        }
-        match &self.upsample {
-            Some(upsample) => upsample.forward(&xs, &|| pass.go_on()),
-            None => Some(xs),
-        }
-    }
+/// `index`: counted from the latents.
+fn up_level(
+    w: &Weights,
+    index: usize,
+    cfg: &HunyuanVaeConfig,
+) -> Result<Level<ResidualBlock, UpConv>, WeightsError> {
+    let widths = &cfg.block_out_channels;
+    let width = |index: usize| widths[widths.len() - 1 - index];
+    let (before, own) = (width(index.saturating_sub(1)), width(index));
+    let [time, space] = HunyuanVaeConfig::step_behind(index);
+    let step = || UpConv::new(&(w / "upsample" / "conv" / "conv"), own, time == 2);
+    Level::new(
+        cfg.layers_per_block + 1,
+        [before, own],
+        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        (space == 2).then(step),
+    )
 }

@@ -8,7 +8,8 @@ use tch::{Device, Kind, Tensor};
 use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
 use super::conv::{CausalConv, PointConv};
 use super::time_tiles::{Splice, TimeTiles};
-use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::level::Level;
+use crate::vae::tiles::{Grid, Tiling};
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
@@ -16,7 +17,7 @@ use crate::weights::{Weights, WeightsError};
 pub struct HunyuanVaeEncoder {
     conv_in: CausalConv,
     /// From pixels to latents.
-    down: Vec<DownBlock>,
+    down: Vec<Level<ResidualBlock, CausalConv>>,
     mid: Middle,
     /// `norm_out` and `conv_out`
     head: NormedConv,
@@ -34,7 +35,7 @@ impl HunyuanVaeEncoder {
         let w = &root / "encoder";
         let moments = 2 * cfg.latent_channels;
         let down = (0..cfg.block_out_channels.len())
-            .map(|index| DownBlock::new(&(&w / "down" / index), index, cfg));
+            .map(|index| down_level(&(&w / "down" / index), index, cfg));
         Ok(Self {
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.narrowest()])?,
             down: down.collect::<Result<_, _>>()?,
@@ -84,12 +85,7 @@ impl HunyuanVaeEncoder {
             };
             // t h w (2 c) -> 2 × 1 c t h w
             let moments = moments.permute([3, 0, 1, 2]).unsqueeze(0).contiguous();
-            let mut halves = moments.chunk(2, 1).into_iter();
-            Some(Posterior {
-                mean: halves.next()?,
-                // As diffusers limits it.
-                logvar: halves.next()?.clamp(-30.0, 20.0),
-            })
+            Some(Posterior::of(&moments))
         })
     }
 
@@ -104,16 +100,12 @@ impl HunyuanVaeEncoder {
         let factor = self.spatial_factor;
         let latents = [size[3] / factor, size[4] / factor];
         let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), factor, latents));
-        let Some(grid) = grid else {
-            return self.encode_tile(pixels, pass);
-        };
-        let mut mosaic = Mosaic::new(grid, 1);
-        let mut whole = None;
-        for tile in grid.tiles() {
-            let moments = self.encode_tile(&tile.cut(pixels, 3, factor), pass)?;
-            whole = mosaic.put(&tile, 0, &moments);
+        match grid {
+            None => self.encode_tile(pixels, pass),
+            Some(grid) => grid.put_together(1, &|tile| {
+                self.encode_tile(&tile.cut(pixels, 3, factor), pass)
+            }),
         }
-        whole
     }
 
     /// The network: `(1, 3, F, H, W)` → `(f, h, w, 2 C)`
@@ -124,8 +116,10 @@ impl HunyuanVaeEncoder {
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
         let as_is = |xs: &Tensor| xs.shallow_clone();
         let mut xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
-        for block in &self.down {
-            xs = block.forward(xs, pass)?;
+        for level in &self.down {
+            let block = |block: &ResidualBlock, xs| block.forward(xs, pass);
+            let step = |step: &CausalConv, xs: Tensor| step.forward(&xs, &as_is, &|| pass.go_on());
+            xs = level.forward(xs, block, step)?;
         }
         let xs = self.mid.forward(xs, pass)?;
         Some(self.quant_conv.forward(&self.head.forward(&xs, pass)?))
@@ -137,40 +131,21 @@ impl HunyuanVaeEncoder {
     }
 }
 
-/// The blocks of one level and the step to the next.
-#[derive(Debug)]
-struct DownBlock {
-    block: Vec<ResidualBlock>,
-    downsample: Option<CausalConv>,
-}
-
-impl DownBlock {
-    /// `index`: counted from the pixels.
-    fn new(w: &Weights, index: usize, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
-        let widths = &cfg.block_out_channels;
-        let (before, own) = (widths[index.saturating_sub(1)], widths[index]);
-        let block = (0..cfg.layers_per_block).map(|i| {
-            let input = if i == 0 { before } else { own };
-            ResidualBlock::new(&(w / "block" / i), [input, own], cfg)
-        });
-        let [time, space] = HunyuanVaeConfig::step_behind(index);
-        let conv = w / "downsample" / "conv" / "conv";
-        let downsample = || CausalConv::with_steps(&conv, [own, own], [time, space]);
-        Ok(Self {
-            block: block.collect::<Result<_, _>>()?,
-            downsample: (space == 2).then(downsample).transpose()?,
-        })
-    }
-
-    fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        let mut xs = clip;
-        for block in &self.block {
-            xs = block.forward(xs, pass)?;
-        }
-        let as_is = |xs: &Tensor| xs.shallow_clone();
-        match &self.downsample {
-            Some(conv) => conv.forward(&xs, &as_is, &|| pass.go_on()),
-            None => Some(xs),
-        }
-    }
+/// `index`: counted from the pixels.
+fn down_level(
+    w: &Weights,
+    index: usize,
+    cfg: &HunyuanVaeConfig,
+) -> Result<Level<ResidualBlock, CausalConv>, WeightsError> {
+    let widths = &cfg.block_out_channels;
+    let (before, own) = (widths[index.saturating_sub(1)], widths[index]);
+    let steps = HunyuanVaeConfig::step_behind(index);
+    let conv = w / "downsample" / "conv" / "conv";
+    let step = || CausalConv::with_steps(&conv, [own, own], steps);
+    Level::new(
+        cfg.layers_per_block,
+        [before, own],
+        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        (steps[1] == 2).then(step),
+    )
 }

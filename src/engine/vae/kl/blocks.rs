@@ -8,19 +8,10 @@ use tch::{Device, Kind, Tensor};
 use super::canvas::{Band, Canvas, Pass, Reach};
 use super::norm::{GroupNorm, Moments};
 use crate::kernels;
-use crate::nn::{pixel_attention, wide_attention};
+use crate::vae::attention::AttentionBlock;
 use crate::vae::causal::convolve_pictures;
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
-
-/// Scores that attention may have at a time where libtorch has no kernel that does without them in memory.
-const MAX_SCORES: i64 = 1 << 26;
-
-/// And where it has one, which still wants enough rows at a time to fill a GPU.
-const MAX_FUSED_SCORES: i64 = 1 << 29;
-
-/// Fused kernels want rows of 16 bytes.
-const FUSED_WIDTH: i64 = 8;
 
 /// A convolution of pictures, 3 × 3 with a border of zeros or 1 × 1.
 #[derive(Debug)]
@@ -192,79 +183,6 @@ impl ResidualBlock {
     }
 }
 
-/// Attention of one head among the pixels.
-#[derive(Debug)]
-struct AttentionBlock {
-    norm: GroupNorm,
-    /// Rows of q, k and v
-    to_qkv: (Tensor, Tensor),
-    proj_out: (Tensor, Tensor),
-    width: i64,
-}
-
-impl AttentionBlock {
-    fn new(w: &Weights, width: i64, cfg: &KlVaeConfig) -> Result<Self, WeightsError> {
-        // The authors' are convolutions of one pixel, diffusers' are matrices.
-        let pointwise = |name: &str| -> Result<(Tensor, Tensor), WeightsError> {
-            let w = w / name;
-            let is_matrix = w.shape_of("weight").is_some_and(|shape| shape.len() == 2);
-            let shape = [width, width, 1, 1];
-            let shape = if is_matrix { &shape[..2] } else { &shape[..] };
-            let weight = w.tensor("weight", shape)?.view([width, width]);
-            Ok((weight, w.tensor("bias", &[width])?))
-        };
-        let [q, k, v] = [pointwise("q")?, pointwise("k")?, pointwise("v")?];
-        let to_qkv = (
-            Tensor::cat(&[q.0, k.0, v.0], 0),
-            Tensor::cat(&[q.1, k.1, v.1], 0),
-        );
-        Ok(Self {
-            norm: GroupNorm::new(&(w / "norm"), width, cfg.norm_num_groups)?,
-            to_qkv,
-            proj_out: pointwise("proj_out")?,
-            width,
-        })
-    }
-
-    /// The same size: at the level of the latents, where all of a picture is at hand.
-    fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        pass.go_on()?;
-        let xs = canvas.whole(pass);
-        let size = xs.size();
-        let tokens = size[1] * size[2];
-        let moments = canvas.moments(pass);
-        let ys = self.norm.forward(&xs, moments.as_ref());
-        let qkv = ys.linear(&self.to_qkv.0, Some(&self.to_qkv.1));
-        drop(ys);
-        // 1 h w (3 c) -> 3 × 1 1 (h w) c
-        let qkv = qkv.view([1, 1, tokens, 3 * self.width]).chunk(3, -1);
-        let rows = |scores: i64| (scores / tokens.max(1)).max(1);
-        let fused_rows = if self.width % FUSED_WIDTH == 0 {
-            rows(MAX_FUSED_SCORES)
-        } else {
-            rows(MAX_SCORES)
-        };
-        let attend = |queries: &Tensor| {
-            wide_attention(queries, &qkv[1], &qkv[2], rows(MAX_SCORES))
-                .unwrap_or_else(|| pixel_attention(queries, &qkv[1], &qkv[2]))
-        };
-        let parts = qkv[0].split(fused_rows, 2);
-        let ys = parts.iter().map(|queries| {
-            pass.go_on()?;
-            Some(attend(queries).linear(&self.proj_out.0, Some(&self.proj_out.1)))
-        });
-        let ys = ys.collect::<Option<Vec<_>>>()?;
-        let mut ys = match ys.as_slice() {
-            [whole] => whole.shallow_clone(),
-            parts => Tensor::cat(parts, 2),
-        };
-        Some(Canvas::new(
-            ys.g_add_(&xs.view([1, 1, tokens, self.width]))
-                .view(size.as_slice()),
-        ))
-    }
-}
-
 /// Residual block, attention, residual block at the width of the latents' end.
 #[derive(Debug)]
 pub(super) struct Middle {
@@ -279,7 +197,7 @@ impl Middle {
             block_1: ResidualBlock::new(&(w / "block_1"), [width, width], cfg)?,
             attn_1: cfg
                 .mid_block_add_attention
-                .then(|| AttentionBlock::new(&(w / "attn_1"), width, cfg))
+                .then(|| AttentionBlock::new(&(w / "attn_1"), width, cfg.norm_num_groups))
                 .transpose()?,
             block_2: ResidualBlock::new(&(w / "block_2"), [width, width], cfg)?,
         })
@@ -288,7 +206,10 @@ impl Middle {
     pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
         let mut canvas = self.block_1.forward(canvas, pass)?;
         if let Some(attention) = &self.attn_1 {
-            canvas = attention.forward(&canvas, pass)?;
+            // At the level of the latents all of a picture is at hand.
+            let moments = canvas.moments(pass);
+            let ys = attention.forward(&canvas.whole(pass), moments.as_ref(), &|| pass.go_on());
+            canvas = Canvas::new(ys?);
         }
         self.block_2.forward(&canvas, pass)
     }

@@ -3,12 +3,14 @@
 //! Does not undo the normalisation of the latents, and does not clamp the pixels.
 
 use safelight_core::networks::{KlVaeConfig, VaeHalf};
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 use super::blocks::{Conv, Middle, NormedConv, ResidualBlock, Upsample};
 use super::canvas::{Bands, Canvas, Pass};
+use super::half::Half;
 use crate::vae::keys;
-use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::level::Level;
+use crate::vae::tiles::Tiling;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -17,14 +19,10 @@ pub struct KlVaeDecoder {
     conv_in: Conv,
     mid: Middle,
     /// From latents to pixels; the authors number them the other way round.
-    up: Vec<UpLevel>,
+    up: Vec<Level<ResidualBlock, Upsample>>,
     /// norm_out and conv_out
     head: NormedConv,
-    width: i64,
-    /// Pixels along an edge of one latent.
-    spatial_factor: i64,
-    device: Device,
-    kind: Kind,
+    half: Half,
 }
 
 impl KlVaeDecoder {
@@ -42,7 +40,7 @@ impl KlVaeDecoder {
         let mid = Middle::new(&(&w / "mid"), cfg.widest(), cfg)?;
         let up = (0..levels)
             .rev()
-            .map(|level| UpLevel::new(&(&w / "up" / level), level, cfg));
+            .map(|level| up_level(&(&w / "up" / level), level, cfg));
         Ok(Self {
             post_quant_conv,
             conv_in,
@@ -54,10 +52,7 @@ impl KlVaeDecoder {
                 [cfg.narrowest(), 3],
                 cfg,
             )?,
-            width: cfg.narrowest(),
-            spatial_factor: cfg.spatial_factor(),
-            device: weights.device(),
-            kind: weights.kind(),
+            half: Half::decoder(cfg, weights),
         })
     }
 
@@ -69,7 +64,8 @@ impl KlVaeDecoder {
     /// `latents`: `(B, C, h, w)`, not normalised, anywhere and of any kind → `(B, 3, H, W)`, nominally in -1..1, where
     /// the weights are and in their kind. `None` when cancelled.
     pub fn decode(&self, latents: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Tensor> {
-        self.each(latents, &|one| self.decode_one(one, &self.pass(cancelled)))
+        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
+        self.half.whole(latents, &one, cancelled)
     }
 
     /// The same numbers, but for rounding, in less memory: each layer goes over the picture a band at a time.
@@ -79,8 +75,8 @@ impl KlVaeDecoder {
         bands: Bands,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
-        let pass = self.pass(cancelled).in_bands(bands, self.width);
-        self.each(latents, &|one| self.decode_one(one, &pass))
+        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
+        self.half.in_bands(latents, bands, &one, cancelled)
     }
 
     /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless) in bands of as many pixels as a tile has, whose
@@ -93,44 +89,8 @@ impl KlVaeDecoder {
         tiling: Tiling,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
-        if tiling.is_seamless() {
-            let pixels = latents.size()[2..].iter().product::<i64>() * self.spatial_factor.pow(2);
-            let bands = Bands::of_tiles(tiling, pixels, self.width, &self.pass(cancelled));
-            return self.decode_in_bands(latents, bands, cancelled);
-        }
-        let size = latents.size();
-        let Some(grid) = Grid::new(tiling, self.spatial_factor, [size[2], size[3]]) else {
-            return self.decode(latents, cancelled);
-        };
-        let pass = self.pass(cancelled);
-        self.each(latents, &|one| {
-            let mut mosaic = Mosaic::new(grid, self.spatial_factor);
-            let mut whole = None;
-            for tile in grid.tiles() {
-                let pixels = self.decode_one(&tile.cut(one, 2, 1), &pass)?;
-                let pixels = pixels.permute([0, 2, 3, 1]).contiguous();
-                whole = mosaic.put(&tile, 0, &pixels);
-            }
-            whole.map(|xs| xs.permute([0, 3, 1, 2]).contiguous())
-        })
-    }
-
-    fn pass<'a>(&self, cancelled: &'a dyn Fn() -> bool) -> Pass<'a> {
-        Pass::new(self.device, self.kind, cancelled)
-    }
-
-    /// Norms are over one picture, so pictures go through one after the other.
-    fn each(&self, latents: &Tensor, decode: &dyn Fn(&Tensor) -> Option<Tensor>) -> Option<Tensor> {
-        tch::no_grad(|| {
-            let pictures = latents.split(1, 0);
-            let pictures = pictures
-                .iter()
-                .map(|one| Some(decode(one)?.to_device(self.device)));
-            match pictures.collect::<Option<Vec<_>>>()?.as_slice() {
-                [one] => Some(one.shallow_clone()),
-                pictures => Some(Tensor::cat(pictures, 0)),
-            }
-        })
+        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
+        self.half.tiled(latents, tiling, &one, cancelled)
     }
 
     /// `(1, C, h, w)` → `(1, 3, H, W)`
@@ -142,46 +102,28 @@ impl KlVaeDecoder {
         let xs = self.conv_in.forward(&xs, pass)?;
         let mut xs = self.mid.forward(&xs, pass)?;
         for level in &self.up {
-            xs = level.forward(xs, pass)?;
+            let block = |block: &ResidualBlock, xs: Canvas| block.forward(&xs, pass);
+            xs = level.forward(xs, block, |step, xs| step.forward(xs, pass))?;
         }
         let pixels = self.head.forward(&xs, pass)?.into_tensor(pass);
         Some(pixels.permute([0, 3, 1, 2]).contiguous())
     }
 }
 
-#[derive(Debug)]
-struct UpLevel {
-    block: Vec<ResidualBlock>,
-    upsample: Option<Upsample>,
-}
-
-impl UpLevel {
-    /// `level` as the authors count: 0 is that of the pixels.
-    fn new(w: &Weights, level: usize, cfg: &KlVaeConfig) -> Result<Self, WeightsError> {
-        let widths = &cfg.block_out_channels;
-        let output = widths[level];
-        let before = *widths.get(level + 1).unwrap_or(&output);
-        let block = (0..=cfg.layers_per_block).map(|index| {
-            let input = if index == 0 { before } else { output };
-            ResidualBlock::new(&(w / "block" / index), [input, output], cfg)
-        });
-        Ok(Self {
-            block: block.collect::<Result<_, _>>()?,
-            upsample: (level > 0)
-                .then(|| Upsample::new(&(w / "upsample"), output, widths[level - 1]))
-                .transpose()?,
-        })
-    }
-
-    /// `(H, W, C)` → `(2H, 2W, O)`, at the pixels `(H, W, O)`
-    fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let mut xs = canvas;
-        for block in &self.block {
-            xs = block.forward(&xs, pass)?;
-        }
-        match &self.upsample {
-            Some(upsample) => upsample.forward(xs, pass),
-            None => Some(xs),
-        }
-    }
+/// `level` as the authors count: 0 is that of the pixels.
+fn up_level(
+    w: &Weights,
+    level: usize,
+    cfg: &KlVaeConfig,
+) -> Result<Level<ResidualBlock, Upsample>, WeightsError> {
+    let widths = &cfg.block_out_channels;
+    let own = widths[level];
+    let before = *widths.get(level + 1).unwrap_or(&own);
+    let step = || Upsample::new(&(w / "upsample"), own, widths[level - 1]);
+    Level::new(
+        cfg.layers_per_block + 1,
+        [before, own],
+        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        (level > 0).then(step),
+    )
 }

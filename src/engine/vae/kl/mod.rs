@@ -14,6 +14,7 @@ mod blocks;
 mod canvas;
 mod decoder;
 mod encoder;
+mod half;
 pub(super) mod norm;
 mod pixels;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::TinyDecoder;
 use crate::closeness::assert_close;
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 const LIMIT: f64 = 1e-5;
 

@@ -184,12 +184,7 @@ fn chunks(pixels: &Tensor) -> impl Iterator<Item = Tensor> {
 fn posterior(chunks: &[Tensor]) -> Posterior {
     // f h w (2 c) -> 2 × 1 c f h w
     let moments = Tensor::cat(chunks, 0).permute([3, 0, 1, 2]).unsqueeze(0);
-    let moments = moments.contiguous();
-    let channels = moments.size()[1] / 2;
-    Posterior {
-        mean: moments.narrow(1, 0, channels),
-        logvar: moments.narrow(1, channels, channels).clamp(-30.0, 20.0),
-    }
+    Posterior::of(&moments.contiguous())
 }
 
 #[derive(Debug)]

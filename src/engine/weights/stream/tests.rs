@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::error::EngineError;
 use crate::weights::StoredMatrix;
-use crate::weights::made_up::{made_up, write};
+use crate::weights::tests::made_up::{made_up, write};
 
 const ROWS: i64 = 24;
 const COLUMNS: i64 = 32;

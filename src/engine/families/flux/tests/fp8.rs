@@ -7,7 +7,7 @@ use super::dialects::originals;
 use super::*;
 use crate::hooks::NoHooks;
 use crate::text::T5Encoder;
-use crate::weights::as_fp8::{self, FORMS, Recorded};
+use crate::weights::tests::as_fp8::{self, FORMS, Recorded};
 
 #[test]
 fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {

@@ -3,7 +3,7 @@
 use super::dialects::originals;
 use super::*;
 use crate::hooks::NoHooks;
-use crate::weights::made_up_gguf::both_forms;
+use crate::weights::tests::made_up_gguf::both_forms;
 
 #[test]
 fn a_transformer_in_blocks_gives_what_its_numbers_give() {

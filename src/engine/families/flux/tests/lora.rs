@@ -6,7 +6,7 @@ use safelight_core::job::Lora;
 use super::dialects::dialects;
 use super::*;
 use crate::hooks::NoHooks;
-use crate::weights::made_up::{lora_fixtures, made_up, write, write_lora};
+use crate::weights::tests::made_up::{lora_fixtures, made_up, write, write_lora};
 
 /// The strength of the recorded LoRAs.
 const STRENGTH: f64 = 0.65;

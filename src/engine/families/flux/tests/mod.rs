@@ -16,11 +16,13 @@ use super::*;
 use crate::closeness::{assert_close, distance};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::sampling::{Algorithm, Euler, Solver};
+use crate::guidance::GuidanceScales;
+use crate::sampling::{Algorithm, Euler, FlowSchedule, Solver};
 use crate::store;
+use crate::text::TextEmbeds;
 
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 mod dialects;
 mod fp8;
@@ -99,8 +101,8 @@ impl Run {
         self.facts[name].as_f64().unwrap()
     }
 
-    fn guidance(&self) -> Guidance {
-        Guidance {
+    fn guidance(&self) -> GuidanceScales {
+        GuidanceScales {
             distilled: self.number("guidance"),
             scale: self.number("true_cfg"),
         }
@@ -110,10 +112,12 @@ impl Run {
         let text = |prefix: &str| {
             Some(TextEmbeds {
                 prompt: self.tensors.get(&format!("{prefix}prompt_embeds"))?.copy(),
-                pooled: self
-                    .tensors
-                    .get(&format!("{prefix}pooled_prompt_embeds"))?
-                    .copy(),
+                mask: None,
+                pooled: Some(
+                    self.tensors
+                        .get(&format!("{prefix}pooled_prompt_embeds"))?
+                        .copy(),
+                ),
             })
         };
         Conditions {

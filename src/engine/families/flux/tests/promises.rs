@@ -62,7 +62,7 @@ impl Run {
     /// The first answer of another model to this run.
     fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
         let text = self.conditions().prompt;
-        let context = transformer.context(&text.prompt, &text.pooled, distilled);
+        let context = transformer.context(&text.prompt, text.pooled().unwrap(), distilled);
         let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
         let noise = self.get("latents.initial");
         let told = &transformer.modulations(&[1000.0], &context)[0];
@@ -111,7 +111,7 @@ fn every_step_of_a_long_run_is_told_its_own_timestep() {
     let text = run.conditions().prompt;
     let distilled = run.guidance().distilled;
     let transformer = &run.transformer;
-    let context = transformer.context(&text.prompt, &text.pooled, distilled);
+    let context = transformer.context(&text.prompt, text.pooled().unwrap(), distilled);
     let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"), 1);
     let mut latents = state.latents;
     for call in solver.all_calls() {

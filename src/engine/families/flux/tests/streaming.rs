@@ -9,9 +9,9 @@ use crate::hooks::NoHooks;
 use crate::place::Placement;
 use crate::text::T5Encoder;
 use crate::weights::StreamBytes;
-use crate::weights::as_fp8::{FORMS, Recorded};
-use crate::weights::made_up::write_lora;
-use crate::weights::made_up_gguf::both_forms;
+use crate::weights::tests::as_fp8::{FORMS, Recorded};
+use crate::weights::tests::made_up::write_lora;
+use crate::weights::tests::made_up_gguf::both_forms;
 
 const DORA: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 

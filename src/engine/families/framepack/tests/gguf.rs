@@ -3,7 +3,7 @@
 use super::dialects::authors;
 use super::*;
 use crate::closeness::{assert_close, distance};
-use crate::weights::made_up_gguf::{GgufFile, Stored, both_forms};
+use crate::weights::tests::made_up_gguf::{GgufFile, Stored, both_forms};
 
 fn ask(place: &Path, case: &Case) -> Tensor {
     let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();

@@ -25,7 +25,7 @@ use super::*;
 use crate::hooks::NoHooks;
 use crate::step_cache::StepCache;
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 /// Of one call of the transformer.
 /// On the processor that made the references 2e-6; on one whose last bits differ 1.1e-4, whatever vectors it uses.

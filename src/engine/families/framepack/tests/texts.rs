@@ -4,24 +4,23 @@ use safelight_core::job::prompt::PromptShare;
 
 use super::*;
 use crate::closeness::distance;
+use crate::text::{PromptEmbeds, TextEmbeds};
 
 fn text(numbers: &[f32], len: i64, pooled: f32) -> TextEmbeds {
     let tokens = numbers.len() as i64;
     let mask = Tensor::arange(tokens, (Kind::Int64, Device::Cpu)).lt(len);
     TextEmbeds {
         prompt: Tensor::from_slice(numbers).view([1, tokens, 1]),
-        mask: mask.to_kind(Kind::Int64).unsqueeze(0),
-        pooled: Tensor::from_slice(&[pooled]).view([1, 1]),
+        mask: Some(mask.to_kind(Kind::Int64).unsqueeze(0)),
+        pooled: Some(Tensor::from_slice(&[pooled]).view([1, 1])),
     }
 }
 
 fn embeds() -> PromptEmbeds {
     // Padding may hold anything.
     PromptEmbeds {
-        texts: vec![
-            text(&[1.0, 2.0, f32::NAN, 7.0], 2, 10.0),
-            text(&[3.0, 4.0, 5.0, f32::INFINITY], 3, 20.0),
-        ],
+        prompt: text(&[1.0, 2.0, f32::NAN, 7.0], 2, 10.0),
+        later: vec![text(&[3.0, 4.0, 5.0, f32::INFINITY], 3, 20.0)],
         negative: Some(text(&[6.0], 1, 0.0)),
     }
 }
@@ -39,7 +38,7 @@ fn a_section_between_two_prompts_hears_as_much_of_each_as_its_time() {
     let own = found.prompt.narrow(1, 0, 3).view([-1]);
     let expected = Tensor::from_slice(&[2.5_f32, 3.5, 3.75]);
     assert!(distance(&own, &expected) < 1e-6);
-    assert_eq!(found.pooled.double_value(&[0, 0]), 17.5);
+    assert_eq!(found.pooled().unwrap().double_value(&[0, 0]), 17.5);
 }
 
 #[test]
@@ -57,14 +56,15 @@ fn texts_come_back_from_the_disk_in_their_order() {
     let path = folder.path().join("text.safetensors");
     embeds().save(&path).unwrap();
     let found = PromptEmbeds::load(&path).unwrap();
-    let lens: Vec<i64> = found.texts.iter().map(TextEmbeds::len).collect();
-    assert_eq!(lens, [2, 3]);
+    let lens: Vec<i64> = found.later.iter().map(TextEmbeds::len).collect();
+    assert_eq!((found.prompt.len(), lens), (2, vec![3]));
     assert_eq!(found.negative.unwrap().len(), 1);
     let alone = PromptEmbeds {
-        texts: vec![text(&[1.0], 0, 0.0)],
+        prompt: text(&[1.0], 0, 0.0),
+        later: Vec::new(),
         negative: None,
     };
     alone.save(&path).unwrap();
     let found = PromptEmbeds::load(&path).unwrap();
-    assert!(found.negative.is_none() && found.texts[0].is_empty());
+    assert!(found.negative.is_none() && found.prompt.is_empty());
 }

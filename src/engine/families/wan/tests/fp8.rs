@@ -4,7 +4,7 @@ use safelight_core::networks::{T5Config, T5Kind};
 
 use super::*;
 use crate::text::T5Encoder;
-use crate::weights::as_fp8::{FORMS, Recorded, opened};
+use crate::weights::tests::as_fp8::{FORMS, Recorded, opened};
 
 #[test]
 fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::weights::Weights;
-use crate::weights::made_up_gguf::both_forms;
+use crate::weights::tests::made_up_gguf::both_forms;
 
 #[test]
 fn a_model_in_blocks_makes_what_its_numbers_make() {

@@ -5,7 +5,7 @@ use safelight_core::job::Lora;
 use super::variants::VariantRun;
 use super::*;
 use crate::weights::Weights;
-use crate::weights::made_up::{lora_fixtures, made_up, write, write_lora};
+use crate::weights::tests::made_up::{lora_fixtures, made_up, write, write_lora};
 
 const STRENGTH: f64 = 0.65;
 /// Another order of sums: adding the change to the weights first is 3e-6 off.

@@ -20,6 +20,7 @@ use crate::denoise::DenoiseState;
 use crate::hooks::NoHooks;
 use crate::sampling::noise;
 use crate::store;
+use crate::text::{PromptEmbeds, TextEmbeds};
 
 mod fp8;
 mod gguf;
@@ -111,10 +112,15 @@ impl Run {
         let whole = |name: &str| {
             let rows = self.tensors.get(name)?;
             let missing = TEXT_LENGTH as i64 - rows.size()[1];
-            Some(rows.constant_pad_nd([0, 0, 0, missing]))
+            Some(TextEmbeds {
+                prompt: rows.constant_pad_nd([0, 0, 0, missing]),
+                mask: None,
+                pooled: None,
+            })
         };
         PromptEmbeds {
             prompt: whole("prompt_embeds").unwrap(),
+            later: Vec::new(),
             negative: whole("negative_prompt_embeds"),
         }
     }

@@ -15,11 +15,16 @@ fn texts_become_the_embeddings_of_the_reference() {
         let path = capture::merge(dir.path()).unwrap();
         let ours: BTreeMap<_, _> = store::read(&path).unwrap().into_iter().collect();
         let expected = run.embeds();
-        assert_close(name, &embeds.prompt, &expected.prompt, TEXT_LIMIT);
+        assert_close(
+            name,
+            &embeds.prompt.prompt,
+            &expected.prompt.prompt,
+            TEXT_LIMIT,
+        );
         assert_eq!(embeds.negative.is_some(), run.request.guidance_scale > 1.0);
         if let Some(negative) = &embeds.negative {
             let expected = expected.negative.unwrap();
-            assert_close(name, negative, &expected, TEXT_LIMIT);
+            assert_close(name, &negative.prompt, &expected.prompt, TEXT_LIMIT);
         }
         for part in ["input_ids", "attention_mask"] {
             let key = format!("tokenizer.prompt.{part}");
@@ -85,7 +90,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
         let transformer = run.transformer();
         let rope = transformer.rope(run.shape().size());
         let embeds = run.embeds();
-        let prompt = transformer.context(&embeds.prompt, None);
+        let prompt = transformer.context(&embeds.prompt.prompt, None);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
         for step in 0..run.request.num_steps as usize {
             let timesteps = run.timesteps(solver.timestep(step));
@@ -101,7 +106,8 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             let expected = run.step(step, "transformer.cond").unwrap();
             assert_close(name, &cond, expected, CALL_LIMIT);
             if let Some(expected) = run.step(step, "transformer.uncond") {
-                let negative = transformer.context(embeds.negative.as_ref().unwrap(), None);
+                let negative = embeds.negative.as_ref().unwrap();
+                let negative = transformer.context(&negative.prompt, None);
                 let uncond = call(&negative);
                 assert_close(name, &uncond, expected, CALL_LIMIT);
                 let guided = &uncond + (cond - &uncond) * run.request.guidance_scale;

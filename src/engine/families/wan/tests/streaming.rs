@@ -6,9 +6,9 @@ use safelight_core::networks::{T5Config, T5Kind};
 use super::variants::VariantRun;
 use super::*;
 use crate::text::T5Encoder;
-use crate::weights::as_fp8::{FORMS, Recorded};
-use crate::weights::made_up::{made_up, write_lora};
-use crate::weights::made_up_gguf::both_forms;
+use crate::weights::tests::as_fp8::{FORMS, Recorded};
+use crate::weights::tests::made_up::{made_up, write_lora};
+use crate::weights::tests::made_up_gguf::both_forms;
 use crate::weights::{StreamBytes, Weights};
 
 /// What some steps with two texts give, and what the weights took.

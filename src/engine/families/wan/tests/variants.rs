@@ -9,7 +9,7 @@ use safelight_core::media::{self, Picture};
 use tempfile::TempDir;
 
 use super::*;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 const RUNS: [&str; 6] = ["t2v", "i2v21", "flf2v21", "t2v22", "i2v22", "i2v22_end"];
 

@@ -11,7 +11,7 @@ use crate::text::TextTokenizer;
 use crate::text::tests::published::json_of;
 use crate::text::tests::{ids, used_ids};
 use crate::weights::Weights;
-use crate::weights::made_up_gguf::GgufFile;
+use crate::weights::tests::made_up_gguf::GgufFile;
 
 /// As llama.cpp's converter turns the rows of queries and keys.
 fn permuted(xs: &Tensor, heads: i64) -> Tensor {

@@ -16,7 +16,7 @@ use super::{HunyuanVaeDecoder, HunyuanVaeEncoder};
 use crate::closeness::{assert_close, distance};
 use crate::vae::{Posterior, Tiling};
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 /// Relative L2.
 const ENCODER_LIMIT: f64 = 1e-5;

@@ -17,7 +17,7 @@ use super::{Bands, KlVaeDecoder, KlVaeEncoder, denormalize, normalize};
 use crate::closeness::distance;
 use crate::vae::{Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 /// Relative L2.
 const ENCODER_LIMIT: f64 = 1e-5;

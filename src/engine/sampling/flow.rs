@@ -8,15 +8,15 @@ use std::path::Path;
 use safelight_core::job::{GenerateRequest, Sampler};
 use safelight_core::networks::SchedulerConfig;
 
+use super::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, check_schedule, linspace, spaced};
 use crate::error::EngineError;
-use crate::sampling::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, linspace, spaced};
 
 /// A model's flow-match Euler.
 #[derive(Clone, Debug)]
 pub struct FlowSchedule {
     config: SchedulerConfig,
     /// Which mu no number of tokens goes beyond, in families that have such a limit.
-    pub(crate) largest_mu: Option<f64>,
+    pub largest_mu: Option<f64>,
 }
 
 impl FlowSchedule {
@@ -32,7 +32,7 @@ impl FlowSchedule {
         })
     }
 
-    pub(crate) fn num_train_timesteps(&self) -> u32 {
+    pub fn num_train_timesteps(&self) -> u32 {
         self.config.num_train_timesteps
     }
 
@@ -82,27 +82,26 @@ impl FlowSchedule {
     ) -> Result<Solver, EngineError> {
         let own = self.of_request(request);
         let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
-        if num_steps == 0 || !shift.is_finite() || shift <= 0.0 {
-            return Err(EngineError::Request {
-                reason: format!(
-                    "cannot make a schedule of {num_steps} steps with a shift of {shift}"
-                ),
-            });
-        }
-        let (start, end) = (steps.start, steps.end);
-        Solver::new(own.algorithm(request, tokens), steps).ok_or_else(|| EngineError::Request {
-            reason: format!("cannot make the steps from {start} to {end} of {num_steps}"),
-        })
+        check_schedule(num_steps, shift)?;
+        Solver::of_steps(own.algorithm(request, tokens), steps, num_steps)
     }
 
     /// The same with the request's own shift where it has one: a fixed one, or by the number of tokens.
-    pub(crate) fn of_request(&self, request: &GenerateRequest) -> Self {
+    pub fn of_request(&self, request: &GenerateRequest) -> Self {
         let mut own = self.clone();
         let config = &mut own.config;
         config.shift = request.shift.or(config.shift);
         config.use_dynamic_shifting =
             request.shift.is_none() && (config.use_dynamic_shifting || request.dynamic_shift);
         own
+    }
+
+    /// Its sigmas for a picture of so many tokens, as the request wants them spaced, without the 0 at the end.
+    pub fn spaced(&self, request: &GenerateRequest, tokens: i64) -> Vec<f64> {
+        let mut simple = self.schedule(request.num_steps as usize, tokens).sigmas;
+        simple.pop();
+        let simple = simple.into_iter().map(f64::from).collect();
+        spaced(request.sigma_schedule, simple)
     }
 
     fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
@@ -119,10 +118,7 @@ impl FlowSchedule {
                 Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
             }
             Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
-                let mut simple = self.schedule(num_steps, tokens).sigmas;
-                simple.pop();
-                let simple = simple.into_iter().map(f64::from).collect();
-                let sigmas = spaced(request.sigma_schedule, simple);
+                let sigmas = self.spaced(request, tokens);
                 Algorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
             }
         }

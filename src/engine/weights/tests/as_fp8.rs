@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::Weights;
 use super::made_up::{made_up, write};
 use crate::store;
+use crate::weights::Weights;
 
 pub type Tensors = BTreeMap<String, Tensor>;
 

@@ -1,5 +1,7 @@
 //! Pixels and embeddings against `tests/fixtures/vision`, other names for the same weights, and broken configs.
 
+mod siglip;
+
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +40,7 @@ fn recorded(name: &str) -> Tensor {
 }
 
 /// The same as `picture` of `generate.py`.
-pub(super) fn picture(width: u32, height: u32) -> Vec<u8> {
+fn picture(width: u32, height: u32) -> Vec<u8> {
     let mut rgb = Vec::new();
     for y in 0..height {
         for x in 0..width {

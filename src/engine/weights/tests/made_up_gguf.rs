@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use tch::{Device, Kind, Tensor};
 
-use super::Weights;
+use crate::weights::Weights;
 
 const F32: u32 = 0;
 const F16: u32 = 1;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::tests::picture;
-use super::*;
+use super::picture;
 use crate::closeness::assert_close;
 use crate::hooks::{Hooks, NoHooks};
+use crate::vision::*;
 use crate::weights::Weights;
-use crate::weights::made_up::made_up;
+use crate::weights::tests::made_up::made_up;
 
 const SIZES: [(u32, u32); 5] = [(96, 64), (640, 368), (384, 384), (1040, 16), (400, 720)];
 

@@ -1,0 +1,295 @@
+//! The blocks of transformers of two streams, where the tokens of each stream lie, and the embedders beside them.
+
+use safelight_core::networks::stream_blocks::BlockWidths;
+use tch::{Kind, Tensor};
+
+use super::EPS;
+use crate::nn::{
+    Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm, gelu_tanh,
+    join_heads, layer_norm,
+};
+use crate::weights::{Weights, WeightsError};
+
+/// The largest number in f16, which the model's sums leave.
+const LARGEST_HALF: f64 = 65504.0;
+
+/// Where the tokens of all texts and of all pictures lie: start and number.
+pub struct Tokens {
+    pub txt: (i64, i64),
+    pub img: (i64, i64),
+    pub pictures: i64,
+}
+
+impl Tokens {
+    pub fn len(&self) -> i64 {
+        self.txt.1 + self.img.1
+    }
+
+    pub(super) fn streams(&self) -> [(i64, i64); 2] {
+        [self.txt, self.img]
+    }
+
+    /// The same of one picture and its text.
+    fn of_picture(&self, index: i64) -> [(i64, i64); 2] {
+        self.streams().map(|(start, len)| {
+            let own = len / self.pictures;
+            (start + index * own, own)
+        })
+    }
+
+    /// `(1, L, ..)` -> a view, `(1, T, ..)`
+    pub fn of_txt(&self, xs: &Tensor) -> Tensor {
+        xs.narrow(1, self.txt.0, self.txt.1)
+    }
+
+    /// `(1, L, ..)` -> a view, `(1, I, ..)`
+    pub fn of_img(&self, xs: &Tensor) -> Tensor {
+        xs.narrow(1, self.img.0, self.img.1)
+    }
+
+    /// Each half through a layer of its own: `(1, L, ..)` -> the same with the layers' width
+    fn forward(&self, txt: &Linear, img: &Linear, xs: &Tensor) -> Tensor {
+        let size = [1, self.len(), img.out_features()];
+        let out = Tensor::empty(size, (xs.kind(), xs.device()));
+        txt.forward_into(&self.of_txt(xs), &self.of_txt(&out));
+        img.forward_into(&self.of_img(xs), &self.of_img(&out));
+        out
+    }
+}
+
+/// `xs += ys * gate` in place, the gate being vector `gate` of `rows` -> `xs` behind the norm `next`
+pub fn add_norm(
+    xs: &mut Tensor,
+    ys: &Tensor,
+    rows: TokenRows<'_>,
+    gate: i64,
+    next: &Norm<'_>,
+) -> Tensor {
+    let gate = Some(Gate { rows, index: gate });
+    if xs.kind() != Kind::Half {
+        return gated_add_norm(xs, ys, gate, next, EPS);
+    }
+    // As diffusers does: with f16 some numbers are too large in every picture.
+    gated_add(xs, ys, gate);
+    drop(xs.clamp_(-LARGEST_HALF, LARGEST_HALF));
+    layer_norm(xs, next, EPS)
+}
+
+/// A vector to the network's width, in f32.
+pub struct MlpEmbedder {
+    in_layer: Linear,
+    out_layer: Linear,
+}
+
+impl MlpEmbedder {
+    pub fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
+            out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
+        })
+    }
+
+    /// `(N, in_dim)` -> `(N, C)`
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        self.out_layer.forward(&self.in_layer.forward(xs).silu())
+    }
+}
+
+/// Shifts, scales and gates from the vector of timestep, guidance and pooled text.
+pub(super) struct Modulation {
+    lin: Linear,
+}
+
+impl Modulation {
+    /// `name`: `lin` in the blocks.
+    pub(super) fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
+        })
+    }
+
+    /// `vec`: `(N, C)` -> `(1, N, count * C)`
+    pub(super) fn forward(&self, vec: &Tensor) -> Tensor {
+        self.lin.forward(vec).unsqueeze(0)
+    }
+}
+
+pub(super) struct DoubleBlock {
+    img_mod: Modulation,
+    img_attn: SelfAttention,
+    img_mlp: (Linear, Linear),
+    txt_mod: Modulation,
+    txt_attn: SelfAttention,
+    txt_mlp: (Linear, Linear),
+}
+
+struct SelfAttention {
+    qkv: Linear,
+    norm: QkNorm,
+    proj: Linear,
+}
+
+impl SelfAttention {
+    fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = widths.dim;
+        let parts = [("q", dim), ("k", dim), ("v", dim)];
+        Ok(Self {
+            qkv: Linear::fused(dim, &parts, &(w / "qkv"))?,
+            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
+            proj: Linear::new(dim, dim, &(w / "proj"))?,
+        })
+    }
+}
+
+impl DoubleBlock {
+    pub(super) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
+        let mlp = |name: &str| {
+            let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
+            Ok((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
+        };
+        Ok(Self {
+            img_mod: Modulation::new(dim, 6, "lin", &(w / "img_mod"))?,
+            img_attn: SelfAttention::new(widths, &(w / "img_attn"))?,
+            img_mlp: mlp("img_mlp")?,
+            txt_mod: Modulation::new(dim, 6, "lin", &(w / "txt_mod"))?,
+            txt_attn: SelfAttention::new(widths, &(w / "txt_attn"))?,
+            txt_mlp: mlp("txt_mlp")?,
+        })
+    }
+
+    /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
+    pub(super) fn modulation(&self, vec: &Tensor) -> Tensor {
+        let (txt, img) = (&self.txt_mod.lin, &self.img_mod.lin);
+        let size = [2, vec.size()[0], img.out_features()];
+        let values = Tensor::empty(size, (vec.kind(), vec.device()));
+        txt.forward_into(vec, &values.get(0));
+        img.forward_into(vec, &values.get(1));
+        values
+    }
+
+    /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
+    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
+    pub(super) fn forward(
+        &self,
+        xs: &mut Tensor,
+        normed: Tensor,
+        rows: TokenRows<'_>,
+        next: &Norm<'_>,
+        tokens: &Tokens,
+        rope: &Rope,
+    ) -> Tensor {
+        let (txt, img) = (&self.txt_attn, &self.img_attn);
+        let normed = {
+            let qkv = tokens.forward(&txt.qkv, &img.qkv, &normed);
+            drop(normed);
+            let heads = Heads::of(&qkv, xs.size()[2], img.norm.head_dim());
+            for (norm, (start, len)) in [(&txt.norm, tokens.txt), (&img.norm, tokens.img)] {
+                let mut qk = heads.queries_and_keys().narrow(1, start, len);
+                norm.forward_rope(&mut qk, &rope.narrow(start, len));
+            }
+            let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend(tokens));
+            add_norm(xs, &ys, rows, 2, &Norm::modulated(rows, 3))
+        };
+        let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
+        drop(normed);
+        let ys = tokens.forward(&self.txt_mlp.1, &self.img_mlp.1, &gelu_tanh(ys));
+        add_norm(xs, &ys, rows, 5, next)
+    }
+}
+
+pub(super) struct SingleBlock {
+    /// Queries, keys and values, and the first layer of the feed-forward part.
+    linear1: Linear,
+    /// Of attention and feed-forward part together.
+    pub(super) linear2: Linear,
+    norm: QkNorm,
+    pub(super) modulation: Modulation,
+    dim: i64,
+}
+
+impl SingleBlock {
+    pub(super) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
+        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
+        Ok(Self {
+            linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
+            linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
+            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
+            modulation: Modulation::new(dim, 3, "lin", &(w / "modulation"))?,
+            dim,
+        })
+    }
+
+    /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
+    pub(super) fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
+        let dim = self.dim;
+        let products = self.linear1.forward(&normed); // (1, L, 3 C + M)
+        drop(normed);
+        let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
+        self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
+        // The values have been read: what the attention gives takes their place, beside the rest.
+        products
+            .narrow(-1, 2 * dim, dim)
+            .copy_(&heads.attend(tokens));
+        let mlp_dim = products.size()[2] - 3 * dim;
+        drop(gelu_tanh(products.narrow(-1, 3 * dim, mlp_dim)));
+        products.narrow(-1, 2 * dim, dim + mlp_dim)
+    }
+}
+
+/// Queries, keys and values as views of one product.
+struct Heads {
+    /// `(1, L, 3 H, D)`
+    qkv: Tensor,
+    num_heads: i64,
+}
+
+impl Heads {
+    /// `qkv`: `(1, L, 3 C)`, its rows at any one distance
+    fn of(qkv: &Tensor, dim: i64, head_dim: i64) -> Self {
+        let num_heads = dim / head_dim;
+        let len = qkv.size()[1];
+        Self {
+            // b l (k h d) -> b l (k h) d
+            qkv: qkv.view([1, len, 3 * num_heads, head_dim]),
+            num_heads,
+        }
+    }
+
+    /// `(1, L, 2 H, D)`
+    fn queries_and_keys(&self) -> Tensor {
+        self.qkv.narrow(2, 0, 2 * self.num_heads)
+    }
+
+    /// Each picture with its text alone: `(1, L, C)`
+    fn attend(&self, tokens: &Tokens) -> Tensor {
+        if tokens.pictures == 1 {
+            return self.attend_to(&self.qkv);
+        }
+        let size = self.qkv.size();
+        let size = [1, size[1], self.num_heads * size[3]];
+        let out = Tensor::empty(size, (self.qkv.kind(), self.qkv.device()));
+        for index in 0..tokens.pictures {
+            let own = tokens.of_picture(index);
+            let parts = own.map(|(start, len)| self.qkv.narrow(1, start, len));
+            let ys = self.attend_to(&Tensor::cat(&parts, 1));
+            let mut done = 0;
+            for (start, len) in own {
+                out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));
+                done += len;
+            }
+        }
+        out
+    }
+
+    /// `qkv`: `(1, l, 3 H, D)` -> `(1, l, C)`
+    fn attend_to(&self, qkv: &Tensor) -> Tensor {
+        let [q, k, v] = [0, 1, 2].map(|i| {
+            let part = qkv.narrow(2, i * self.num_heads, self.num_heads);
+            part.transpose(1, 2) // (1, H, l, D)
+        });
+        join_heads(&attention(&q, &k, &v, None, None))
+    }
+}

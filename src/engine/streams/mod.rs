@@ -1,0 +1,272 @@
+//! Transformers of two streams: text and picture in one sequence, first with weights of their own (double blocks), then
+//! with common ones (single blocks). Flux's blocks, which are HunyuanVideo's too.
+//!
+//! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
+//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names. How text and picture get into the
+//! sequence, and what becomes of the last hidden states, is the family's.
+//!
+//! The hidden states of pictures and of their text lie in one tensor all the way, the texts first, so that every pass
+//! over memory serves both and, for one picture, nothing is joined or cut for the attention. Queries, keys and values
+//! are views of one product, changed in place.
+//!
+//! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width, `H` heads
+//! of `D`, `M` = 4 `C`.
+
+mod blocks;
+
+use safelight_core::networks::stream_blocks::{BlockWidths, SINUSOIDS};
+use tch::{Device, Kind, Tensor};
+
+use crate::fault::Site;
+use crate::hooks::Hooks;
+use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm, timestep_embedding};
+use crate::weights::{Weights, WeightsError};
+
+use blocks::{DoubleBlock, Modulation, SingleBlock};
+pub use blocks::{MlpEmbedder, Tokens, add_norm};
+
+pub const EPS: f64 = 1e-6;
+
+/// What these models multiply guidance with.
+const GUIDANCE_FACTOR: f32 = 1000.0;
+
+/// What sets two such transformers apart.
+pub struct StreamSizes {
+    pub widths: BlockWidths,
+    pub num_layers: i64,
+    pub num_single_layers: i64,
+    /// Width of the pooled text.
+    pub pooled: i64,
+    pub guidance_embeds: bool,
+    /// Numbers of a token behind the last layer.
+    pub outputs: i64,
+    /// Which vectors of the final modulation they are.
+    pub shift_and_scale: (i64, i64),
+}
+
+/// All of a transformer but the way into the sequence.
+pub struct Streams {
+    time_in: MlpEmbedder,
+    vector_in: MlpEmbedder,
+    guidance_in: Option<MlpEmbedder>,
+    double_blocks: Vec<DoubleBlock>,
+    single_blocks: Vec<SingleBlock>,
+    final_layer: FinalLayer,
+    dim: i64,
+    kind: Kind,
+    device: Device,
+}
+
+/// Shifts, scales and gates of one timestep.
+pub struct Modulations {
+    /// Of each block in their order: the double blocks' `(2, 6, C)`, text first, and the single blocks' `(1, 3, C)`
+    pub blocks: Vec<Tensor>,
+    /// `(1, 2, C)` in the kind of the last layer
+    final_layer: Tensor,
+}
+
+struct FinalLayer {
+    linear: Linear,
+    /// `adaLN_modulation.1`
+    modulation: Modulation,
+    shift_and_scale: (i64, i64),
+    kind: Kind,
+}
+
+impl Streams {
+    /// `last`: where the final layer is, in the kind that it computes in.
+    pub fn new(sizes: &StreamSizes, w: &Weights, last: &Weights) -> Result<Self, WeightsError> {
+        let (widths, dim) = (&sizes.widths, sizes.widths.dim);
+        let exact = w.with_kind(Kind::Float);
+        let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
+        let guidance = || embedder(SINUSOIDS, "guidance_in");
+        Ok(Self {
+            time_in: embedder(SINUSOIDS, "time_in")?,
+            vector_in: embedder(sizes.pooled, "vector_in")?,
+            guidance_in: sizes.guidance_embeds.then(guidance).transpose()?,
+            double_blocks: (0..sizes.num_layers)
+                .map(|i| DoubleBlock::new(widths, &(w / "double_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            single_blocks: (0..sizes.num_single_layers)
+                .map(|i| SingleBlock::new(widths, &(w / "single_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            final_layer: FinalLayer {
+                linear: Linear::new(dim, sizes.outputs, &(last / "linear"))?,
+                modulation: Modulation::new(dim, 2, "adaLN_modulation.1", last)?,
+                shift_and_scale: sizes.shift_and_scale,
+                kind: last.kind(),
+            },
+            dim,
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    /// What it computes in.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What pooled text and guidance add to the timestep's embedding, `(1, C)` in f32: `pooled`:
+    /// `(1, pooled_projection_dim)`, `distilled_guidance`: as the user sets it; models that are told none leave it alone
+    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
+        let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
+        let vec = self.vector_in.forward(&pooled.contiguous());
+        match &self.guidance_in {
+            Some(guidance_in) => {
+                let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
+                guidance_in.forward(&guidance) + vec
+            }
+            None => vec,
+        }
+    }
+
+    /// `(values, 256)` in f32
+    pub fn sinusoids(&self, values: &[f32]) -> Tensor {
+        let values = Tensor::from_slice(values).to_device(self.device);
+        timestep_embedding(&values, SINUSOIDS)
+    }
+
+    /// What the blocks are told of each of `N` timesteps: `sinusoids`: `(N, 256)`, `vec`: what [`vec`](Self::vec) gave.
+    ///
+    /// A quarter of the model is the matrices that this takes. Many timesteps at once read them no more often than
+    /// one does.
+    pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Modulations> {
+        let wide = (self.time_in.forward(sinusoids) + vec).silu();
+        let vec = &wide.to_kind(self.kind);
+        let double = self.double_blocks.iter().map(|block| block.modulation(vec));
+        let single = self.single_blocks.iter();
+        let single = single.map(|block| block.modulation.forward(vec));
+        let blocks: Vec<Tensor> = double.chain(single).collect();
+        let last = &self.final_layer;
+        let final_layer = last.modulation.forward(&wide.to_kind(last.kind));
+        let of = |all: &Tensor, i: i64| {
+            // u n (m c) -> u m c
+            let values = all.select(1, i);
+            values.view([all.size()[0], -1, self.dim])
+        };
+        (0..sinusoids.size()[0])
+            .map(|i| Modulations {
+                blocks: blocks.iter().map(|all| of(all, i)).collect(),
+                final_layer: of(&final_layer, i),
+            })
+            .collect()
+    }
+
+    /// The final layer of `tokens` hidden states, `(1, N, C)`, to which `norm` applies the norm that it is given
+    /// -> `(1, N, outputs)` in f32
+    pub fn finish(
+        &self,
+        tokens: i64,
+        modulations: &Modulations,
+        norm: impl FnOnce(&Norm<'_>) -> Tensor,
+    ) -> Tensor {
+        let ranges = [(0, tokens)];
+        let (shift, scale) = self.final_layer.shift_and_scale;
+        let normed = norm(&Norm::Modulated {
+            rows: TokenRows {
+                values: &modulations.final_layer,
+                ranges: &ranges,
+            },
+            shift,
+            scale,
+        });
+        let hidden = self.final_layer.linear.forward(&normed);
+        hidden.to_kind(Kind::Float)
+    }
+}
+
+/// One way of hidden states, `(1, L, C)`, through the blocks.
+pub struct Pass<'a> {
+    pub streams: &'a Streams,
+    pub modulations: &'a Modulations,
+    pub tokens: &'a Tokens,
+    pub rope: &'a Rope,
+    pub hooks: &'a dyn Hooks,
+    ranges: ([(i64, i64); 2], [(i64, i64); 1]),
+}
+
+impl<'a> Pass<'a> {
+    pub fn new(
+        streams: &'a Streams,
+        modulations: &'a Modulations,
+        tokens: &'a Tokens,
+        rope: &'a Rope,
+        hooks: &'a dyn Hooks,
+    ) -> Self {
+        Self {
+            streams,
+            modulations,
+            tokens,
+            rope,
+            hooks,
+            ranges: (tokens.streams(), [(0, tokens.len())]),
+        }
+    }
+
+    /// What block `i` is told, counted through both lists.
+    fn rows(&self, i: usize) -> TokenRows<'_> {
+        let (streams, whole) = &self.ranges;
+        TokenRows {
+            values: &self.modulations.blocks[i],
+            ranges: if i < self.streams.double_blocks.len() {
+                streams
+            } else {
+                whole
+            },
+        }
+    }
+
+    /// `xs` behind the first norm.
+    pub fn start(&self, xs: &Tensor) -> Tensor {
+        layer_norm(xs, &Norm::modulated(self.rows(0), 0), EPS)
+    }
+
+    pub fn num_double(&self) -> usize {
+        self.streams.double_blocks.len()
+    }
+
+    /// Double block `i`: `xs` is changed in place, `normed` is `xs` behind the block's first norm -> `xs` behind the first
+    /// norm of the next block; `None` when cancelled
+    pub fn double(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
+        self.hooks.go_on(Site::Block)?;
+        // The last pass of a block is also the first of the next one.
+        let next = Norm::modulated(self.rows(i + 1), 0);
+        let block = &self.streams.double_blocks[i];
+        Some(block.forward(xs, normed, self.rows(i), &next, self.tokens, self.rope))
+    }
+
+    /// All single blocks likewise -> what the last one adds to the tokens that `own` takes. The others are not read
+    /// behind its attention, and get nothing.
+    pub fn single(
+        &self,
+        xs: &mut Tensor,
+        mut normed: Tensor,
+        own: impl FnOnce(&Tensor) -> Tensor,
+    ) -> Option<Tensor> {
+        let (last, others) = self.streams.single_blocks.split_last()?;
+        for (block, i) in others.iter().zip(self.num_double()..) {
+            self.hooks.go_on(Site::Block)?;
+            // In one statement, so that the wide products are given back before the next norm takes memory.
+            let ys = block
+                .linear2
+                .forward(&block.attend(normed, self.tokens, self.rope));
+            let next = Norm::modulated(self.rows(i + 1), 0);
+            normed = add_norm(xs, &ys, self.rows(i), 2, &next);
+        }
+        let attended = last.attend(normed, self.tokens, self.rope);
+        Some(last.linear2.forward(&own(&attended)))
+    }
+
+    /// The vectors of the last block, for `tokens` of one range.
+    pub fn last_gate<'b>(&'b self, ranges: &'b [(i64, i64)]) -> TokenRows<'b> {
+        TokenRows {
+            values: &self.modulations.blocks[self.modulations.blocks.len() - 1],
+            ranges,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What text encoders made of a job's texts, for the stages behind them: on disk between processes, and one text between
+//! several where a prompt changes in time.
+//!
+//! Knows neither encoders nor the networks that read this.
+
+use std::path::Path;
+
+use safelight_core::job::prompt::PromptShare;
+use tch::{Kind, Tensor};
+
+use super::Text;
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::store::{self, Named};
+
+const NEGATIVE: &str = "negative_";
+
+/// What the text encoders made of one text.
+#[derive(Debug)]
+pub struct TextEmbeds {
+    /// `(1, T, C)`, padding included
+    pub prompt: Tensor,
+    /// `(1, T)`: 1 for text, 0 for padding behind it, in families whose models are told of padding.
+    pub mask: Option<Tensor>,
+    /// `(1, C)`, in families with an encoder that makes one vector of a text.
+    pub pooled: Option<Tensor>,
+}
+
+impl TextEmbeds {
+    /// Tokens that count as text.
+    pub fn len(&self) -> i64 {
+        match &self.mask {
+            Some(mask) => mask.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]),
+            None => self.prompt.size().get(1).copied().unwrap_or(0),
+        }
+    }
+
+    /// Whether there is no text at all, not even what a template puts there.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// For models that read one vector of a text beside its tokens.
+    pub fn pooled(&self) -> Result<&Tensor, EngineError> {
+        self.pooled.as_ref().ok_or_else(|| {
+            EngineError::internal("the embeddings of the texts have no pooled vector")
+        })
+    }
+
+    /// One text between several: token by token, as much of each as its share says. Where one has ended, the others
+    /// go on.
+    fn blended(parts: &[(&Self, f64)]) -> Self {
+        if let [(only, _)] = parts {
+            return only.shallow_clone();
+        }
+        let sum = |of: &dyn Fn(&Self) -> Option<Tensor>| {
+            let weighted = parts
+                .iter()
+                .map(|(part, share)| of(part).map(|xs| xs * *share));
+            let weighted: Vec<Tensor> = weighted.collect::<Option<_>>()?;
+            weighted.into_iter().reduce(|sum, next| sum + next)
+        };
+        let prompt = sum(&|part| {
+            let own = part.prompt.to_kind(Kind::Float);
+            Some(match &part.mask {
+                // Padding may hold anything.
+                Some(mask) => {
+                    let mask = mask.unsqueeze(-1).to_kind(Kind::Float);
+                    own.where_self(&mask.gt(0.5), &Tensor::from(0.0_f32))
+                }
+                None => own,
+            })
+        });
+        let longest = parts.iter().max_by_key(|(part, _)| part.len());
+        Self {
+            prompt: prompt.unwrap_or_default(),
+            mask: longest.and_then(|(part, _)| part.shallow_clone().mask),
+            pooled: sum(&|part| Some(part.pooled.as_ref()?.to_kind(Kind::Float))),
+        }
+    }
+
+    pub fn shallow_clone(&self) -> Self {
+        Self {
+            prompt: self.prompt.shallow_clone(),
+            mask: self.mask.as_ref().map(Tensor::shallow_clone),
+            pooled: self.pooled.as_ref().map(Tensor::shallow_clone),
+        }
+    }
+
+    /// Its tensors and what they are called behind a prefix.
+    fn named(&self, prefix: &str) -> impl Iterator<Item = (String, &Tensor)> {
+        let named = [
+            ("prompt_embeds", Some(&self.prompt)),
+            ("prompt_attention_mask", self.mask.as_ref()),
+            ("pooled_prompt_embeds", self.pooled.as_ref()),
+        ];
+        let named = named.into_iter();
+        named.filter_map(move |(name, tensor)| Some((format!("{prefix}{name}"), tensor?)))
+    }
+
+    fn take(stored: &mut Named, prefix: &str) -> Result<Self, EngineError> {
+        Ok(Self {
+            prompt: stored.take(&format!("{prefix}prompt_embeds"))?,
+            mask: stored.find(&format!("{prefix}prompt_attention_mask")),
+            pooled: stored.find(&format!("{prefix}pooled_prompt_embeds")),
+        })
+    }
+}
+
+/// The texts of a job.
+#[derive(Debug)]
+pub struct PromptEmbeds {
+    /// Of the prompt's first text, which is the only one where the prompt has no times.
+    pub prompt: TextEmbeds,
+    /// Of the other texts of the prompt's timeline.
+    pub later: Vec<TextEmbeds>,
+    /// Only where the job has real guidance.
+    pub negative: Option<TextEmbeds>,
+}
+
+impl PromptEmbeds {
+    /// `embeds`: of each of `texts`, whose first is the prompt's; `None` where there are none. Records those that are
+    /// to be recorded.
+    pub fn of(texts: &[Text], embeds: Vec<TextEmbeds>, capture: &mut Capture) -> Option<Self> {
+        let mut all: Option<Self> = None;
+        for (text, embeds) in texts.iter().zip(embeds) {
+            let prefix = if text.is_negative() { NEGATIVE } else { "" };
+            if text.is_recorded {
+                for (name, tensor) in embeds.named(prefix) {
+                    capture.put(name, tensor);
+                }
+            }
+            match &mut all {
+                Some(all) if text.is_negative() => all.negative = Some(embeds),
+                Some(all) => all.later.push(embeds),
+                None => {
+                    all = Some(Self {
+                        prompt: embeds,
+                        later: Vec::new(),
+                        negative: None,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
+        let mut tensors: Vec<(String, &Tensor)> = self.prompt.named("").collect();
+        for (text, embeds) in (1..).zip(&self.later) {
+            tensors.extend(embeds.named(&prefix(text)));
+        }
+        if let Some(negative) = &self.negative {
+            tensors.extend(negative.named(NEGATIVE));
+        }
+        store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
+    }
+
+    pub fn load(path: &Path) -> Result<Self, EngineError> {
+        let mut stored = Named::read(path)?;
+        let prompt = TextEmbeds::take(&mut stored, "")?;
+        let mut later = Vec::new();
+        while let Ok(text) = TextEmbeds::take(&mut stored, &prefix(later.len() + 1)) {
+            later.push(text);
+        }
+        let negative = TextEmbeds::take(&mut stored, NEGATIVE).ok();
+        Ok(Self {
+            prompt,
+            later,
+            negative,
+        })
+    }
+
+    /// What a section is told.
+    pub fn of_section(&self, shares: &[PromptShare]) -> Result<TextEmbeds, EngineError> {
+        let text = |number: usize| match number.checked_sub(1) {
+            None => Some(&self.prompt),
+            Some(later) => self.later.get(later),
+        };
+        let parts = shares
+            .iter()
+            .map(|share| Some((text(share.text)?, share.share)));
+        match parts.collect::<Option<Vec<_>>>() {
+            Some(parts) if !parts.is_empty() => Ok(TextEmbeds::blended(&parts)),
+            _ => Err(EngineError::internal(
+                "the texts are not those of this job's prompt",
+            )),
+        }
+    }
+}
+
+/// Before the names of a later text of the prompt.
+fn prefix(text: usize) -> String {
+    format!("{text}.")
+}

@@ -1,0 +1,174 @@
+//! A job's texts through its text encoders: which texts there are, where tokenizers and encoders lie, and what is
+//! recorded on the way.
+//!
+//! What goes around a text, which encoder makes what of it and which of that a model reads, is the family's.
+
+use std::path::Path;
+
+use safelight_core::job::GenerateRequest;
+use safelight_core::lora::{self, Network};
+use safelight_core::model::ModelFiles;
+use safelight_core::networks::{ClipTextConfig, NetworkConfig as _};
+use tch::{Device, Tensor};
+
+use super::{ClipTextEncoder, TextTokenizer, Tokens, with_loras};
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::memory::Lent;
+use crate::place::{Placement, made};
+use crate::weights::{Weights, WeightsError};
+
+/// Ids of a text that CLIP reads.
+const CLIP_LENGTH: i64 = 77;
+
+const NEGATIVE: &str = "negative";
+
+/// A text that a job needs.
+pub struct Text {
+    /// What it is for: `prompt` or `negative`.
+    pub role: &'static str,
+    pub text: String,
+    /// Of a prompt's timeline the first text alone, as the reference has no other.
+    pub is_recorded: bool,
+}
+
+impl Text {
+    /// All that has to be read, the prompt's own first; the negative prompt only where the request has real guidance.
+    pub fn all_of(request: &GenerateRequest) -> Result<Vec<Self>, EngineError> {
+        let prompts = request.section_prompts().map_err(EngineError::request)?;
+        let prompts = prompts.map_or_else(|| vec![request.prompt.clone()], |it| it.texts);
+        let prompts = prompts.into_iter().enumerate().map(|(i, text)| Self {
+            role: "prompt",
+            text,
+            is_recorded: i == 0,
+        });
+        let negative = request.is_guided().then(|| Self {
+            role: NEGATIVE,
+            text: request.negative_prompt.clone(),
+            is_recorded: true,
+        });
+        Ok(prompts.chain(negative).collect())
+    }
+
+    pub fn is_negative(&self) -> bool {
+        self.role == NEGATIVE
+    }
+
+    /// Its ids, under the names of the reference.
+    pub fn record_tokens(&self, files: &EncoderFiles<'_>, tokens: &Tokens, capture: &mut Capture) {
+        if self.is_recorded {
+            let name = format!("{}.{}", files.tokenizer_name, self.role);
+            capture.put(format!("{name}.input_ids"), &tokens.ids);
+            capture.put(format!("{name}.attention_mask"), &tokens.mask);
+        }
+    }
+
+    /// `part` of what the encoder gave.
+    pub fn record(&self, files: &EncoderFiles<'_>, part: &str, xs: &Tensor, capture: &mut Capture) {
+        if self.is_recorded {
+            capture.put(format!("{}.{}.{part}", files.name, self.role), xs);
+        }
+    }
+}
+
+/// One of a model's text encoders with its tokenizer.
+#[derive(Clone, Copy)]
+pub struct EncoderFiles<'a> {
+    /// What messages call it.
+    pub component: &'static str,
+    pub home: &'a Path,
+    tokenizer: &'a Path,
+    tokenizer_class: Option<&'a str>,
+    /// The reference's names.
+    name: &'static str,
+    tokenizer_name: &'static str,
+}
+
+impl<'a> EncoderFiles<'a> {
+    pub fn first(files: &'a ModelFiles) -> Self {
+        Self {
+            component: "text encoder",
+            home: &files.text_encoder,
+            tokenizer: &files.tokenizer,
+            tokenizer_class: files.tokenizer_class.as_deref(),
+            name: "text_encoder",
+            tokenizer_name: "tokenizer",
+        }
+    }
+
+    pub fn second(files: &'a ModelFiles) -> Result<Self, EngineError> {
+        let lacks = |what: &str| {
+            EngineError::request(format!(
+                "this model has no {what} for its second text encoder"
+            ))
+        };
+        let home = files.text_encoder_2.as_deref();
+        let tokenizer = files.tokenizer_2.as_deref();
+        Ok(Self {
+            component: "second text encoder",
+            home: home.ok_or_else(|| lacks("weights"))?,
+            tokenizer: tokenizer.ok_or_else(|| lacks("tokenizer"))?,
+            tokenizer_class: files.tokenizer_2_class.as_deref(),
+            name: "text_encoder_2",
+            tokenizer_name: "tokenizer_2",
+        })
+    }
+
+    /// The tokenizer for texts of `length` ids and an encoder with a table of `vocab_size`.
+    pub fn tokenizer(&self, length: usize, vocab_size: i64) -> Result<TextTokenizer, EngineError> {
+        let tokenizer = TextTokenizer::open(self.tokenizer, self.tokenizer_class, length)?;
+        tokenizer.check_ids(vocab_size)?;
+        Ok(tokenizer)
+    }
+
+    /// The encoder with what the request's LoRAs do to it, where they can change a `network` of its kind.
+    pub fn encoder<T: 'static>(
+        &self,
+        request: &GenerateRequest,
+        network: Network,
+        place: Placement,
+        hooks: &dyn Hooks,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<Lent<T>, EngineError> {
+        place.network(self.component, self.home, &request.loras, || {
+            let weights = with_loras(&place.open(self.home)?, &request.loras, network)?;
+            made(&weights, self.component, hooks, new, unexpected)
+        })
+    }
+}
+
+/// One vector of each text, `(1, C)` on the CPU, of the CLIP that `files` are; `None` when cancelled.
+pub fn read_clip(
+    files: &EncoderFiles<'_>,
+    request: &GenerateRequest,
+    texts: &[Text],
+    place: Placement,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<Option<Vec<Tensor>>, EngineError> {
+    let config = ClipTextConfig::read(files.home)?;
+    let length = CLIP_LENGTH.min(config.max_position_embeddings) as usize;
+    let tokenizer = files.tokenizer(length, config.vocab_size)?;
+    let encoder = files.encoder(
+        request,
+        lora::CLIP,
+        place,
+        hooks,
+        |w| ClipTextEncoder::new(&config, w),
+        ClipTextEncoder::unexpected_keys,
+    )?;
+    let pooled = texts.iter().map(|text| {
+        let tokens = tokenizer.encode(&text.text)?;
+        let Some(embeds) = encoder.forward(&tokens.ids, hooks) else {
+            return Ok(None);
+        };
+        text.record_tokens(files, &tokens, capture);
+        let states = &embeds.last_hidden_state;
+        text.record(files, "last_hidden_state", states, capture);
+        text.record(files, "pooler_output", &embeds.pooler_output, capture);
+        Ok(Some(embeds.pooler_output.to_device(Device::Cpu)))
+    });
+    pooled.collect()
+}
