@@ -13,9 +13,10 @@ use super::{
 };
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
+use crate::library::Library;
+use crate::library::companions::Companions;
 use crate::library::single::Assembled;
-use crate::library::{Companions, Library};
-use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::memory::{Job, Need, PartName};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
@@ -29,6 +30,7 @@ pub const FACTOR: u32 = 8;
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "toy",
     label: "Toy",
+    models: "Toy",
     makes_pictures: true,
     has_dynamic_shift: false,
     guidance_is_cfg: false,
@@ -45,7 +47,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         ]
     },
     text_readers: |_| Vec::new(),
-    parts,
+    networks: |files, reader| reader.read::<ToyConfig>(PartName::Transformer, &files.transformer),
     needs,
     text_encoder_weights: [0, 0],
     matrices_a_block: |_| 1.0,
@@ -114,6 +116,10 @@ impl NetworkConfig for ToyConfig {
     fn check(&self) -> Result<(), String> {
         check_sizes(&[("channels", self.channels)])
     }
+
+    fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema()
+    }
 }
 
 impl ToyConfig {
@@ -124,15 +130,6 @@ impl ToyConfig {
         schema.matrix("toy.paint", 3, self.channels);
         schema.into_tensors()
     }
-}
-
-fn parts(files: &ModelFiles, headers: &mut Headers) -> Result<Vec<Part>, CatalogError> {
-    let place = &files.transformer;
-    let config = ToyConfig::read(place)?;
-    let part = headers.part(PartName::Transformer, place, config, |config, _| {
-        config.schema()
-    })?;
-    Ok(vec![part])
 }
 
 fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
@@ -161,9 +158,7 @@ fn assemble(
     _library: &Library,
 ) -> Result<Assembled, CatalogError> {
     let config = ToyConfig::read(place)?;
-    for tensor in config.schema() {
-        weights.expect(&tensor.name, &tensor.shape)?;
-    }
+    config.check_weights(weights)?;
     let name = place.file_stem().unwrap_or_default();
     Ok(Assembled {
         place: place.to_owned(),

@@ -39,7 +39,7 @@ pub struct UnusableModel {
     pub needs: Vec<NeededFile>,
     /// What is wrong, in a sentence, and what to do.
     pub summary: String,
-    pub advice: &'static str,
+    pub advice: String,
     /// What would make it whole, where the catalogue knows sources.
     pub fetch: Option<CatalogEntry>,
 }
@@ -61,7 +61,7 @@ impl Catalog {
                     .flatten(),
                 needs,
                 summary: problem.to_string(),
-                advice: problem.advice(),
+                advice: problem.advice().into_owned(),
             })
         });
         models.collect()

@@ -12,7 +12,7 @@ use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
 use crate::lora::{Coverage, Table};
-use crate::memory::{Headers, Job, Need, Part};
+use crate::memory::{Job, Need, NetworkReader};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::Facts;
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
@@ -24,6 +24,8 @@ pub struct FamilyDef {
     pub id: &'static str,
     /// The name in the interface.
     pub label: &'static str,
+    /// Its models, in words that fit into a list.
+    pub models: &'static str,
     /// Whether its models make single pictures, not clips.
     pub makes_pictures: bool,
     /// Whether the shift of the noise schedule can follow the number of tokens.
@@ -39,8 +41,8 @@ pub struct FamilyDef {
     pub recipe: fn(&GenerateRequest) -> Vec<Stage>,
     /// The text encoders of a model, first the one that reads the most tokens.
     pub text_readers: fn(&ModelSpec) -> Vec<TextReader>,
-    /// The networks of a model, the halves of its autoencoder apart.
-    pub(crate) parts: fn(&ModelFiles, &mut Headers) -> Result<Vec<Part>, CatalogError>,
+    /// Reads the networks of a model, the halves of its autoencoder apart.
+    pub(crate) networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// The networks that a stage needs, one after the other.
     pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<Need>,
     /// About how many weights the text encoders have: the first and the second.
@@ -117,6 +119,32 @@ pub(crate) struct KindRule {
     pub text: &'static str,
     /// Ends of keys that all must be there.
     pub ends: &'static [&'static str],
+}
+
+impl KindRule {
+    pub const fn transformer(
+        family: &'static str,
+        text: &'static str,
+        ends: &'static [&'static str],
+    ) -> Self {
+        Self {
+            family,
+            role: "transformer",
+            text,
+            ends,
+        }
+    }
+
+    pub const fn vae(
+        family: &'static str,
+        text: &'static str,
+        ends: &'static [&'static str],
+    ) -> Self {
+        Self {
+            role: "vae",
+            ..Self::transformer(family, text, ends)
+        }
+    }
 }
 
 /// Which tiny decoders for previews read the family's latents.

@@ -4,8 +4,10 @@
 //! folder names a family: others ask the [`Family`] that a model, a request or a file carries.
 
 mod def;
+mod files;
 pub mod flux;
 pub mod framepack;
+mod parts;
 #[cfg(feature = "toy-family")]
 #[path = "../../../tests/toy_family/core.rs"]
 pub mod toy;

@@ -24,6 +24,18 @@ pub struct Network {
     pub(crate) names: fn() -> Vec<Names>,
 }
 
+impl Network {
+    /// A transformer all of whose layers every model has.
+    pub(crate) const fn transformer(name: &'static str, names: fn() -> Vec<Names>) -> Self {
+        Self {
+            name,
+            is_text_encoder: false,
+            of_pictures: |_| false,
+            names,
+        }
+    }
+}
+
 /// CLIP's text encoder.
 pub const CLIP: Network = Network {
     name: "clip",

@@ -20,11 +20,11 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 
 pub use activations::{Job, Need};
-pub(crate) use activations::{autoencoder, text};
+pub(crate) use activations::{autoencoder, streams, text};
 pub use corrections::{Corrections, Measured};
 pub use device::{Budget, CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES};
 pub use fault::Fault;
-pub(crate) use network::{Headers, Part};
+pub(crate) use network::NetworkReader;
 pub use network::{ModelWeights, Network, Tally};
 pub use outcome::{PlanOutcome, StageOutcome};
 pub use parts::PartName;

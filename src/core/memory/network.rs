@@ -15,7 +15,7 @@ use crate::families::Family;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::job::Lora;
 use crate::model::{CatalogError, ModelFiles};
-use crate::networks::{Role, TensorSpec};
+use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf};
 
 /// Numbers by what becomes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,44 +43,63 @@ impl Tally {
     }
 }
 
-/// A network of a model, as its family names it.
-pub(crate) struct Part {
-    name: PartName,
-    place: PathBuf,
-    config: Arc<dyn Any + Send + Sync>,
-    /// What is read, by the names in the file.
-    tensors: Vec<TensorSpec>,
+/// Collects the networks of one model, as its family names them. The header of each file is read once.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkReader {
+    headers: BTreeMap<PathBuf, Rc<WeightSet>>,
+    networks: BTreeMap<PartName, Network>,
 }
 
-/// The headers of one model's files, each read once.
-#[derive(Debug, Default)]
-pub(crate) struct Headers(BTreeMap<PathBuf, Rc<WeightSet>>);
+impl NetworkReader {
+    /// The network at a place, whose config is read there too.
+    pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
+        &mut self,
+        part: PartName,
+        place: &Path,
+    ) -> Result<(), CatalogError> {
+        self.with_config(part, place, C::read(place)?)
+    }
 
-impl Headers {
-    fn at(&mut self, place: &Path) -> Result<Rc<WeightSet>, CatalogError> {
-        if let Some(known) = self.0.get(place) {
+    /// The network at a place, with a config that has been read.
+    pub(crate) fn with_config<C: NetworkConfig + Any + Send + Sync>(
+        &mut self,
+        part: PartName,
+        place: &Path,
+        config: C,
+    ) -> Result<(), CatalogError> {
+        let weights = self.header(place)?;
+        let tensors = config.tensors(&weights);
+        let network = Network::of(&tensors, &weights, Arc::new(config));
+        self.networks.insert(part, network);
+        Ok(())
+    }
+
+    /// Both halves of the autoencoder at a place.
+    pub(crate) fn autoencoder<C: AutoencoderConfig + Any + Send + Sync>(
+        &mut self,
+        place: &Path,
+    ) -> Result<(), CatalogError> {
+        let config = Arc::new(C::read(place)?);
+        let weights = self.header(place)?;
+        for (part, half) in [
+            (PartName::VaeEncoder, VaeHalf::Encoder),
+            (PartName::VaeDecoder, VaeHalf::Decoder),
+        ] {
+            let tensors = config.half(half, &weights);
+            let config: Arc<C> = Arc::clone(&config);
+            let network = Network::of(&tensors, &weights, config);
+            self.networks.insert(part, network);
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, place: &Path) -> Result<Rc<WeightSet>, CatalogError> {
+        if let Some(known) = self.headers.get(place) {
             return Ok(Rc::clone(known));
         }
         let weights = Rc::new(WeightSet::at(place)?);
-        self.0.insert(place.to_owned(), Rc::clone(&weights));
+        self.headers.insert(place.to_owned(), Rc::clone(&weights));
         Ok(weights)
-    }
-
-    /// The network with this config at a place, of which `schema` says what is read of the file.
-    pub(crate) fn part<C: Any + Send + Sync>(
-        &mut self,
-        name: PartName,
-        place: &Path,
-        config: C,
-        schema: impl FnOnce(&C, &WeightSet) -> Vec<TensorSpec>,
-    ) -> Result<Part, CatalogError> {
-        let weights = self.at(place)?;
-        Ok(Part {
-            name,
-            place: place.to_owned(),
-            tensors: schema(&config, &weights),
-            config: Arc::new(config),
-        })
     }
 }
 
@@ -125,7 +144,7 @@ impl Network {
     }
 
     /// What the header says of the tensors that are read.
-    fn of(part: &Part, weights: &WeightSet) -> Self {
+    fn of(tensors: &[TensorSpec], weights: &WeightSet, config: Arc<dyn Any + Send + Sync>) -> Self {
         let mut network = Self {
             fixed: Tally::default(),
             often: Tally::default(),
@@ -133,9 +152,9 @@ impl Network {
             tables: Tally::default(),
             largest: Tally::default(),
             expanded: 0,
-            config: Arc::clone(&part.config),
+            config,
         };
-        for tensor in &part.tensors {
+        for tensor in tensors {
             // One that is missing is told where it is loaded.
             if let Some(entry) = weights.tensors.get(&tensor.name) {
                 network.add(tensor, entry);
@@ -192,12 +211,12 @@ pub struct ModelWeights {
 impl ModelWeights {
     /// Reads the headers of a model's files, and of the LoRAs that change them.
     pub fn read(family: Family, files: &ModelFiles, loras: &[Lora]) -> Result<Self, CatalogError> {
-        let mut weights = Self::default();
-        let mut headers = Headers::default();
-        for part in (family.parts)(files, &mut headers)? {
-            let network = Network::of(&part, &*headers.at(&part.place)?);
-            weights.parts.insert(part.name, network);
-        }
+        let mut reader = NetworkReader::default();
+        (family.networks)(files, &mut reader)?;
+        let mut weights = Self {
+            parts: reader.networks,
+            ..Self::default()
+        };
         for lora in loras {
             // One that cannot be read is told where it is opened.
             let numbers = WeightSet::at(&lora.path).map_or(0, |set| set.parameters());

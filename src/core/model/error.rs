@@ -1,10 +1,12 @@
 //! What can be wrong with a model or with the catalogue, and what its user can do about it.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::families::Family;
 use crate::units::size_text;
 
 #[derive(Debug, Error)]
@@ -105,8 +107,8 @@ pub enum CatalogError {
 
 impl CatalogError {
     /// What the user can do; empty when the sentence itself says it.
-    pub fn advice(&self) -> &'static str {
-        match self {
+    pub fn advice(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Unknown { .. } | Self::NoSuchPath { .. } => {
                 "Run `safelight models` to see what is here and where it was looked for"
             }
@@ -129,7 +131,7 @@ impl CatalogError {
                 "Name the right file, or leave it out where the right one lies beside the model"
             }
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
-                "Choose a Wan 2.1 or 2.2 text-to-video or image-to-video model, or a FLUX.1 model: a diffusers folder, or a transformer's .safetensors or .gguf file"
+                return Cow::Owned(choose_a_model());
             }
             Self::Lora { .. } => "Name the LoRA's file; `safelight inspect` says what one is for",
             Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
@@ -138,8 +140,17 @@ impl CatalogError {
             | Self::Pickle { .. }
             | Self::PartAlone { .. }
             | Self::Expert { .. } => "",
-        }
+        })
     }
+}
+
+/// Which models run here, as the families say it.
+fn choose_a_model() -> String {
+    let models: Vec<&str> = Family::all().map(|family| family.models).collect();
+    format!(
+        "Choose a model that Safelight runs ({}): a diffusers folder, or a transformer's .safetensors or .gguf file",
+        models.join(", ")
+    )
 }
 
 impl CatalogError {

@@ -2,10 +2,11 @@
 //!
 //! What stands before and behind the layers is each network's own.
 
-use super::header::{count, sizes};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{Schema, check_epsilon, check_layers, check_sizes};
+use super::header::{count, sizes};
+use super::{Schema, check_epsilon, check_layers, check_sizes, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -68,8 +69,8 @@ impl ClipLayers {
 
     /// Checks that a file has no more layers than the config says.
     pub(super) fn check_last(&self, weights: &WeightSet, prefix: &str) -> Result<(), CatalogError> {
-        let next = format!("{prefix}encoder.layers.{}.", self.num_hidden_layers);
-        weights.no_more_layers(&next, self.num_hidden_layers.unsigned_abs())
+        let layers = self.num_hidden_layers;
+        weights.no_more_layers(&format!("{prefix}encoder.layers.{layers}."), layers)
     }
 }
 
@@ -80,26 +81,21 @@ pub(super) fn sizes_of_layers(weights: &WeightSet, prefix: &str) -> Result<[i64;
     Ok([intermediate_size, count(weights, wide)])
 }
 
-/// How many heads there are in a network of this width that no config describes.
-pub(super) fn heads(hidden_size: i64, head_dim: i64) -> Result<i64, String> {
-    if hidden_size % head_dim != 0 {
-        return Err(format!(
-            "expected a width that is a multiple of {head_dim}, as no config.json says how wide a head is, found a width of {hidden_size}"
-        ));
-    }
-    Ok(hidden_size / head_dim)
+/// Whether a `config.json` is of the kind of this `model_type`: what stands before its first `_` tells.
+pub(super) fn is_of_type(config: &Value, expected: &str) -> bool {
+    model_type(config).is_some_and(|found| found.starts_with(kind_of(expected)))
 }
 
-/// Checks the numbers of the pictures that a network reads.
-pub(super) fn check_pictures(channels: i64, edge: i64, patch: i64) -> Result<(), String> {
-    check_sizes(&[("image_size", edge), ("patch_size", patch)])?;
-    if channels != 3 {
-        return Err(format!("expected 3 num_channels, found {channels}"));
+/// Checks the `model_type` of a config, where it has one, in the same way.
+pub(super) fn check_model_type(expected: &str, found: &str) -> Result<(), String> {
+    if found.is_empty() || found.starts_with(kind_of(expected)) {
+        return Ok(());
     }
-    if patch > edge {
-        return Err(format!(
-            "expected a patch_size within the image_size of {edge}, found {patch}"
-        ));
-    }
-    Ok(())
+    Err(format!("expected the model_type {expected}, found {found}"))
+}
+
+fn kind_of(model_type: &str) -> &str {
+    model_type
+        .split_once('_')
+        .map_or(model_type, |(kind, _)| kind)
 }

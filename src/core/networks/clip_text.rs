@@ -2,12 +2,14 @@
 //!
 //! Speaks in the names of `transformers` behind whatever stands before them. Has no projection.
 
-use super::header::{not_a, prefix_before, sizes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::clip_layers::{ClipActivation, ClipLayers, heads, sizes_of_layers};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes, model_type};
+use super::clip_layers::{
+    ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers,
+};
+use super::header::{heads, not_a, prefix_before, sizes};
+use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -18,6 +20,7 @@ const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
 pub const USUAL_PREFIX: &str = "text_model.";
 /// Width of one head in every published CLIP.
 const HEAD_DIM: i64 = 64;
+const MODEL_TYPE: &str = "clip_text_model";
 
 /// `text_encoder/config.json`, with the defaults of `transformers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,7 +59,7 @@ impl NetworkConfig for ClipTextConfig {
     const PART: Option<&'static str> = Some("text_config");
 
     fn is_described_by(config: &Value) -> bool {
-        model_type(config).is_some_and(|name| name.starts_with("clip"))
+        is_of_type(config, MODEL_TYPE)
     }
 
     /// What shapes do not show is as in CLIP-L.
@@ -78,17 +81,21 @@ impl NetworkConfig for ClipTextConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        if !(self.model_type.is_empty() || self.model_type.starts_with("clip")) {
-            return Err(format!(
-                "expected the model_type clip_text_model, found {}",
-                self.model_type
-            ));
-        }
+        check_model_type(MODEL_TYPE, &self.model_type)?;
         check_sizes(&[
             ("vocab_size", self.vocab_size),
             ("max_position_embeddings", self.max_position_embeddings),
         ])?;
         self.layers().check()
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema(prefix(&weights.names()).unwrap_or(USUAL_PREFIX))
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let prefix = prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
+        self.layers().check_last(weights, prefix)
     }
 }
 
@@ -116,14 +123,6 @@ impl ClipTextConfig {
         self.layers().add_to(&mut schema);
         schema.in_f32(|schema| schema.norm("final_layer_norm", self.hidden_size));
         schema.renamed(|name| format!("{prefix}{name}"))
-    }
-
-    /// Checks that all of a text transformer is there, in the shapes that the config says, and no more layers than it
-    /// says.
-    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let prefix = prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
-        weights.expect_all(&self.schema(prefix))?;
-        self.layers().check_last(weights, prefix)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::{TensorSpec, VaeHalf};
 use crate::formats::weights::{WeightSet, is_weight_file_of};
 use crate::model::CatalogError;
 use crate::model::configs::read_json;
@@ -34,6 +35,20 @@ pub trait NetworkConfig: DeserializeOwned {
     /// The first thing that is wrong with the numbers, as "expected X, found Y".
     fn check(&self) -> Result<(), String>;
 
+    /// Every tensor that is read of a file, as the file calls them.
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec>;
+
+    /// Checks that a file has nothing that the config leaves out, such as more layers.
+    fn check_spare(&self, _weights: &WeightSet) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Checks that a file has all that is read, in the shapes that the config says, and nothing that it leaves out.
+    fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        weights.expect_all(&self.tensors(weights))?;
+        self.check_spare(weights)
+    }
+
     /// The config of what lies at a place: a folder, a weight file or a weight index.
     ///
     /// The `config.json` beside a file counts where the file is the folder's own.
@@ -46,6 +61,17 @@ pub trait NetworkConfig: DeserializeOwned {
                 path: config_path(place),
             }),
         }
+    }
+}
+
+/// The config of an autoencoder, whose halves jobs load one at a time.
+pub trait AutoencoderConfig: NetworkConfig {
+    /// The tensors of one half, as the file calls them; none where it has no such autoencoder.
+    fn half(&self, half: VaeHalf, weights: &WeightSet) -> Vec<TensorSpec>;
+
+    /// Those of both halves.
+    fn halves(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        VaeHalf::BOTH.map(|half| self.half(half, weights)).concat()
     }
 }
 
@@ -120,12 +146,17 @@ pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
     Err(format!("expected a {name} of at least 0, found {found}"))
 }
 
-/// What a `config.json` of `transformers` says that it is the config of.
+/// What a `config.json` of diffusers says that it is the config of.
+pub(super) fn class_name(config: &Value) -> Option<&str> {
+    config.get("_class_name")?.as_str()
+}
+
+/// The same of `transformers`.
 pub(super) fn model_type(config: &Value) -> Option<&str> {
     config.get("model_type")?.as_str()
 }
 
 /// Whether a config is in the terms of Wan's authors, who publish theirs in a layout of their own.
 fn is_authors(config: &Value) -> bool {
-    config.get("_class_name").and_then(Value::as_str) == Some("WanModel")
+    class_name(config) == Some("WanModel")
 }

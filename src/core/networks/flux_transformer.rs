@@ -3,14 +3,13 @@
 //! dev, schnell, Fill and Kontext are configs of it. Either dialect may stand behind a prefix, as in checkpoints that
 //! hold a whole pipeline. Readers ask with the authors' names. The blocks are `stream_blocks`'.
 
-use super::header::{not_a, sizes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::stream_blocks::{
-    self, AXES, BlockWidths, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINGLE, SINUSOIDS,
-};
-use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes};
+use super::header::{heads, not_a, sizes};
+use super::stream_blocks::{self, AXES, BlockWidths, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER};
+use super::stream_blocks::{GUIDANCE, SINGLE, SINUSOIDS};
+use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -62,7 +61,7 @@ impl Default for FluxTransformerConfig {
 
 impl NetworkConfig for FluxTransformerConfig {
     fn is_described_by(config: &Value) -> bool {
-        config.get("_class_name").and_then(Value::as_str) == Some("FluxTransformer2DModel")
+        class_name(config) == Some("FluxTransformer2DModel")
     }
 
     /// What shapes cannot say, the width of a head and the axes of positions, is as published.
@@ -74,18 +73,13 @@ impl NetworkConfig for FluxTransformerConfig {
         let [out_channels, _] = size("final_layer.linear.weight")?;
         let [_, joint_attention_dim] = size("txt_in.weight")?;
         let [_, pooled_projection_dim] = size("vector_in.in_layer.weight")?;
-        if dim % HEAD_DIM != 0 {
-            return Err(format!(
-                "expected a width that is a multiple of {HEAD_DIM}, as no config.json says how wide a head is, found {dim}"
-            ));
-        }
         let [double, single] = keys.block_names();
         Ok(Self {
             in_channels,
             out_channels: Some(out_channels),
             num_layers: stream_blocks::count_blocks(weights, &double),
             num_single_layers: stream_blocks::count_blocks(weights, &single),
-            num_attention_heads: dim / HEAD_DIM,
+            num_attention_heads: heads(dim, HEAD_DIM)?,
             joint_attention_dim,
             pooled_projection_dim,
             guidance_embeds: weights.has(&keys.file_key(GUIDANCE)),
@@ -124,6 +118,17 @@ impl NetworkConfig for FluxTransformerConfig {
             self.axes_dims_rope,
             self.attention_head_dim,
         )
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        schema(self, FluxTransformerKeys::of(|key| weights.has(key)))
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = FluxTransformerKeys::of(|key| weights.has(key));
+        let counts = [self.num_layers, self.num_single_layers];
+        stream_blocks::check_blocks(weights, &keys.block_names(), &counts)?;
+        stream_blocks::check_guidance(weights, self.guidance_embeds, &keys.file_key(GUIDANCE))
     }
 }
 
@@ -188,9 +193,6 @@ const MARKS: [[&str; 3]; 2] = [
 
 /// Only Flux's own, outside the blocks.
 const OWN: [Names; 1] = [["txt_in", "", "context_embedder"]];
-
-/// In models with a guidance.
-const GUIDANCE: &str = "guidance_in.in_layer.weight";
 
 impl FluxTransformerKeys {
     /// The authors' names, bare.
@@ -290,20 +292,7 @@ pub fn schema(config: &FluxTransformerConfig, keys: FluxTransformerKeys) -> Vec<
     stream_blocks::add_blocks(&mut schema, config.widths(), counts, keys.is_diffusers);
     schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
     schema.linear("final_layer.linear", config.out_channels(), dim);
-    schema.named(|name| keys.file_key(name))
-}
-
-/// Checks that all of a transformer is there, in the shapes that its config says, and no more blocks.
-pub(crate) fn check_transformer(
-    weights: &WeightSet,
-    config: &FluxTransformerConfig,
-) -> Result<(), CatalogError> {
-    let keys = FluxTransformerKeys::of(|key| weights.has(key));
-    let counts = [config.num_layers, config.num_single_layers];
-    let lists: Vec<_> = keys.block_names().into_iter().zip(counts).collect();
-    let guidance = keys.file_key(GUIDANCE);
-    let absent = (!config.guidance_embeds).then_some(guidance.as_str());
-    stream_blocks::check_whole(weights, &schema(config, keys), &lists, absent)
+    schema.renamed(|name| keys.file_key(name))
 }
 
 #[cfg(test)]

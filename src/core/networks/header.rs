@@ -45,15 +45,56 @@ pub(super) fn prefix_before<'a>(
         .min_by_key(|prefix| prefix.len())
 }
 
+/// How many heads there are in a network of this width that no config describes.
+pub(super) fn heads(dim: i64, head_dim: i64) -> Result<i64, String> {
+    if dim % head_dim != 0 {
+        return Err(format!(
+            "expected a width that is a multiple of {head_dim}, as no config.json says how wide a head is, found {dim}"
+        ));
+    }
+    Ok(dim / head_dim)
+}
+
+/// A name of parts that dots stand between.
+pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
+    [head, tail].concat().join(".")
+}
+
 /// What is said of a file without the network.
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
     let found = kind::of_tensors(weights).text;
     format!("expected a {what}, found {found}")
 }
 
-/// A key whose start is one of the first names, with the second in its place.
-pub(super) fn with_start_replaced(key: &str, starts: &[(&str, &str)]) -> Option<String> {
+/// What another program calls the tensors: the beginnings of names, ours and theirs, the first that fits counts.
+pub(super) struct Renaming {
+    pub outside: &'static [(&'static str, &'static str)],
+    /// The list of layers: what stands before a layer's number.
+    pub list: (&'static str, &'static str),
+    /// Within a layer.
+    pub inside: &'static [(&'static str, &'static str)],
+}
+
+impl Renaming {
+    /// Their name of a tensor; ours where no beginning fits.
+    pub fn apply(&self, name: &str) -> String {
+        let (ours, theirs) = self.list;
+        let inside = || {
+            let (number, rest) = name
+                .strip_prefix(ours)?
+                .strip_prefix('.')?
+                .split_once('.')?;
+            let rest = with_start_replaced(rest, self.inside)?;
+            Some(format!("{theirs}.{number}.{rest}"))
+        };
+        with_start_replaced(name, self.outside)
+            .or_else(inside)
+            .unwrap_or_else(|| name.to_owned())
+    }
+}
+
+fn with_start_replaced(name: &str, starts: &[(&str, &str)]) -> Option<String> {
     starts
         .iter()
-        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", key.strip_prefix(ours)?)))
+        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", name.strip_prefix(ours)?)))
 }

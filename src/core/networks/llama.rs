@@ -3,10 +3,10 @@
 //! Speaks in the names of `transformers`; [`LlamaKeys`] says what a file calls the same tensors. The last layers, the
 //! last norm and the head are not read, as the hidden states before them are. Llamas of other generations are refused.
 
-use super::header::{count, not_a, prefix_before, sizes, with_start_replaced};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::header::{Renaming, count, not_a, prefix_before, sizes};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, model_type,
 };
@@ -170,6 +170,16 @@ impl NetworkConfig for LlamaConfig {
             return Ok(());
         })
     }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema(&LlamaKeys::of(&weights.names()).unwrap_or_default())
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = LlamaKeys::of(&weights.names()).unwrap_or_default();
+        let next = format!("layers.{}.mlp.up_proj.weight", self.num_hidden_layers);
+        weights.no_more_layers(&keys.file_key(&next), self.num_hidden_layers)
+    }
 }
 
 impl LlamaConfig {
@@ -218,14 +228,6 @@ impl LlamaConfig {
         }
         schema.renamed(|name| keys.file_key(name))
     }
-
-    /// Checks that all that is read is there, in the shapes that the config says, and no more layers than it says.
-    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = LlamaKeys::of(&weights.names()).unwrap_or_default();
-        weights.expect_all(&self.schema(&keys))?;
-        let next = format!("layers.{}.mlp.up_proj.weight", self.num_hidden_layers);
-        weights.no_more_layers(&keys.file_key(&next), self.num_hidden_layers.unsigned_abs())
-    }
 }
 
 /// Heads of queries, and of keys and values, as a GGUF file says it.
@@ -272,7 +274,7 @@ impl LlamaKeys {
     /// The file's name of the tensor that `transformers` calls `name`.
     pub fn file_key(&self, name: &str) -> String {
         if self.is_llama_cpp {
-            llama_cpp_from_llama(name)
+            LLAMA_CPP.apply(name)
         } else {
             format!("{}{name}", self.prefix)
         }
@@ -280,13 +282,14 @@ impl LlamaKeys {
 }
 
 /// `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`
-fn llama_cpp_from_llama(name: &str) -> String {
-    let outside = [
+const LLAMA_CPP: Renaming = Renaming {
+    outside: &[
         ("embed_tokens.", "token_embd."),
         ("norm.", "output_norm."),
         ("lm_head.", "output."),
-    ];
-    let in_layer = [
+    ],
+    list: ("layers", "blk"),
+    inside: &[
         ("input_layernorm.", "attn_norm."),
         ("self_attn.q_proj.", "attn_q."),
         ("self_attn.k_proj.", "attn_k."),
@@ -296,13 +299,5 @@ fn llama_cpp_from_llama(name: &str) -> String {
         ("mlp.gate_proj.", "ffn_gate."),
         ("mlp.up_proj.", "ffn_up."),
         ("mlp.down_proj.", "ffn_down."),
-    ];
-    let layer = || {
-        let (number, rest) = name.strip_prefix("layers.")?.split_once('.')?;
-        let rest = with_start_replaced(rest, &in_layer)?;
-        Some(format!("blk.{number}.{rest}"))
-    };
-    with_start_replaced(name, &outside)
-        .or_else(layer)
-        .unwrap_or_else(|| name.to_owned())
-}
+    ],
+};

@@ -23,15 +23,16 @@ pub mod t5;
 mod tests;
 mod tiny_decoder;
 mod vae;
+mod vision;
 pub mod wan_transformer;
 mod wan_vae;
 
 pub use clip_layers::{ClipActivation, ClipLayers};
 pub use clip_text::ClipTextConfig;
 pub use clip_vision::ClipVisionConfig;
-use config::model_type;
-pub use config::{NetworkConfig, config_path};
+pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
+use config::{class_name, model_type};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
 pub use framepack_transformer::{
     FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys,

@@ -97,19 +97,11 @@ impl Schema {
         self.keeps_f32 = before;
     }
 
-    /// The tensors, as a file calls them: `file_key` translates the names that they were added with.
-    pub fn named(mut self, file_key: impl Fn(&str) -> String) -> Vec<TensorSpec> {
-        for tensor in &mut self.tensors {
-            tensor.name = file_key(&tensor.name);
-        }
-        self.tensors
-    }
-
     pub fn into_tensors(self) -> Vec<TensorSpec> {
         self.tensors
     }
 
-    /// The same in a file's own names.
+    /// The same as a file calls them: `file_key` translates the names that they were added with.
     pub fn renamed(mut self, file_key: impl Fn(&str) -> String) -> Vec<TensorSpec> {
         for tensor in &mut self.tensors {
             tensor.name = file_key(&tensor.name);

@@ -1,40 +1,29 @@
 //! SigLIP's vision transformer (so400m, 384 pixels, patches of 14): the image encoder of FramePack.
 //!
-//! Speaks in the names of `transformers` behind whatever stands before them. Its pooling head is not read: every patch
-//! is.
+//! Its pooling head is not read: every patch is. What it shares with CLIP's is in `vision`.
 
-use super::header::{not_a, sizes};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::marker::PhantomData;
 
-use super::clip_layers::{ClipActivation, ClipLayers, check_pictures, heads, sizes_of_layers};
-use super::clip_vision::{self, PATCHES, POSITIONS, USUAL_PREFIX};
-use super::{NetworkConfig, Role, Schema, TensorSpec, model_type};
+use super::clip_layers::ClipActivation;
+use super::clip_vision;
+use super::vision::{VisionConfig, VisionKind};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
 
-/// Width of one head of the shape-optimised network with 400 million parameters.
-const HEAD_DIM: i64 = 72;
+pub type SiglipConfig = VisionConfig<Siglip>;
 
-/// `image_encoder/config.json`; what it leaves out is as in the published so400m of 384 pixels.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SiglipConfig {
-    pub model_type: String,
-    pub hidden_size: i64,
-    pub intermediate_size: i64,
-    pub num_hidden_layers: i64,
-    pub num_attention_heads: i64,
-    pub num_channels: i64,
-    pub image_size: i64,
-    pub patch_size: i64,
-    pub layer_norm_eps: f64,
-    pub hidden_act: ClipActivation,
-}
+/// The kind of [`SiglipConfig`].
+#[derive(Clone, Copy, Debug)]
+pub enum Siglip {}
 
-impl Default for SiglipConfig {
-    fn default() -> Self {
-        Self {
+impl VisionKind for Siglip {
+    const NAME: &'static str = "SigLIP image encoder";
+    const MODEL_TYPE: &'static str = "siglip_vision_model";
+    const HEAD_DIM: i64 = 72;
+    const HAS_CLASS_TOKEN: bool = false;
+    const READS_LAST_LAYER: bool = true;
+
+    fn published() -> SiglipConfig {
+        VisionConfig {
             model_type: String::new(),
             hidden_size: 1152,
             intermediate_size: 4304,
@@ -45,100 +34,12 @@ impl Default for SiglipConfig {
             patch_size: 14,
             layer_norm_eps: 1e-6,
             hidden_act: ClipActivation::GeluTanh,
-        }
-    }
-}
-
-impl NetworkConfig for SiglipConfig {
-    const PART: Option<&'static str> = Some("vision_config");
-
-    fn is_described_by(config: &Value) -> bool {
-        model_type(config).is_some_and(|name| name.starts_with("siglip"))
-    }
-
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let prefix =
-            prefix(&weights.names()).ok_or_else(|| not_a("SigLIP image encoder", weights))?;
-        let [hidden_size, num_channels, patch_size, _] =
-            sizes(weights, &format!("{prefix}{PATCHES}"))?;
-        let [positions, _] = sizes(weights, &format!("{prefix}{POSITIONS}"))?;
-        let [intermediate_size, num_hidden_layers] = sizes_of_layers(weights, prefix)?;
-        let grid = positions.isqrt();
-        if grid * grid != positions {
-            return Err(format!(
-                "expected a square of patches, found {positions} positions"
-            ));
-        }
-        let published = Self::default();
-        // Some pixels at the edges of published pictures are in no patch.
-        let is_published =
-            (positions, patch_size) == (published.num_tokens(), published.patch_size);
-        let image_size = if is_published {
-            published.image_size
-        } else {
-            grid.saturating_mul(patch_size)
-        };
-        Ok(Self {
-            hidden_size,
-            intermediate_size,
-            num_hidden_layers,
-            num_attention_heads: heads(hidden_size, HEAD_DIM)?,
-            num_channels,
-            image_size,
-            patch_size,
-            ..published
-        })
-    }
-
-    fn check(&self) -> Result<(), String> {
-        if !(self.model_type.is_empty() || self.model_type.starts_with("siglip")) {
-            return Err(format!(
-                "expected the model_type siglip_vision_model, found {}",
-                self.model_type
-            ));
-        }
-        check_pictures(self.num_channels, self.image_size, self.patch_size)?;
-        self.layers().check()
-    }
-}
-
-impl SiglipConfig {
-    /// Tokens of one picture: its patches.
-    pub fn num_tokens(&self) -> i64 {
-        (self.image_size / self.patch_size).pow(2)
-    }
-
-    pub fn layers(&self) -> ClipLayers {
-        ClipLayers {
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            num_hidden_layers: self.num_hidden_layers,
-            num_attention_heads: self.num_attention_heads,
-            layer_norm_eps: self.layer_norm_eps,
-            hidden_act: self.hidden_act,
+            kind: PhantomData,
         }
     }
 
-    /// Every tensor that is read. Image encoders are small and computed in f32 as a whole.
-    pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
-        let (hidden, patch) = (self.hidden_size, self.patch_size);
-        let mut schema = Schema::default();
-        schema.in_f32(|schema| {
-            let kernel = [hidden, self.num_channels, patch, patch];
-            schema.conv("embeddings.patch_embedding", &kernel);
-            schema.add(POSITIONS, &[self.num_tokens(), hidden], Role::Fixed);
-            self.layers().add_to(schema);
-            schema.norm("post_layernorm", hidden);
-        });
-        schema.renamed(|name| format!("{prefix}{name}"))
-    }
-
-    /// Checks that all of a vision transformer is there, in the shapes that the config says, and no more layers than it
-    /// says.
-    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let prefix = prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
-        weights.expect_all(&self.schema(prefix))?;
-        self.layers().check_last(weights, prefix)
+    fn prefix(weights: &WeightSet) -> Option<&str> {
+        prefix(&weights.names())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Schema, TensorSpec};
+use super::Schema;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -14,6 +14,8 @@ use crate::model::CatalogError;
 pub const SINUSOIDS: i64 = 256;
 /// Width of one head in every published transformer.
 pub(super) const HEAD_DIM: i64 = 128;
+/// In models with a guidance.
+pub(super) const GUIDANCE: &str = "guidance_in.in_layer.weight";
 /// How many numbers of such a head turn with each of a token's places.
 pub(super) const AXES: [i64; 3] = [16, 56, 56];
 
@@ -254,25 +256,27 @@ pub(super) fn add_blocks(
     }
 }
 
-/// Checks that all of a transformer is there and nothing that its config leaves out. `lists`: what the file calls its
-/// lists of blocks, and how many are in each; `absent`: a tensor that it must not have.
-pub(super) fn check_whole(
+/// Checks that a file's lists of blocks are no longer than the config says.
+pub(super) fn check_blocks(
     weights: &WeightSet,
-    schema: &[TensorSpec],
-    lists: &[(String, i64)],
-    absent: Option<&str>,
+    lists: &[String],
+    counts: &[i64],
 ) -> Result<(), CatalogError> {
-    for tensor in schema {
-        weights.expect(&tensor.name, &tensor.shape)?;
+    let mut lists = lists.iter().zip(counts);
+    lists.try_for_each(|(list, count)| weights.no_more_layers(&format!("{list}.{count}."), count))
+}
+
+/// Checks that a file has no guidance, which it calls `key`, where the config says none.
+pub(super) fn check_guidance(
+    weights: &WeightSet,
+    is_stated: bool,
+    key: &str,
+) -> Result<(), CatalogError> {
+    if is_stated || !weights.has(key) {
+        return Ok(());
     }
-    for (list, count) in lists {
-        weights.no_more_layers(&format!("{list}.{count}."), *count)?;
-    }
-    match absent.filter(|key| weights.has(key)) {
-        Some(key) => Err(CatalogError::Config {
-            reason: format!("expected no guidance by the config, found the tensor '{key}'"),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
-        None => Ok(()),
-    }
+    Err(CatalogError::Config {
+        reason: format!("expected no guidance by the config, found the tensor '{key}'"),
+        path: weights.files.first().cloned().unwrap_or_default(),
+    })
 }

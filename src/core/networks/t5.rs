@@ -2,12 +2,12 @@
 //!
 //! Speaks in the names of `transformers`; [`T5Keys`] says what a file calls the same tensors. Has no decoder.
 
-use super::header::{count, not_a, prefix_before, sizes, with_start_replaced};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::header::{Renaming, count, not_a, prefix_before, sizes};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
     model_type,
@@ -142,6 +142,17 @@ impl NetworkConfig for T5Config {
         }
         Ok(())
     }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema(&T5Keys::of(&weights.names()).unwrap_or_default())
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = T5Keys::of(&weights.names()).unwrap_or_default();
+        // The end of the name is only there for the translation.
+        let next = format!("encoder.block.{}.layer.0.layer_norm.", self.num_layers);
+        weights.no_more_layers(&keys.file_key(&next), self.num_layers)
+    }
 }
 
 impl T5Config {
@@ -195,15 +206,6 @@ impl T5Config {
         }
         schema.vector("encoder.final_layer_norm.weight", width);
         schema.renamed(|name| keys.file_key(name))
-    }
-
-    /// Checks that all of an encoder is there, in the shapes that the config says, and no more blocks than it says.
-    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = T5Keys::of(&weights.names()).unwrap_or_default();
-        weights.expect_all(&self.schema(&keys))?;
-        // The end of the name is only there for the translation.
-        let next = format!("encoder.block.{}.layer.0.layer_norm.", self.num_layers);
-        weights.no_more_layers(&keys.file_key(&next), self.num_layers.unsigned_abs())
     }
 }
 
@@ -267,8 +269,8 @@ impl T5Keys {
     pub fn file_key(&self, name: &str) -> String {
         let key = match self.names {
             T5Names::Transformers => name.to_owned(),
-            T5Names::WanAuthors => renamed(name, &WAN_AUTHORS),
-            T5Names::LlamaCpp => renamed(name, &LLAMA_CPP),
+            T5Names::WanAuthors => WAN_AUTHORS.apply(name),
+            T5Names::LlamaCpp => LLAMA_CPP.apply(name),
         };
         format!("{}{key}", self.prefix)
     }
@@ -289,23 +291,15 @@ pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str>
     prefix_before(keys, &[POSITIONS])
 }
 
-/// The names that begin so in `transformers`, begin otherwise elsewhere.
-struct Renaming {
-    outside: [(&'static str, &'static str); 3],
-    /// Where a block begins, up to its number.
-    block: &'static str,
-    in_block: [(&'static str, &'static str); 7],
-}
-
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `blocks.3.ffn.fc2.weight`
 const WAN_AUTHORS: Renaming = Renaming {
-    outside: [
+    outside: &[
         ("shared.", "token_embedding."),
         ("encoder.embed_tokens.", "token_embedding."),
         ("encoder.final_layer_norm.", "norm."),
     ],
-    block: "blocks",
-    in_block: [
+    list: ("encoder.block", "blocks"),
+    inside: &[
         ("layer.0.layer_norm.", "norm1."),
         ("layer.1.layer_norm.", "norm2."),
         (
@@ -321,13 +315,13 @@ const WAN_AUTHORS: Renaming = Renaming {
 
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`
 const LLAMA_CPP: Renaming = Renaming {
-    outside: [
+    outside: &[
         ("shared.", "token_embd."),
         ("encoder.embed_tokens.", "token_embd."),
         ("encoder.final_layer_norm.", "enc.output_norm."),
     ],
-    block: "enc.blk",
-    in_block: [
+    list: ("encoder.block", "enc.blk"),
+    inside: &[
         ("layer.0.layer_norm.", "attn_norm."),
         ("layer.1.layer_norm.", "ffn_norm."),
         (
@@ -340,17 +334,6 @@ const LLAMA_CPP: Renaming = Renaming {
         ("layer.1.DenseReluDense.wo.", "ffn_down."),
     ],
 };
-
-fn renamed(name: &str, renaming: &Renaming) -> String {
-    let in_block = || {
-        let (number, rest) = name.strip_prefix("encoder.block.")?.split_once('.')?;
-        let rest = with_start_replaced(rest, &renaming.in_block)?;
-        Some(format!("{}.{number}.{rest}", renaming.block))
-    };
-    with_start_replaced(name, &renaming.outside)
-        .or_else(in_block)
-        .unwrap_or_else(|| name.to_owned())
-}
 
 #[cfg(test)]
 mod tests {

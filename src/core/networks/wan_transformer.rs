@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{count, not_a, sizes, with_start_replaced};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes};
+use super::header::{Renaming, count, heads, not_a, sizes};
+use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -72,7 +72,7 @@ impl Default for WanTransformerConfig {
 
 impl NetworkConfig for WanTransformerConfig {
     fn is_described_by(config: &Value) -> bool {
-        config.get("_class_name").and_then(Value::as_str) == Some("WanTransformer3DModel")
+        class_name(config) == Some("WanTransformer3DModel")
     }
 
     /// The authors' own config says how many heads there are.
@@ -147,6 +147,16 @@ impl NetworkConfig for WanTransformerConfig {
             return self.check_pictures();
         })
     }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        schema(self, TransformerKeys::of(|key| weights.has(key)))
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = TransformerKeys::of(|key| weights.has(key));
+        let next = keys.file_key(&format!("blocks.{}.", self.num_layers));
+        weights.no_more_layers(&next, self.num_layers)
+    }
 }
 
 /// How many heads there are, by the authors' config or by their published width.
@@ -156,10 +166,7 @@ fn heads_of(dim: i64, num_heads: Option<i64>) -> Result<i64, String> {
         Some(heads) => Err(format!(
             "expected a num_heads that divides the width {dim}, found {heads}"
         )),
-        None if dim % HEAD_DIM == 0 => Ok(dim / HEAD_DIM),
-        None => Err(format!(
-            "expected a width that is a multiple of {HEAD_DIM}, as no config.json says how wide a head is, found {dim}"
-        )),
+        None => heads(dim, HEAD_DIM),
     }
 }
 
@@ -267,7 +274,7 @@ impl TransformerKeys {
     /// The file's name of the tensor that the authors call `original`.
     pub fn file_key(self, original: &str) -> String {
         let key = if self.is_diffusers {
-            diffusers_from_original(original)
+            DIFFUSERS.apply(original)
         } else {
             original.to_owned()
         };
@@ -304,7 +311,7 @@ pub fn schema(config: &WanTransformerConfig, keys: TransformerKeys) -> Vec<Tenso
     }
     schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], Role::Fixed));
     schema.linear("head.head", config.token_numbers(), dim);
-    schema.named(|name| keys.file_key(name))
+    schema.renamed(|name| keys.file_key(name))
 }
 
 fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
@@ -334,22 +341,9 @@ fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
     });
 }
 
-/// Checks that all of a transformer is there, in the shapes that its config says, and no more blocks.
-pub(crate) fn check_transformer(
-    weights: &WeightSet,
-    config: &WanTransformerConfig,
-) -> Result<(), CatalogError> {
-    let keys = TransformerKeys::of(|key| weights.has(key));
-    for tensor in schema(config, keys) {
-        weights.expect(&tensor.name, &tensor.shape)?;
-    }
-    let next = keys.file_key(&format!("blocks.{}.", config.num_layers));
-    weights.no_more_layers(&next, config.num_layers)
-}
-
 /// `blocks.0.self_attn.q.weight` -> `blocks.0.attn1.to_q.weight`
-fn diffusers_from_original(key: &str) -> String {
-    let whole = [
+const DIFFUSERS: Renaming = Renaming {
+    outside: &[
         (
             "text_embedding.0.",
             "condition_embedder.text_embedder.linear_1.",
@@ -389,46 +383,28 @@ fn diffusers_from_original(key: &str) -> String {
         ),
         ("head.head.", "proj_out."),
         ("head.modulation", "scale_shift_table"),
-    ];
-    if let Some(renamed) = with_start_replaced(key, &whole) {
-        return renamed;
-    }
-    let Some((block, rest)) = split_block(key) else {
-        return key.to_owned();
-    };
-    let parts = [
+    ],
+    list: ("blocks", "blocks"),
+    inside: &[
         ("modulation", "scale_shift_table"),
         ("norm3.", "norm2."),
         ("ffn.0.", "ffn.net.0.proj."),
         ("ffn.2.", "ffn.net.2."),
+        ("self_attn.q.", "attn1.to_q."),
+        ("self_attn.k.", "attn1.to_k."),
+        ("self_attn.v.", "attn1.to_v."),
+        ("self_attn.o.", "attn1.to_out.0."),
         ("self_attn.", "attn1."),
+        ("cross_attn.q.", "attn2.to_q."),
+        ("cross_attn.k.", "attn2.to_k."),
+        ("cross_attn.v.", "attn2.to_v."),
+        ("cross_attn.o.", "attn2.to_out.0."),
+        ("cross_attn.k_img.", "attn2.add_k_proj."),
+        ("cross_attn.v_img.", "attn2.add_v_proj."),
+        ("cross_attn.norm_k_img.", "attn2.norm_added_k."),
         ("cross_attn.", "attn2."),
-    ];
-    let rest = with_start_replaced(rest, &parts).unwrap_or_else(|| rest.to_owned());
-    let leaves = [
-        ("q.", "to_q."),
-        ("k.", "to_k."),
-        ("v.", "to_v."),
-        ("o.", "to_out.0."),
-        ("k_img.", "add_k_proj."),
-        ("v_img.", "add_v_proj."),
-        ("norm_k_img.", "norm_added_k."),
-    ];
-    if let Some((attention, leaf)) = rest.split_once('.')
-        && attention.starts_with("attn")
-        && let Some(leaf) = with_start_replaced(leaf, &leaves)
-    {
-        return format!("{block}.{attention}.{leaf}");
-    }
-    format!("{block}.{rest}")
-}
-
-/// `blocks.12.norm3.bias` -> `blocks.12`, `norm3.bias`
-fn split_block(key: &str) -> Option<(&str, &str)> {
-    let number = key.strip_prefix("blocks.")?.split('.').next()?;
-    let (block, rest) = key.split_at("blocks.".len() + number.len());
-    Some((block, rest.strip_prefix('.')?))
-}
+    ],
+};
 
 #[cfg(test)]
 mod tests {
@@ -448,7 +424,7 @@ mod tests {
             ("ffn.2.bias", "ffn.net.2.bias"),
             ("modulation", "scale_shift_table"),
         ] {
-            let found = diffusers_from_original(&format!("blocks.11.{ours}"));
+            let found = DIFFUSERS.apply(&format!("blocks.11.{ours}"));
             assert_eq!(found, format!("blocks.11.{theirs}"));
         }
     }
@@ -477,7 +453,7 @@ mod tests {
                 format!("{embedder}.image_embedder.pos_embed"),
             ),
         ] {
-            assert_eq!(diffusers_from_original(ours), theirs);
+            assert_eq!(DIFFUSERS.apply(ours), theirs);
         }
     }
 

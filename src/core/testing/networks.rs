@@ -104,18 +104,15 @@ pub(crate) fn check_part(
 ) -> Result<(), CatalogError> {
     use Component::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
     match (family.id, component) {
-        ("flux", Transformer) => {
-            flux_transformer::check_transformer(weights, &FluxTransformerConfig::read(place)?)
-        }
+        ("flux", Transformer) => FluxTransformerConfig::read(place)?.check_weights(weights),
         ("flux", Vae) => KlVaeConfig::read(place)?.check_weights(weights),
         ("flux", TextEncoder) | ("framepack", TextEncoder2) => {
             ClipTextConfig::read(place)?.check_weights(weights)
         }
         ("flux", TextEncoder2) => T5Config::read_as(T5Kind::T5, place)?.check_weights(weights),
-        ("framepack", Transformer) => framepack_transformer::check_transformer(
-            weights,
-            &FramePackTransformerConfig::read(place)?,
-        ),
+        ("framepack", Transformer) => {
+            FramePackTransformerConfig::read(place)?.check_weights(weights)
+        }
         ("framepack", Vae) => HunyuanVaeConfig::read(place)?.check_weights(weights),
         ("framepack", TextEncoder) => LlamaConfig::read(place)?.check_weights(weights),
         ("framepack", ImageEncoder) => SiglipConfig::read(place)?.check_weights(weights),

@@ -276,7 +276,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
         }
         wide_note(ui, &model.summary, palette(ui).weak);
         if !model.advice.is_empty() {
-            wide_note(ui, model.advice, palette(ui).weak);
+            wide_note(ui, &model.advice, palette(ui).weak);
         }
         place_ui(ui, view, &model.path);
         let is_shown = view.session.fetch.is_some();

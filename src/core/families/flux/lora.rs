@@ -8,23 +8,13 @@ use crate::lora::{
 };
 use crate::networks::{FluxTransformerConfig, FluxTransformerKeys, flux_transformer};
 
-/// The transformer in a file with the authors' names.
-const ORIGINAL: Network = Network {
-    name: "flux",
-    is_text_encoder: false,
-    of_pictures: |_| false,
-    names: || names(false),
-};
-/// The same in a file with diffusers' names.
-const DIFFUSERS: Network = Network {
-    name: "flux in diffusers' names",
-    names: || names(true),
-    ..ORIGINAL
-};
-
 /// The transformer, whose file has diffusers' names or the authors'.
 pub fn network(is_diffusers: bool) -> Network {
-    if is_diffusers { DIFFUSERS } else { ORIGINAL }
+    if is_diffusers {
+        Network::transformer("flux in diffusers' names", || names(true))
+    } else {
+        Network::transformer("flux", || names(false))
+    }
 }
 
 pub(super) const RULES: LoraRules = LoraRules {

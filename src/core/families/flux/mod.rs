@@ -8,13 +8,13 @@ mod parts;
 pub(crate) mod tests;
 mod variant;
 
+use super::files::rules;
 use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::Guidance;
-use crate::networks::FluxTransformerKeys;
 use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
-pub(crate) use memory::{Sequence, moment};
+use files::Flux;
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -30,6 +30,7 @@ pub fn text_tokens(guidance: Guidance) -> u32 {
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "flux",
     label: "Flux",
+    models: "FLUX.1 dev, schnell, Fill or Kontext",
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
@@ -42,7 +43,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         let t5 = TextReader::second(spec, "T5", text_tokens(spec.guidance));
         t5.into_iter().chain([clip]).collect()
     },
-    parts: memory::parts,
+    networks: memory::networks,
     needs: memory::needs,
     // CLIP, and the encoder half of T5.
     text_encoder_weights: [123_000_000, 4_800_000_000],
@@ -53,25 +54,19 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
-        check_folder: files::check_folder,
-        has_transformer: |weights| FluxTransformerKeys::detect(|key| weights.has(key)).is_some(),
-        assemble: files::assemble,
-        variant_at: files::variant_at,
-        are_experts: |_, _| false,
-        is_published_part: |component, _, place| files::is_published_part(component, place),
         glance,
         kinds: &[
-            relative(
+            KindRule::transformer(
                 "chroma",
                 "a Chroma transformer",
                 &["distilled_guidance_layer.in_proj.weight"],
             ),
-            relative(
+            KindRule::transformer(
                 "flux2",
                 "a Flux 2 transformer in the original layout",
                 &["double_stream_modulation_img.lin.weight"],
             ),
-            relative(
+            KindRule::transformer(
                 "flux2",
                 "a Flux 2 transformer",
                 &["double_stream_modulation_img.linear.weight"],
@@ -82,12 +77,12 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 text: "a Flux Redux adapter",
                 ends: &["redux_up.weight", "redux_down.weight"],
             },
-            relative(
+            KindRule::transformer(
                 "flux",
                 "a Flux transformer in the original layout",
                 &["double_blocks.0.img_attn.qkv.weight"],
             ),
-            relative(
+            KindRule::transformer(
                 "flux",
                 "a Flux transformer",
                 &[
@@ -95,7 +90,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                     "x_embedder.weight",
                 ],
             ),
-            relative(
+            KindRule::transformer(
                 "flux",
                 "a Flux transformer",
                 &[
@@ -103,12 +98,11 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                     "x_embedder.weight",
                 ],
             ),
-            KindRule {
-                family: "flux",
-                role: "vae",
-                text: "an image VAE in the original layout",
-                ends: &["decoder.mid.block_1.conv1.weight"],
-            },
+            KindRule::vae(
+                "flux",
+                "an image VAE in the original layout",
+                &["decoder.mid.block_1.conv1.weight"],
+            ),
         ],
         published_name,
         instead: |kind| {
@@ -120,28 +114,14 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 _ => return None,
             })
         },
-        ships_tokenizers: true,
         tiny_decoder: TinyDecoderRules {
             words: &["taef1", "flux"],
             is_f16: false,
         },
+        ..rules::<Flux>()
     },
     lora: lora::RULES,
 };
-
-/// A transformer of the family or of one that shares its names.
-const fn relative(
-    family: &'static str,
-    text: &'static str,
-    ends: &'static [&'static str],
-) -> KindRule {
-    KindRule {
-        family,
-        role: "transformer",
-        text,
-        ends,
-    }
-}
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];

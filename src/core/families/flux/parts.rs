@@ -1,23 +1,26 @@
 //! The parts that a Flux transformer needs beside it.
 
+use crate::families::parts::{check_width, clip_l};
 use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
 use crate::networks::{
-    ClipTextConfig, FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config, T5Keys,
-    T5Kind, clip_text,
+    FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind,
 };
 
 /// What to get where a companion is missing or wrong.
 const VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
-const CLIP: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 
 /// All of them.
 pub(super) fn parts(transformer: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
-    vec![vae(transformer), clip_l(transformer), t5_xxl(transformer)]
+    vec![
+        vae(transformer),
+        clip_l(Component::TextEncoder, transformer.pooled_projection_dim),
+        t5_xxl(transformer),
+    ]
 }
 
 fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
@@ -44,43 +47,6 @@ fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn clip_l(transformer: &FluxTransformerConfig) -> Wanted<'_> {
-    Wanted {
-        component: Component::TextEncoder,
-        role: Role::Clip,
-        what: "a CLIP-L text encoder".to_owned(),
-        kind: "a CLIP text encoder",
-        example: CLIP,
-        usual: &["clip_l", "text_encoder"],
-        word: "clip",
-        is_in: |weights| clip_text::prefix(&weights.names()).is_some(),
-        fits: Box::new(|weights, place| {
-            let config = ClipTextConfig::read(place)?;
-            let (expected, found) = (transformer.pooled_projection_dim, config.hidden_size);
-            let what = format!(
-                "a CLIP text encoder with a hidden_size of {expected}, the transformer's pooled_projection_dim"
-            );
-            fits_transformer(expected == found, &what, CLIP, place, || {
-                format!("one of {found}")
-            })?;
-            config.check_weights(weights)
-        }),
-        tokenizer: Some(WantedTokenizer {
-            what: "the tokenizer of CLIP",
-            example: "the folder tokenizer that was published with this text encoder",
-            folders: &[
-                "tokenizer",
-                "clip-l",
-                "clip-vit-large-patch14",
-                "tokenizers/clip-l",
-            ],
-            bundled: Some("clip-l"),
-            form: TokenizerForm::Pairs,
-            vocab_size: |place| Ok(ClipTextConfig::read(place)?.vocab_size),
-        }),
-    }
-}
-
 fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::TextEncoder2,
@@ -98,13 +64,9 @@ fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {
         is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::T5),
         fits: Box::new(|weights, place| {
             let config = T5Config::read_as(T5Kind::T5, place)?;
-            let (expected, found) = (transformer.joint_attention_dim, config.d_model);
-            let what = format!(
-                "a T5 text encoder with a d_model of {expected}, the transformer's joint_attention_dim"
-            );
-            fits_transformer(expected == found, &what, T5, place, || {
-                format!("one of {found}")
-            })?;
+            let what = ["a T5 text encoder", "d_model"];
+            let widths = [transformer.joint_attention_dim, config.d_model];
+            check_width(what, "joint_attention_dim", widths, T5, place)?;
             config.check_weights(weights)
         }),
         tokenizer: Some(WantedTokenizer {

@@ -8,23 +8,13 @@ use crate::networks::{
     FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys, framepack_transformer,
 };
 
-/// The transformer in a file with ComfyUI's names.
-const ORIGINAL: Network = Network {
-    name: "framepack",
-    is_text_encoder: false,
-    of_pictures: |_| false,
-    names: || names(false),
-};
-/// The same in a file with diffusers' names.
-const DIFFUSERS: Network = Network {
-    name: "framepack in diffusers' names",
-    names: || names(true),
-    ..ORIGINAL
-};
-
 /// The transformer, whose file has diffusers' names or ComfyUI's.
 pub fn network(is_diffusers: bool) -> Network {
-    if is_diffusers { DIFFUSERS } else { ORIGINAL }
+    if is_diffusers {
+        Network::transformer("framepack in diffusers' names", || names(true))
+    } else {
+        Network::transformer("framepack", || names(false))
+    }
 }
 
 pub(super) const RULES: LoraRules = LoraRules {

@@ -2,16 +2,14 @@
 //!
 //! The transformer is built as Flux's is, with one sequence of text, picture, history and the section's latents.
 
-use crate::families::flux::{Sequence, moment};
 use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
+use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::{clip_text, llama, vision};
-use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
-    ClipTextConfig, FramePackTransformerConfig, FramePackTransformerKeys, HunyuanVaeConfig,
-    KlVaeKeys, LlamaConfig, LlamaKeys, NetworkConfig as _, SiglipConfig, VaeHalf,
-    clip_text as clip, framepack_transformer, siglip,
+    ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, SiglipConfig,
 };
 use crate::tokens::HunyuanPrompt;
 
@@ -28,83 +26,40 @@ const EXACT_BYTES: u64 = 4;
 /// Latent frames of a section where the request does not say.
 const WINDOW: f64 = 9.0;
 
-pub(super) fn parts(files: &ModelFiles, headers: &mut Headers) -> Result<Vec<Part>, CatalogError> {
-    let place = &files.transformer;
-    let config = FramePackTransformerConfig::read(place)?;
-    let transformer = headers.part(PartName::Transformer, place, config, |config, weights| {
-        let keys = FramePackTransformerKeys::of(|key| weights.has(key));
-        framepack_transformer::schema(config, keys)
-    })?;
-    let mut parts = vec![transformer];
-    for (name, half) in [
-        (PartName::VaeEncoder, VaeHalf::Encoder),
-        (PartName::VaeDecoder, VaeHalf::Decoder),
-    ] {
-        let config = HunyuanVaeConfig::read(&files.vae)?;
-        parts.push(headers.part(name, &files.vae, config, |config, weights| {
-            let keys = KlVaeKeys::of_video(weights);
-            keys.map_or_else(Vec::new, |keys| config.schema(half, &keys))
-        })?);
-    }
-    let place = &files.text_encoder;
-    let config = LlamaConfig::read(place)?;
-    parts.push(
-        headers.part(PartName::TextEncoder, place, config, |config, weights| {
-            let keys = LlamaKeys::of(&weights.names());
-            keys.map_or_else(Vec::new, |keys| config.schema(&keys))
-        })?,
-    );
+pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+    reader.read::<FramePackTransformerConfig>(PartName::Transformer, &files.transformer)?;
+    reader.autoencoder::<HunyuanVaeConfig>(&files.vae)?;
+    reader.read::<LlamaConfig>(PartName::TextEncoder, &files.text_encoder)?;
     if let Some(place) = &files.text_encoder_2 {
-        let config = ClipTextConfig::read(place)?;
-        parts.push(
-            headers.part(PartName::TextEncoder2, place, config, |config, weights| {
-                config.schema(clip::prefix(&weights.names()).unwrap_or_default())
-            })?,
-        );
+        reader.read::<ClipTextConfig>(PartName::TextEncoder2, place)?;
     }
     if let Some(place) = &files.image_encoder {
-        let config = SiglipConfig::read(place)?;
-        parts.push(
-            headers.part(PartName::ImageEncoder, place, config, |config, weights| {
-                config.schema(siglip::prefix(&weights.names()).unwrap_or_default())
-            })?,
-        );
+        reader.read::<SiglipConfig>(PartName::ImageEncoder, place)?;
     }
-    Ok(parts)
+    Ok(())
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
-    match stage {
-        Stage::EncodeText => texts(job),
+    let needs = match stage {
+        // Llama is gone before CLIP is there.
+        Stage::EncodeText => [
+            llama(job, PartName::TextEncoder, READ_LENGTH),
+            clip_text(job, PartName::TextEncoder2),
+        ],
         Stage::EncodeImage => {
-            let bytes = |widths: &[i64]| video_encode(widths, &picture(job), seen(job), job);
-            vae(job, PartName::VaeEncoder, &bytes)
+            let bytes = |widths: &[i64]| video_encode(widths, &Clip::of(job, 1), seen(job), job);
+            [vae(job, PartName::VaeEncoder, &bytes), None]
         }
-        Stage::EncodeVision => encode_vision(job).into_iter().collect(),
-        Stage::Denoise => transformer(job).into_iter().collect(),
+        Stage::EncodeVision => [encode_vision(job), None],
+        Stage::Denoise => [transformer(job), None],
         Stage::Decode => {
             let latents = 2.0 * window(job);
-            let bytes = |widths: &[i64]| video_decode(widths, &picture(job), latents, job);
-            vae(job, PartName::VaeDecoder, &bytes)
+            let bytes = |widths: &[i64]| video_decode(widths, &Clip::of(job, 1), latents, job);
+            [vae(job, PartName::VaeDecoder, &bytes), None]
         }
-        Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Save => Vec::new(),
-    }
-}
-
-/// Llama is gone before CLIP is there.
-fn texts(job: &Job<'_>) -> Vec<Need> {
-    let size = job.number_bytes();
-    let first = job.configured::<LlamaConfig>(PartName::TextEncoder);
-    let first = first.map(|encoder| {
-        let bytes = llama(encoder, READ_LENGTH, size);
-        job.need(PartName::TextEncoder, bytes)
-    });
-    let second = job.configured::<ClipTextConfig>(PartName::TextEncoder2);
-    let second = second.map(|(network, config)| {
-        let bytes = clip_text(network, &config.layers(), size);
-        job.need(PartName::TextEncoder2, bytes)
-    });
-    first.into_iter().chain(second).collect()
+        Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Save => [None, None],
+    };
+    needs.into_iter().flatten().collect()
 }
 
 fn encode_vision(job: &Job<'_>) -> Option<Need> {
@@ -118,13 +73,9 @@ fn encode_vision(job: &Job<'_>) -> Option<Need> {
     })
 }
 
-fn vae(job: &Job<'_>, part: PartName, bytes: &dyn Fn(&[i64]) -> f64) -> Vec<Need> {
-    let network = job.configured::<HunyuanVaeConfig>(part);
-    let need = network.map(|(_, config)| Need {
-        tiles: true,
-        ..job.need(part, bytes(&config.block_out_channels))
-    });
-    need.into_iter().collect()
+fn vae(job: &Job<'_>, part: PartName, bytes: &dyn Fn(&[i64]) -> f64) -> Option<Need> {
+    let (_, config) = job.configured::<HunyuanVaeConfig>(part)?;
+    Some(job.vae_need(part, bytes(&config.block_out_channels)))
 }
 
 fn window(job: &Job<'_>) -> f64 {
@@ -141,15 +92,6 @@ fn seen(job: &Job<'_>) -> f64 {
     }
 }
 
-fn picture(job: &Job<'_>) -> Clip {
-    Clip {
-        width: f64::from(job.request.width),
-        height: f64::from(job.request.height),
-        frames: 1.0,
-        tile: job.request.vae_tile.map(f64::from),
-    }
-}
-
 fn transformer(job: &Job<'_>) -> Option<Need> {
     let (network, config) = job.configured::<FramePackTransformerConfig>(PartName::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
@@ -160,14 +102,8 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
         picture: made + HISTORY * a_frame,
         pictures: 1.0,
         channels: 4.0 * config.in_channels as f64,
-        heads: config.num_attention_heads as f64,
-        head_dim: config.attention_head_dim as f64,
-        double_blocks: config.num_layers as f64,
-        single_blocks: config.num_single_layers as f64,
+        widths: config.widths(),
+        blocks: [config.num_layers, config.num_single_layers],
     };
-    let passes = if job.request.is_guided() { 2 } else { 1 };
-    Some(Need {
-        calls: job.calls(passes),
-        ..job.need(PartName::Transformer, moment(job, network, &sequence))
-    })
+    Some(streams(job, network, &sequence))
 }

@@ -8,9 +8,12 @@ mod parts;
 pub(crate) mod tests;
 mod variant;
 
+use super::files::rules;
 use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
 use crate::job::{GenerateRequest, Stage};
 use crate::tokens::{CLIP_TOKENS, HunyuanPrompt, TextReader, TextRule};
+
+use files::FramePack;
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -35,6 +38,7 @@ const TRAINED_SIZES: [(u32, u32); 14] = [
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "framepack",
     label: "FramePack",
+    models: "FramePack or FramePack F1",
     makes_pictures: false,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
@@ -48,7 +52,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         let clip = TextReader::second(spec, "CLIP", CLIP_TOKENS);
         [llama].into_iter().chain(clip).collect()
     },
-    parts: memory::parts,
+    networks: memory::networks,
     needs: memory::needs,
     // Llama 3, and CLIP.
     text_encoder_weights: [8_000_000_000, 123_000_000],
@@ -58,65 +62,44 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class == files::PIPELINE,
-        check_folder: files::check_folder,
-        has_transformer: files::is_in,
-        assemble: files::assemble,
-        variant_at: files::variant_at,
-        are_experts: |_, _| false,
-        is_published_part: |component, _, place| files::is_published_part(component, place),
         glance: |header| {
             let is_own = header.contains("clean_x_embedder.proj.weight\"");
             is_own.then_some(Glance::Own)
         },
         kinds: &[
-            transformer(
+            KindRule::transformer(
                 "framepack",
                 "a FramePack transformer",
                 &["clean_x_embedder.proj.weight"],
             ),
-            transformer(
+            KindRule::transformer(
                 "hunyuan",
                 "a HunyuanVideo transformer",
                 &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
             ),
-            transformer(
+            KindRule::transformer(
                 "hunyuan",
                 "a HunyuanVideo transformer in the original layout",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
             ),
-            KindRule {
-                family: "hunyuan",
-                role: "vae",
-                text: "a HunyuanVideo VAE",
-                ends: &["decoder.conv_in.conv.weight"],
-            },
+            KindRule::vae(
+                "hunyuan",
+                "a HunyuanVideo VAE",
+                &["decoder.conv_in.conv.weight"],
+            ),
         ],
-        published_name: |_| None,
         instead: |kind| {
             (kind.role == "transformer")
                 .then_some("FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy")
         },
-        ships_tokenizers: true,
         tiny_decoder: TinyDecoderRules {
             words: &["taehv", "taehy", "hunyuan", "framepack"],
             is_f16: true,
         },
+        ..rules::<FramePack>()
     },
     lora: lora::RULES,
 };
-
-const fn transformer(
-    family: &'static str,
-    text: &'static str,
-    ends: &'static [&'static str],
-) -> KindRule {
-    KindRule {
-        family,
-        role: "transformer",
-        text,
-        ends,
-    }
-}
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];

@@ -1,20 +1,20 @@
 //! The parts that a FramePack transformer needs beside it: which autoencoder, text encoders and image encoder, and how
 //! to tell the right ones.
 
+use crate::families::parts::{check_width, clip_l};
 use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
 use crate::networks::{
-    ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, LlamaKeys,
-    NetworkConfig as _, SiglipConfig, clip_text, siglip,
+    FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, LlamaKeys, NetworkConfig as _,
+    SiglipConfig, siglip,
 };
 
 /// What to get where a companion is missing or wrong.
 const VAE: &str = "hunyuan_video_vae_bf16.safetensors from Comfy-Org/HunyuanVideo_repackaged";
 const LLAMA: &str = "llava_llama3_fp8_scaled.safetensors from Comfy-Org/HunyuanVideo_repackaged";
-const CLIP: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
 const SIGLIP: &str = "sigclip_vision_patch14_384.safetensors from Comfy-Org/sigclip_vision_384";
 
 /// What the published text encoder's table has for Llama 3's own words and LLaVA's marks.
@@ -26,7 +26,7 @@ pub(super) fn parts(transformer: &FramePackTransformerConfig) -> Vec<Wanted<'_>>
     vec![
         vae(transformer),
         llava_llama3(transformer),
-        clip_l(transformer),
+        clip_l(Component::TextEncoder2, transformer.pooled_projection_dim),
         siglip_384(transformer),
     ]
 }
@@ -77,13 +77,10 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
         is_in: |weights| LlamaKeys::of(&weights.names()).is_some(),
         fits: Box::new(|weights, place| {
             let config = LlamaConfig::read(place)?;
-            let (expected, found) = (transformer.text_embed_dim, config.hidden_size);
-            let what = format!(
-                "a Llama text encoder with a hidden_size of {expected}, the transformer's text_embed_dim"
-            );
-            fits_transformer(expected == found, &what, LLAMA, place, || {
-                format!("one of {found}")
-            })?;
+            let what = ["a Llama text encoder", "hidden_size"];
+            let expected = transformer.text_embed_dim;
+            let widths = [expected, config.hidden_size];
+            check_width(what, "text_embed_dim", widths, LLAMA, place)?;
             // Other language models are as wide, and have other words.
             let words = config.vocab_size;
             let has_words = expected != LLAMA3_WIDTH || LLAMA3_WORDS.contains(&words);
@@ -110,43 +107,6 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn clip_l(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
-    Wanted {
-        component: Component::TextEncoder2,
-        role: Role::Clip,
-        what: "a CLIP-L text encoder".to_owned(),
-        kind: "a CLIP text encoder",
-        example: CLIP,
-        usual: &["clip_l", "text_encoder_2"],
-        word: "clip",
-        is_in: |weights| clip_text::prefix(&weights.names()).is_some(),
-        fits: Box::new(|weights, place| {
-            let config = ClipTextConfig::read(place)?;
-            let (expected, found) = (transformer.pooled_projection_dim, config.hidden_size);
-            let what = format!(
-                "a CLIP text encoder with a hidden_size of {expected}, the transformer's pooled_projection_dim"
-            );
-            fits_transformer(expected == found, &what, CLIP, place, || {
-                format!("one of {found}")
-            })?;
-            config.check_weights(weights)
-        }),
-        tokenizer: Some(WantedTokenizer {
-            what: "the tokenizer of CLIP",
-            example: "the folder tokenizer_2 that was published with this text encoder",
-            folders: &[
-                "tokenizer_2",
-                "clip-l",
-                "clip-vit-large-patch14",
-                "tokenizers/clip-l",
-            ],
-            bundled: Some("clip-l"),
-            form: TokenizerForm::Pairs,
-            vocab_size: |place| Ok(ClipTextConfig::read(place)?.vocab_size),
-        }),
-    }
-}
-
 fn siglip_384(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::ImageEncoder,
@@ -159,13 +119,9 @@ fn siglip_384(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
         is_in: |weights| siglip::prefix(&weights.names()).is_some(),
         fits: Box::new(|weights, place| {
             let config = SiglipConfig::read(place)?;
-            let (expected, found) = (transformer.image_proj_dim, config.hidden_size);
-            let what = format!(
-                "a SigLIP image encoder with a hidden_size of {expected}, the transformer's image_proj_dim"
-            );
-            fits_transformer(expected == found, &what, SIGLIP, place, || {
-                format!("one of {found}")
-            })?;
+            let what = ["a SigLIP image encoder", "hidden_size"];
+            let widths = [transformer.image_proj_dim, config.hidden_size];
+            check_width(what, "image_proj_dim", widths, SIGLIP, place)?;
             config.check_weights(weights)
         }),
         tokenizer: None,

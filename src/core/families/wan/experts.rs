@@ -9,12 +9,14 @@ use super::names::implied_side;
 use super::parts::parts;
 use super::transformer::{Transformer, TransformerKind};
 use super::variant::Variant;
+use crate::families::files::model_name;
+use crate::library::companions;
 use crate::library::companions::Companions;
 use crate::library::names::{
     Side, counterpart, possible_side, side_beside, stated_side, without_side,
 };
 use crate::library::single::{Assembled, file_stem};
-use crate::library::{Library, Role, companions, scan};
+use crate::library::{Library, Role};
 use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, ModelFiles};
 
@@ -71,12 +73,11 @@ fn place_and_name(first: &Path, second: Option<&Path>) -> (PathBuf, String) {
         Some(folder) if second.is_some() && first.is_dir() => folder,
         _ => first,
     };
-    let name = if place.is_dir() {
-        scan::model_name(place)
-    } else if second.is_some() {
-        without_side(&file_stem(place))
+    let name = model_name(place);
+    let name = if second.is_some() && !place.is_dir() {
+        without_side(&name)
     } else {
-        file_stem(place)
+        name
     };
     (place.to_owned(), name)
 }

@@ -6,14 +6,16 @@ use std::path::Path;
 
 use super::parts::{self, parts};
 use super::variant::{Variant, of_index};
-use crate::library::companions::{Companions, wanted};
+use crate::families::files::{is_one_of, refuse_quantised};
+use crate::library::Library;
+use crate::library::companions;
+use crate::library::companions::Companions;
+use crate::library::companions::wanted;
 use crate::library::identify::check_components;
-use crate::library::{Library, companions};
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
-use crate::networks::wan_transformer::check_transformer;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,
@@ -101,7 +103,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
         files,
         &transformers,
         "a Wan transformer",
-        &|weights| check_transformer(weights, &config),
+        &|weights| config.check_weights(weights),
         &parts(&config),
     )?;
     Ok(Facts {
@@ -135,13 +137,7 @@ fn check_quantisation(
     let is_quantised = config.quantization_config.is_some()
         || second.is_some_and(|second| second.quantization_config.is_some())
         || text.quantization_config.is_some();
-    if is_quantised {
-        return Err(CatalogError::Unsupported {
-            what: "a quantised Wan model".to_owned(),
-            path: files.transformer.clone(),
-        });
-    }
-    Ok(())
+    refuse_quantised(is_quantised, super::FAMILY, &files.transformer)
 }
 
 /// Whether a place holds this part of the published models with latents of so many channels.
@@ -153,9 +149,7 @@ pub(super) fn is_published_part(component: Component, latent_channels: u64, plac
         image_dim: Some(IMAGE_DIM),
         ..WanTransformerConfig::default()
     };
-    let parts = parts(&transformer);
-    let mut parts = parts.iter().filter(|wanted| wanted.component == component);
-    parts.any(|wanted| wanted.check(place).is_ok())
+    is_one_of(&parts(&transformer), component, place)
 }
 
 /// Whether there is an image encoder where the transformer looks at pictures through one, and none elsewhere.

@@ -6,60 +6,31 @@ use super::TEXT_TOKENS;
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, wan_decode, wan_encode};
 use crate::memory::text::{t5, vision};
-use crate::memory::{Headers, Job, Need, Part, PartName};
+use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::{CatalogError, ModelFiles};
-use crate::networks::{
-    ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, TransformerKeys, VaeHalf,
-    WanTransformerConfig, WanVaeConfig, WanVaeKeys, clip_vision, wan_transformer,
-};
+use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
 
 /// Passes of the guidance go together where one needs at most this much, see the engine's `guidance.rs`.
 const LARGEST_JOINED_PASS: f64 = 1073741824.0;
 
-pub(super) fn parts(files: &ModelFiles, headers: &mut Headers) -> Result<Vec<Part>, CatalogError> {
-    let mut parts = Vec::new();
-    let transformers = [
-        (PartName::Transformer, Some(&files.transformer)),
-        (PartName::Transformer2, files.transformer_2.as_ref()),
-    ];
-    for (name, place) in transformers {
-        if let Some(place) = place {
-            let config = WanTransformerConfig::read(place)?;
-            parts.push(headers.part(name, place, config, |config, weights| {
-                wan_transformer::schema(config, TransformerKeys::of(|key| weights.has(key)))
-            })?);
-        }
+pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+    reader.read::<WanTransformerConfig>(PartName::Transformer, &files.transformer)?;
+    if let Some(place) = &files.transformer_2 {
+        reader.read::<WanTransformerConfig>(PartName::Transformer2, place)?;
     }
-    for (name, half) in [
-        (PartName::VaeEncoder, VaeHalf::Encoder),
-        (PartName::VaeDecoder, VaeHalf::Decoder),
-    ] {
-        let config = WanVaeConfig::read(&files.vae)?;
-        parts.push(headers.part(name, &files.vae, config, |config, weights| {
-            config.schema(half, &WanVaeKeys::of(weights))
-        })?);
-    }
+    reader.autoencoder::<WanVaeConfig>(&files.vae)?;
     let place = &files.text_encoder;
     let config = T5Config::read_as(T5Kind::Umt5, place)?;
-    parts.push(
-        headers.part(PartName::TextEncoder, place, config, |config, weights| {
-            config.schema(&T5Keys::of(&weights.names()).unwrap_or_default())
-        })?,
-    );
+    reader.with_config(PartName::TextEncoder, place, config)?;
     if let Some(place) = &files.image_encoder {
-        let config = ClipVisionConfig::read(place)?;
-        parts.push(
-            headers.part(PartName::ImageEncoder, place, config, |config, weights| {
-                config.schema(clip_vision::prefix(weights.names()).unwrap_or_default())
-            })?,
-        );
+        reader.read::<ClipVisionConfig>(PartName::ImageEncoder, place)?;
     }
-    Ok(parts)
+    Ok(())
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
     let need = match stage {
-        Stage::EncodeText => text(job),
+        Stage::EncodeText => t5(job, PartName::TextEncoder, f64::from(TEXT_TOKENS)),
         Stage::EncodeImage => encode_image(job),
         Stage::EncodeVision => encode_vision(job),
         Stage::Denoise | Stage::DenoiseHigh => transformer(job, PartName::Transformer),
@@ -68,12 +39,6 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         Stage::Unload | Stage::Save => None,
     };
     need.into_iter().collect()
-}
-
-fn text(job: &Job<'_>) -> Option<Need> {
-    let encoder = job.configured::<T5Config>(PartName::TextEncoder)?;
-    let bytes = t5(encoder, f64::from(TEXT_TOKENS), job.number_bytes());
-    Some(job.need(PartName::TextEncoder, bytes))
 }
 
 fn encode_vision(job: &Job<'_>) -> Option<Need> {
@@ -88,38 +53,24 @@ fn encode_vision(job: &Job<'_>) -> Option<Need> {
     })
 }
 
-/// The clip in pixels and frames, and the autoencoder's factors.
-fn clip(job: &Job<'_>) -> Clip {
-    let request = job.request;
-    Clip {
-        width: f64::from(request.width),
-        height: f64::from(request.height),
-        frames: f64::from(request.num_frames),
-        tile: request.vae_tile.map(f64::from),
-    }
-}
-
 fn encode_image(job: &Job<'_>) -> Option<Need> {
     let (_, config) = job.configured(PartName::VaeEncoder)?;
-    let mut clip = clip(job);
-    if job.request.files.expand_timesteps {
-        // The first frame alone.
-        clip.frames = 1.0;
-    }
-    let bytes = wan_encode(config, &clip, job.number_bytes() as f64);
-    Some(Need {
-        tiles: true,
-        ..job.need(PartName::VaeEncoder, bytes)
-    })
+    let request = job.request;
+    let sees_first_alone = request.files.expand_timesteps;
+    let frames = if sees_first_alone {
+        1
+    } else {
+        request.num_frames
+    };
+    let bytes = wan_encode(config, &Clip::of(job, frames), job.number_bytes() as f64);
+    Some(job.vae_need(PartName::VaeEncoder, bytes))
 }
 
 fn decode(job: &Job<'_>) -> Option<Need> {
     let (_, config) = job.configured(PartName::VaeDecoder)?;
-    let bytes = wan_decode(config, &clip(job), job.number_bytes() as f64);
-    Some(Need {
-        tiles: true,
-        ..job.need(PartName::VaeDecoder, bytes)
-    })
+    let clip = Clip::of(job, job.request.num_frames);
+    let bytes = wan_decode(config, &clip, job.number_bytes() as f64);
+    Some(job.vae_need(PartName::VaeDecoder, bytes))
 }
 
 /// A transformer and the clip as it sees it.

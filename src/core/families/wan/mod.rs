@@ -23,6 +23,7 @@ pub const TEXT_TOKENS: u32 = 512;
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "wan",
     label: "Wan",
+    models: "Wan 2.1 or 2.2 text-to-video or image-to-video",
     makes_pictures: false,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
@@ -38,7 +39,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             TextRule::CleanedForWan,
         )]
     },
-    parts: memory::parts,
+    networks: memory::networks,
     needs: memory::needs,
     // The encoder half of UMT5.
     text_encoder_weights: [5_700_000_000, 0],
@@ -73,21 +74,21 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             .then_some(Glance::Own)
         },
         kinds: &[
-            kind(
-                "transformer",
+            KindRule::transformer(
+                "wan",
                 "a Wan transformer",
                 &[
                     "condition_embedder.time_proj.weight",
                     "patch_embedding.weight",
                 ],
             ),
-            kind(
-                "transformer",
+            KindRule::transformer(
+                "wan",
                 "a Wan transformer in the original layout",
                 &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
             ),
-            kind(
-                "vae",
+            KindRule::vae(
+                "wan",
                 "a Wan VAE",
                 &[
                     "decoder.conv_in.weight",
@@ -95,8 +96,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                     "encoder.norm_out.gamma",
                 ],
             ),
-            kind(
-                "vae",
+            KindRule::vae(
+                "wan",
                 "a Wan VAE in the original layout",
                 &["decoder.middle.0.residual.0.gamma"],
             ),
@@ -132,15 +133,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     lora: lora::RULES,
 };
-
-const fn kind(role: &'static str, text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule {
-        family: "wan",
-        role,
-        text,
-        ends,
-    }
-}
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];

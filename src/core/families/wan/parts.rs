@@ -1,5 +1,6 @@
 //! The parts that a Wan transformer needs beside it.
 
+use crate::families::parts::check_width;
 use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
@@ -81,13 +82,9 @@ fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
         is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::Umt5),
         fits: Box::new(|weights, place| {
             let config = T5Config::read_as(T5Kind::Umt5, place)?;
-            let (expected, found) = (transformer.text_dim, config.d_model);
-            let what = format!(
-                "a UMT5 text encoder with a d_model of {expected}, the transformer's text_dim"
-            );
-            fits_transformer(expected == found, &what, TEXT_ENCODER, place, || {
-                format!("one of {found}")
-            })?;
+            let what = ["a UMT5 text encoder", "d_model"];
+            let widths = [transformer.text_dim, config.d_model];
+            check_width(what, "text_dim", widths, TEXT_ENCODER, place)?;
             config.check_weights(weights)
         }),
         tokenizer: Some(WantedTokenizer {

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::variant::Variant;
+use crate::families::files;
 use crate::formats::weights::WeightSet;
 use crate::library::single::{before_comma, not_a_model};
 use crate::library::{kind, storage};
 use crate::model::CatalogError;
-use crate::networks::wan_transformer::check_transformer;
 use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 
 /// What the header of one transformer leaves open.
@@ -91,7 +91,7 @@ impl Transformer {
         }
         let cfg = WanTransformerConfig::read(place)?;
         let kind = kind_by_channels(&cfg).map_err(unsupported)?;
-        check_transformer(&weights, &cfg)?;
+        cfg.check_weights(&weights)?;
         Ok(Self {
             place: place.to_owned(),
             cfg,
@@ -101,45 +101,30 @@ impl Transformer {
 }
 
 fn foreign_part(weights: &WeightSet, keys: TransformerKeys) -> Option<String> {
-    let known = if keys.is_diffusers {
-        [
+    let known: &[&str] = if keys.is_diffusers {
+        &[
             "condition_embedder",
             "patch_embedding",
             "blocks",
             "scale_shift_table",
             "proj_out",
             "rope",
+            "img_emb",
+            "freqs",
         ]
     } else {
-        [
+        &[
             "text_embedding",
             "time_embedding",
             "time_projection",
             "patch_embedding",
             "blocks",
             "head",
+            "img_emb",
+            "freqs",
         ]
     };
-    let own = || {
-        let names = weights.tensors.keys();
-        names.filter_map(|key| key.strip_prefix(keys.prefix))
-    };
-    let named = FOREIGN_PARTS
-        .iter()
-        .find(|(part, _)| own().any(|key| key.split('.').any(|name| name.starts_with(part))));
-    if let Some((_, what)) = named {
-        return Some((*what).to_owned());
-    }
-    // A file with a prefix holds other models' tensors beside it.
-    if !keys.prefix.is_empty() {
-        return None;
-    }
-    let is_known =
-        |top: &&str| known.contains(top) || matches!(*top, "img_emb" | "scaled_fp8" | "freqs");
-    own()
-        .filter_map(|key| key.split('.').next())
-        .find(|top| !is_known(top))
-        .map(|top| format!("a Wan transformer with the part '{top}'"))
+    files::foreign_part(weights, super::FAMILY, keys.prefix, FOREIGN_PARTS, known)
 }
 
 fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, String> {

@@ -17,6 +17,19 @@ pub(crate) struct Clip {
     pub(crate) tile: Option<f64>,
 }
 
+impl Clip {
+    /// So many frames of the size that a job makes.
+    pub(crate) fn of(job: &Job<'_>, frames: u32) -> Self {
+        let request = job.request;
+        Self {
+            width: f64::from(request.width),
+            height: f64::from(request.height),
+            frames: f64::from(frames),
+            tile: request.vae_tile.map(f64::from),
+        }
+    }
+}
+
 /// Frames that a convolution over time remembers.
 const REMEMBERED: f64 = 2.0;
 /// Frames that the encoder takes at a time.

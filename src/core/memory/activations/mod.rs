@@ -8,6 +8,7 @@
 
 pub(crate) mod autoencoder;
 mod preview;
+pub(crate) mod streams;
 pub(crate) mod text;
 
 use super::DeviceClass;
@@ -101,6 +102,14 @@ impl<'a> Job<'a> {
             streams: self.is_on_gpu()
                 && !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
             tiles: false,
+        }
+    }
+
+    /// The need of one half of an autoencoder.
+    pub(crate) fn vae_need(&self, part: PartName, activation_bytes: f64) -> Need {
+        Need {
+            tiles: true,
+            ..self.need(part, activation_bytes)
         }
     }
 

@@ -1,14 +1,16 @@
 //! Text and image encoders: short rows of tokens, so most of it is the table of positions and the wide layers.
 
-use crate::memory::Network;
-use crate::networks::{ClipLayers, LlamaConfig, T5Config};
+use super::{Job, Need};
+use crate::memory::PartName;
+use crate::networks::{ClipLayers, ClipTextConfig, LlamaConfig, T5Config};
 
 /// T5 and UMT5: `tokens` at a time.
 ///
 /// The bias of positions is made and masked (two of it, in UMT5 anew in each block, and one more is padded for the
 /// attention), beside the wide layer's two halves and their product.
-pub(crate) fn t5((network, config): (&Network, &T5Config), tokens: f64, number_bytes: u64) -> f64 {
-    let size = number_bytes as f64;
+pub(crate) fn t5(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+    let (network, config) = job.configured::<T5Config>(part)?;
+    let size = job.number_bytes() as f64;
     let [width, wide] = [config.d_model, config.d_ff].map(|it| it as f64);
     let heads = config.num_heads as f64;
     let inner = heads * config.d_kv as f64;
@@ -16,16 +18,19 @@ pub(crate) fn t5((network, config): (&Network, &T5Config), tokens: f64, number_b
     let hidden = tokens * (4.0 * width + 4.0 * inner) * size;
     let feed_forward = tokens * (3.0 * width + 4.0 * wide) * size;
     let buckets = tokens * tokens * 8.0;
-    buckets + network.expansion_bytes(number_bytes) as f64 + (bias + hidden).max(feed_forward)
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    Some(job.need(part, buckets + expanded + (bias + hidden).max(feed_forward)))
 }
 
 /// CLIP's text half: 77 tokens.
-pub(crate) fn clip_text(network: &Network, layers: &ClipLayers, number_bytes: u64) -> f64 {
-    let size = number_bytes as f64;
-    let [width, wide] = [layers.hidden_size, layers.intermediate_size].map(|it| it as f64);
-    let heads = layers.num_attention_heads as f64;
-    77.0 * (8.0 * width + 2.0 * wide + 2.0 * 77.0 * heads) * size
-        + network.expansion_bytes(number_bytes) as f64
+pub(crate) fn clip_text(job: &Job<'_>, part: PartName) -> Option<Need> {
+    let (network, config) = job.configured::<ClipTextConfig>(part)?;
+    let size = job.number_bytes() as f64;
+    let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
+    let heads = config.num_attention_heads as f64;
+    let numbers = 77.0 * (8.0 * width + 2.0 * wide + 2.0 * 77.0 * heads);
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    Some(job.need(part, numbers * size + expanded))
 }
 
 /// CLIP's and SigLIP's image half: pictures of `edge` pixels in `tokens` tokens each.
@@ -41,14 +46,12 @@ pub(crate) fn vision(
 }
 
 /// Llama: queries, keys, values and the two halves of the wide layer, and a causal mask.
-pub(crate) fn llama(
-    (network, config): (&Network, &LlamaConfig),
-    tokens: f64,
-    number_bytes: u64,
-) -> f64 {
-    let size = number_bytes as f64;
+pub(crate) fn llama(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+    let (network, config) = job.configured::<LlamaConfig>(part)?;
+    let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
     let mask = tokens * tokens * 2.0 * size;
     let hidden = tokens * (6.0 * width + 3.0 * wide) * size;
-    mask + hidden + network.expansion_bytes(number_bytes) as f64
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    Some(job.need(part, mask + hidden + expanded))
 }

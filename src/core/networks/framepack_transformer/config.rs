@@ -3,14 +3,15 @@
 //!
 //! What shapes cannot say, the axes of positions, is as published then.
 
-use crate::networks::header::{not_a, sizes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::keys::FramePackTransformerKeys;
 use crate::formats::weights::WeightSet;
-use crate::networks::stream_blocks::{self, AXES, BlockWidths, HEAD_DIM};
-use crate::networks::{NetworkConfig, check_layers, check_sizes};
+use crate::model::CatalogError;
+use crate::networks::header::{not_a, sizes};
+use crate::networks::stream_blocks::{self, AXES, BlockWidths, GUIDANCE, HEAD_DIM};
+use crate::networks::{NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
 
 /// Latents along an edge of a token; in time it is one.
 pub const PATCH: i64 = 2;
@@ -83,7 +84,7 @@ const QK_NORM: &str = "rms_norm";
 impl NetworkConfig for FramePackTransformerConfig {
     fn is_described_by(config: &Value) -> bool {
         matches!(
-            config.get("_class_name").and_then(Value::as_str),
+            class_name(config),
             Some(
                 "HunyuanVideoFramepackTransformer3DModel" | "HunyuanVideoTransformer3DModelPacked"
             )
@@ -122,7 +123,7 @@ impl NetworkConfig for FramePackTransformerConfig {
             mlp_ratio: mlp as f64 / dim as f64,
             patch_size,
             patch_size_t,
-            guidance_embeds: weights.has(&keys.file_key(super::schema::GUIDANCE)),
+            guidance_embeds: weights.has(&keys.file_key(GUIDANCE)),
             text_embed_dim,
             pooled_projection_dim,
             image_proj_dim,
@@ -159,6 +160,21 @@ impl NetworkConfig for FramePackTransformerConfig {
             ));
         }
         stream_blocks::check_axes("rope_axes_dim", self.rope_axes_dim, self.attention_head_dim)
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        super::schema(self, FramePackTransformerKeys::of(|key| weights.has(key)))
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = FramePackTransformerKeys::of(|key| weights.has(key));
+        let counts = [
+            self.num_refiner_layers,
+            self.num_layers,
+            self.num_single_layers,
+        ];
+        stream_blocks::check_blocks(weights, &keys.block_names(), &counts)?;
+        stream_blocks::check_guidance(weights, self.guidance_embeds, &keys.file_key(GUIDANCE))
     }
 }
 

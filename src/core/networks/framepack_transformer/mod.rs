@@ -8,5 +8,4 @@ mod schema;
 
 pub use config::{FramePackTransformerConfig, PATCH};
 pub use keys::{FramePackDialect, FramePackTransformerKeys};
-pub(crate) use schema::check_transformer;
 pub use schema::schema;

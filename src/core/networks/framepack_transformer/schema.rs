@@ -2,13 +2,8 @@
 
 use super::config::{FramePackTransformerConfig, PATCH};
 use super::keys::FramePackTransformerKeys;
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
 use crate::networks::stream_blocks::{self, SINUSOIDS};
 use crate::networks::{Schema, TensorSpec};
-
-/// In models with a guidance.
-pub(super) const GUIDANCE: &str = "guidance_in.in_layer.weight";
 
 /// Every tensor, as the file calls it.
 pub fn schema(
@@ -21,7 +16,7 @@ pub fn schema(
     add_text(&mut schema, config, is_split);
     let counts = [config.num_layers, config.num_single_layers];
     stream_blocks::add_blocks(&mut schema, config.widths(), counts, is_split);
-    schema.named(|name| keys.file_key(name))
+    schema.renamed(|name| keys.file_key(name))
 }
 
 fn add_outer(schema: &mut Schema, config: &FramePackTransformerConfig) {
@@ -71,21 +66,4 @@ fn add_text(schema: &mut Schema, config: &FramePackTransformerConfig, is_split: 
         schema.linear(&name("mlp.2"), dim, mlp_dim);
         schema.modulation(&name("adaLN_modulation.1"), 2 * dim, dim);
     }
-}
-
-/// Checks that all of a transformer is there, in the shapes that its config says, and no more blocks.
-pub(crate) fn check_transformer(
-    weights: &WeightSet,
-    config: &FramePackTransformerConfig,
-) -> Result<(), CatalogError> {
-    let keys = FramePackTransformerKeys::of(|key| weights.has(key));
-    let counts = [
-        config.num_refiner_layers,
-        config.num_layers,
-        config.num_single_layers,
-    ];
-    let lists: Vec<_> = keys.block_names().into_iter().zip(counts).collect();
-    let guidance = keys.file_key(GUIDANCE);
-    let absent = (!config.guidance_embeds).then_some(guidance.as_str());
-    stream_blocks::check_whole(weights, &schema(config, keys), &lists, absent)
 }

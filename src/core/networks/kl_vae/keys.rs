@@ -3,7 +3,7 @@
 //! Either may stand behind a prefix, in a file that holds other networks too. HunyuanVideo's are the same but for a
 //! `conv` within each causal convolution. Knows no shapes.
 
-use crate::networks::header::prefix_before;
+use crate::networks::header::{join, prefix_before};
 use std::collections::BTreeSet;
 
 use crate::formats::weights::WeightSet;
@@ -171,10 +171,6 @@ fn attention_part(name: &str, dialect: Dialect) -> &str {
         ("proj_out", _) => "to_out.0",
         _ => name,
     }
-}
-
-fn join(head: &[&str], tail: &[&str]) -> String {
-    [head, tail].concat().join(".")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::WanVaeConfig;
 use crate::formats::weights::WeightSet;
-use crate::networks::header::prefix_before;
+use crate::networks::header::{join, prefix_before};
 
 /// A tensor that either half has; the first two are the authors'.
 const MARKS: [&str; 4] = [
@@ -140,8 +140,4 @@ fn residual<'a>(rest: &[&'a str]) -> Vec<&'a str> {
         _ => return rest.to_vec(),
     };
     std::iter::once(name).chain(leaf.iter().copied()).collect()
-}
-
-fn join(head: &[&str], tail: &[&str]) -> String {
-    [head, tail].concat().join(".")
 }

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::vae::{VaeHalf, check_class, check_scale, check_shift};
-use super::{NetworkConfig, check_layers, check_sizes};
+use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
 use header::{MEAN_16, STD_16};
 pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
@@ -78,7 +77,7 @@ impl Default for WanVaeConfig {
 
 impl NetworkConfig for WanVaeConfig {
     fn is_described_by(config: &Value) -> bool {
-        config.get("_class_name").and_then(Value::as_str) == Some(CLASS)
+        class_name(config) == Some(CLASS)
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
@@ -99,6 +98,16 @@ impl NetworkConfig for WanVaeConfig {
         self.check_pixels()?;
         self.check_statistics()?;
         self.check_widths()
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.halves(weights)
+    }
+}
+
+impl AutoencoderConfig for WanVaeConfig {
+    fn half(&self, half: VaeHalf, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema(half, &WanVaeKeys::of(weights))
     }
 }
 
@@ -137,15 +146,6 @@ impl WanVaeConfig {
     /// Colours of the pixels of a patch.
     pub fn pixel_channels(&self) -> i64 {
         3 * self.patch() * self.patch()
-    }
-
-    /// Checks that both halves are there, in the shapes that the config says.
-    pub(crate) fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = WanVaeKeys::of(weights);
-        let mut tensors = VaeHalf::BOTH
-            .iter()
-            .flat_map(|half| self.schema(*half, &keys));
-        tensors.try_for_each(|tensor| weights.expect(&tensor.name, &tensor.shape))
     }
 
     /// Whether a file has such an autoencoder.

@@ -1,0 +1,57 @@
+//! Transformers of double and single blocks, as FLUX.1 and HunyuanVideo have them: all tokens go through together.
+
+use super::{Job, Need};
+use crate::memory::{Network, PartName};
+use crate::networks::stream_blocks::BlockWidths;
+
+/// Calls whose modulations are made at once.
+const CALLS_AT_ONCE: f64 = 32.0;
+
+/// The blocks of a transformer, and the tokens that go through them.
+pub(crate) struct Sequence {
+    /// Tokens of one text, with what stands beside it.
+    pub(crate) text: f64,
+    /// Tokens of one picture.
+    pub(crate) picture: f64,
+    /// How many of both.
+    pub(crate) pictures: f64,
+    /// Numbers of a picture's token.
+    pub(crate) channels: f64,
+    pub(crate) widths: BlockWidths,
+    /// How many double and single blocks there are.
+    pub(crate) blocks: [i64; 2],
+}
+
+/// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
+/// and the product itself, 7 widths) and never below that of a double block.
+pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> Need {
+    let size = job.number_bytes() as f64;
+    let [dim, head_dim] = [sequence.widths.dim, sequence.widths.head_dim].map(|it| it as f64);
+    let heads = dim / head_dim;
+    let [double, single] = sequence.blocks.map(|blocks| blocks as f64);
+    let pictures = sequence.pictures;
+    let one = sequence.picture + sequence.text;
+    let tokens = pictures * one;
+    let hidden = tokens * dim * size;
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    let scores = one * heads * 4.0;
+    // Of a batch each picture attends alone, from a copy of its own.
+    let copies = if pictures > 1.0 {
+        4.0 * one * dim * size
+    } else {
+        0.0
+    };
+    let moment = 9.0 * hidden + expanded.max(copies + scores);
+    let passes = if job.request.is_guided() { 2 } else { 1 };
+    let texts = f64::from(passes);
+    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
+    let modulations = texts * calls * (12.0 * double + 3.0 * single + 2.0) * dim * size;
+    let angles = tokens * (head_dim / 2.0) * 8.0;
+    let text = texts * sequence.text * dim * size;
+    let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
+    let bytes = moment + modulations + angles + text + latents;
+    Need {
+        calls: job.calls(passes),
+        ..job.need(PartName::Transformer, bytes)
+    }
+}

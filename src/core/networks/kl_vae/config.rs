@@ -1,0 +1,276 @@
+//! The numbers of the autoencoders of pictures and of HunyuanVideo, from diffusers' config or from a header.
+//!
+//! What tells the two kinds apart is in `kl_vae` and `hunyuan_vae`.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::keys::KlVaeKeys;
+use super::levels::{self, MAX_LEVELS};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+use crate::networks::config::{AutoencoderConfig, class_name};
+use crate::networks::header::{count, not_a, sizes_of};
+use crate::networks::schema::TensorSpec;
+use crate::networks::vae::{VaeHalf, check_class, check_scale};
+use crate::networks::{NetworkConfig, check_layers, check_sizes};
+
+/// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
+const PUBLISHED_LATENTS: i64 = 16;
+
+/// What tells one kind of autoencoder from the other.
+pub trait KlKind: Clone + fmt::Debug + PartialEq {
+    const CLASS: &'static str;
+    /// The network in sentences.
+    const NAME: &'static str;
+    /// Whether it takes clips: convolutions see time then, and each has a `conv` within its name.
+    const IS_VIDEO: bool;
+    /// The only type of the encoder's levels, and of the decoder's.
+    const BLOCK_TYPES: [&'static str; 2];
+    /// The `scaling_factor` and `shift_factor` of a file without a config: those of the published one.
+    const SCALES_WITHOUT_CONFIG: (f64, Option<f64>);
+
+    /// diffusers' defaults.
+    fn defaults() -> KlConfig<Self>;
+
+    /// How a file names such an autoencoder; `None` where it has none.
+    fn keys(weights: &WeightSet) -> Option<KlVaeKeys>;
+
+    /// What must hold of this kind beside what holds of both.
+    fn check(config: &KlConfig<Self>) -> Result<(), String>;
+}
+
+/// `vae/config.json`, with diffusers' defaults where a key is left out.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, bound = "")]
+pub struct KlConfig<K: KlKind> {
+    #[serde(rename = "_class_name")]
+    pub class: String,
+    pub in_channels: i64,
+    pub out_channels: i64,
+    pub down_block_types: Option<Vec<String>>,
+    pub up_block_types: Option<Vec<String>>,
+    /// Width of each level, from pixels to latents.
+    pub block_out_channels: Vec<i64>,
+    /// Residual blocks of a level of the encoder; the decoder has one more.
+    pub layers_per_block: i64,
+    pub act_fn: String,
+    pub latent_channels: i64,
+    pub norm_num_groups: i64,
+    pub scaling_factor: f64,
+    /// Of pictures alone.
+    pub shift_factor: Option<f64>,
+    /// Of pictures alone, as is the next: clips always have both.
+    pub use_quant_conv: bool,
+    pub use_post_quant_conv: bool,
+    pub mid_block_add_attention: bool,
+    /// Of clips alone, as is the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spatial_compression_ratio: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temporal_compression_ratio: Option<i64>,
+    #[serde(skip)]
+    pub kind: PhantomData<K>,
+}
+
+impl<K: KlKind> Default for KlConfig<K> {
+    fn default() -> Self {
+        K::defaults()
+    }
+}
+
+impl<K: KlKind> NetworkConfig for KlConfig<K> {
+    fn is_described_by(config: &Value) -> bool {
+        class_name(config) == Some(K::CLASS)
+    }
+
+    /// What the published autoencoder, or one with other widths, shows. Either half is enough.
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let keys = K::keys(weights).ok_or_else(|| not_a(K::NAME, weights))?;
+        let (inner, rank) = if K::IS_VIDEO { (".conv", 5) } else { ("", 4) };
+        let has = |name: &str| weights.has(&keys.file_key(name));
+        let conv = |name: &str| keys.file_key(&format!("{name}{inner}.weight"));
+        let shape = |name: &str| sizes_of(weights, &conv(name), rank);
+        let has_encoder = weights.has(&conv("encoder.conv_in"));
+        let list = if has_encoder {
+            "encoder.down"
+        } else {
+            "decoder.up"
+        };
+        // One more than is sound, so that it is refused.
+        let widths = (0..keys.levels.min(MAX_LEVELS + 1))
+            .map(|level| Ok(shape(&format!("{list}.{level}.block.0.conv1"))?[0]))
+            .collect::<Result<Vec<i64>, String>>()?;
+        let latents = if has_encoder {
+            shape("encoder.conv_out")?[0] / 2
+        } else {
+            shape("decoder.conv_in")?[1]
+        };
+        if latents != PUBLISHED_LATENTS {
+            return Err(format!(
+                "expected latents of {PUBLISHED_LATENTS} channels, as no config.json says how others are scaled, found {latents}"
+            ));
+        }
+        let blocks = count(weights, |n| conv(&format!("{list}.0.block.{n}.conv1")));
+        let (scaling_factor, shift_factor) = K::SCALES_WITHOUT_CONFIG;
+        Ok(Self {
+            block_out_channels: widths,
+            layers_per_block: if has_encoder { blocks } else { blocks - 1 },
+            latent_channels: latents,
+            scaling_factor,
+            shift_factor,
+            use_quant_conv: has("quant_conv.weight"),
+            use_post_quant_conv: has("post_quant_conv.weight"),
+            mid_block_add_attention: VaeHalf::BOTH
+                .iter()
+                .any(|half| has(&format!("{}.mid.attn_1.q.weight", half.name()))),
+            ..Self::default()
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_class(K::CLASS, &self.class)?;
+        let levels = self.block_out_channels.len();
+        if !(1..=MAX_LEVELS).contains(&levels) {
+            return Err(format!(
+                "expected 1 to {MAX_LEVELS} levels in block_out_channels, found {levels}"
+            ));
+        }
+        let (input, output) = (self.in_channels, self.out_channels);
+        if (input, output) != (3, 3) {
+            return Err(format!(
+                "expected 3 in_channels and out_channels, found {input} and {output}"
+            ));
+        }
+        let [down, up] = K::BLOCK_TYPES;
+        check_types(
+            "down_block_types",
+            down,
+            self.down_block_types.as_deref(),
+            levels,
+        )?;
+        check_types("up_block_types", up, self.up_block_types.as_deref(), levels)?;
+        if !["silu", "swish"].contains(&self.act_fn.as_str()) {
+            return Err(format!("expected the act_fn silu, found {}", self.act_fn));
+        }
+        let groups = self.norm_num_groups;
+        check_layers(&[("layers_per_block", self.layers_per_block)])?;
+        check_sizes(&[
+            ("latent_channels", self.latent_channels),
+            ("norm_num_groups", groups),
+        ])?;
+        for &width in &self.block_out_channels {
+            check_sizes(&[("block_out_channels", width)])?;
+            if width % groups != 0 {
+                return Err(format!(
+                    "expected widths that norm_num_groups ({groups}) divides, found {width}"
+                ));
+            }
+        }
+        check_scale("scaling_factor", self.scaling_factor)?;
+        K::check(self)
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.halves(weights)
+    }
+
+    fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let Some(keys) = K::keys(weights) else {
+            let first = if K::IS_VIDEO {
+                "conv_in.conv"
+            } else {
+                "conv_in"
+            };
+            return weights.expect(&format!("decoder.{first}.weight"), &[]);
+        };
+        let levels = self.block_out_channels.len();
+        levels::check_tensors(weights, &keys, levels, &self.halves(weights))
+    }
+}
+
+impl<K: KlKind> AutoencoderConfig for KlConfig<K> {
+    fn half(&self, half: VaeHalf, weights: &WeightSet) -> Vec<TensorSpec> {
+        K::keys(weights).map_or_else(Vec::new, |keys| self.schema(half, &keys))
+    }
+}
+
+impl<K: KlKind> KlConfig<K> {
+    /// diffusers' defaults of both kinds, with the numbers in which they differ.
+    pub(in crate::networks) fn with_levels(
+        widths: &[i64],
+        blocks: i64,
+        latents: i64,
+        scaling_factor: f64,
+    ) -> Self {
+        Self {
+            class: K::CLASS.to_owned(),
+            in_channels: 3,
+            out_channels: 3,
+            down_block_types: None,
+            up_block_types: None,
+            block_out_channels: widths.to_vec(),
+            layers_per_block: blocks,
+            act_fn: "silu".to_owned(),
+            latent_channels: latents,
+            norm_num_groups: 32,
+            scaling_factor,
+            shift_factor: None,
+            use_quant_conv: true,
+            use_post_quant_conv: true,
+            mid_block_add_attention: true,
+            spatial_compression_ratio: None,
+            temporal_compression_ratio: None,
+            kind: PhantomData,
+        }
+    }
+
+    /// What is subtracted from latents before they are scaled.
+    pub fn shift(&self) -> f64 {
+        self.shift_factor.unwrap_or(0.0)
+    }
+
+    /// Pixels along an edge of one latent.
+    pub fn spatial_factor(&self) -> i64 {
+        1 << (self.block_out_channels.len() - 1)
+    }
+
+    /// The width at the pixels.
+    pub fn narrowest(&self) -> i64 {
+        self.block_out_channels[0]
+    }
+
+    /// The width at the latents.
+    pub fn widest(&self) -> i64 {
+        self.block_out_channels[self.block_out_channels.len() - 1]
+    }
+
+    /// Whether a file has such an autoencoder at all, whole or not.
+    pub(crate) fn is_in(weights: &WeightSet) -> bool {
+        K::keys(weights).is_some_and(|keys| keys.has_norms(weights))
+    }
+}
+
+fn check_types(
+    name: &str,
+    usual: &str,
+    types: Option<&[String]>,
+    levels: usize,
+) -> Result<(), String> {
+    let Some(types) = types else {
+        return Ok(());
+    };
+    if let Some(other) = types.iter().find(|other| *other != usual) {
+        return Err(format!("expected {name} of {usual} alone, found {other}"));
+    }
+    if types.len() != levels {
+        return Err(format!(
+            "expected {levels} {name}, as many as block_out_channels, found {}",
+            types.len()
+        ));
+    }
+    Ok(())
+}
